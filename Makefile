@@ -3,9 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ROOMS  := chats cli cluster common compare engine grammars jobs logprobs models presets recover samplers serve
 
-.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clients transformers clean
+.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck docs docs-serve browser ray clients transformers clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -35,23 +34,16 @@ lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The packages are folders at the top level, but import each other as logitsmith.*. Links give mypy and MkDocs that layout.
-links: | $(VENV)/bin/python
-	@mkdir -p $(VENV)/typecheck/logitsmith
-	@for room in $(ROOMS); do ln -sfn "$(CURDIR)/$$room" $(VENV)/typecheck/logitsmith/$$room; done
-
-typecheck: $(VENV)/.test links
-	$(BIN)/mypy tools/install.py
-	bin="$$(cd $(BIN) && pwd)" && cd $(VENV)/typecheck \
-	  && "$$bin/mypy" --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
+typecheck: $(VENV)/.test
+	$(BIN)/mypy
 
 # The manual, as a site in site/. Python is started with -m, so that the hook can import docs.tools.
-MKDOCS := NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/typecheck $(BIN)/python -m mkdocs
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-docs: $(VENV)/.docs links
+docs: $(VENV)/.docs
 	$(MKDOCS) build --strict --quiet
 
-docs-serve: $(VENV)/.docs links
+docs-serve: $(VENV)/.docs
 	$(MKDOCS) serve
 
 $(VENV)/bin/python:
@@ -61,7 +53,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.model: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing into $(VENV)."
-	$(BIN)/python tools/install.py model
+	$(BIN)/python tools/install.py model,serve
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python

@@ -10,7 +10,7 @@ from setuptools import Command, setup
 from setuptools.command.build import build
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]  # this checkout, even if another version is installed
 
 
 class BuildManPages(Command):

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from time import perf_counter
 
-from logitsmith.cli.render import run as jsonl
-from logitsmith.cli.render import run as text
+from logitsmith.cli.render.answers import render_text
 from logitsmith.engine import Event, Model, Token, generate, locate
+from logitsmith.logprobs.jsonl import stream_lines
 from logitsmith.samplers import build
 
 from .native_loop import DecodeClock, NativeLoop
@@ -49,7 +49,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     native = NativeLoop(model, SEED)
     sides: dict[str, Run] = {
         "native": lambda: native.run(prompt, count),
-        "default": lambda: _ours(model, prompt, count, None, text.render_text),
+        "default": lambda: _ours(model, prompt, count, None, render_text),
         "default, jsonl, 5 logprobs": lambda: _ours(model, prompt, count, 5, _render_jsonl),
     }
     tokens = {name: run()[0] for name, run in sides.items()}  # this also warms up
@@ -80,7 +80,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
 
 
 def _render_jsonl(events: Iterable[Event], out: io.StringIO) -> object:
-    return jsonl.render_jsonl(events, out, "", "gen")
+    return out.writelines(stream_lines(events, "", "gen"))
 
 
 def _ours(

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from time import perf_counter
 
-from logitsmith.cli.render import run as jsonl
 from logitsmith.engine import Event, LogprobRequest, Model, Token, generate, locate, score_prompt
+from logitsmith.logprobs.jsonl import stream_lines
 from logitsmith.samplers import build
 
 from .native_loop import DecodeClock
@@ -86,7 +86,7 @@ def _write(model: Model, count: int, request: dict[str, object]) -> list[float]:
             if isinstance(event, Token):
                 moments.append(perf_counter())
 
-    jsonl.render_jsonl(watched(), io.StringIO(), PROMPT, "gen")
+    io.StringIO().writelines(stream_lines(watched(), PROMPT, "gen"))
     return moments
 
 

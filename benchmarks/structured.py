@@ -126,7 +126,7 @@ def _commands(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     model = str(locate()[0])
     peer = (str(program("llama-completion")), "-m", model, "-p", prompt, "-no-cnv", "--no-display-prompt")
     # The file is also mapped in the longer run: the time to read it varies more than some of these texts take.
-    own = (sys.executable, "-m", "logitsmith.cli", prompt, "-m", model, "--mmap")
+    own = (sys.executable, "-m", "logitsmith.cli", prompt, "-m", model)
     return (*peer, *_COMMON, *grammar), (*own, *_COMMON, *grammar)
 
 

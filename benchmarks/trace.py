@@ -20,9 +20,9 @@ from itertools import pairwise
 from time import thread_time
 
 import numpy as np
-from logitsmith.cli.render import run as jsonl
 from logitsmith.engine import Event, Model, Token, generate, locate
 from logitsmith.engine.token_records import TraceReader
+from logitsmith.logprobs.jsonl import stream_lines
 from logitsmith.samplers import build
 
 from .native_loop import DecodeClock
@@ -108,7 +108,7 @@ def _generate(model: Model, steps: str, count: int, top: int | None, as_json: bo
                 ids.append(event.id)
 
     if as_json:
-        jsonl.render_jsonl(watched(), io.StringIO(), PROMPT, "gen")
+        io.StringIO().writelines(stream_lines(watched(), PROMPT, "gen"))
     else:
         for _ in watched():
             pass

@@ -30,46 +30,38 @@ if TYPE_CHECKING:
     from ..logprobs.events import Done, Event, Token
 
 ReportMessage = Callable[[str], object]
-"""Called with a message for the user."""
 
-_SECONDS_BETWEEN_WRITES = 0.1
-"""Minimum time between two writes of an answer while it is generated."""
+_SECONDS_BETWEEN_WRITES = 0.1  # minimum time between two writes of an answer while it is generated
+# Time until the next attempt to write a store that could not be written. If another program has locked the store,
+# an attempt takes seconds.
 _SECONDS_BETWEEN_RETRIES = 2.0
-"""Time until the next attempt to write a store that could not be written. If another program has locked the store,
-an attempt takes seconds."""
 
 
 class Conversation:
-    """A conversation, whose current message is where it continues. Made with `new` or `resume`.
+    """A conversation, whose current message is where it continues. Made with `new` or `resume`."""
 
-    If the store cannot be written, for example because the disk is full, ``report`` is called with a message. The
-    conversation continues, and the changes are kept until a later write succeeds. If the store rejects a change,
-    the method raises ``StoreError`` and the conversation is unchanged. Ctrl-C takes effect only between changes,
-    so that store and conversation always agree.
-
-    Attributes:
-        id: id of the conversation in the store; None before its first message.
-        name: name that the user gave to the conversation; None if it has none.
-        settings: the settings stored with `save_settings`.
-    """
+    # If the store cannot be written, for example because the disk is full, ``report`` is called with a message.
+    # The conversation continues, and the changes are kept until a later write succeeds. If the store rejects a
+    # change, the method raises ``StoreError`` and the conversation is unchanged. Ctrl-C takes effect only between
+    # changes, so that store and conversation always agree.
 
     def __init__(self, store: ChatStore, identifier: str | None, report: ReportMessage) -> None:
-        self._store, self._report = store, report
-        self.id = identifier
-        self.name: str | None = None
-        self.settings: dict[str, Any] = {}
+        self._store = store
+        self._report = report
+        self.id = identifier  # id of the conversation in the store; None before its first message
+        self.name: str | None = None  # name that the user gave to the conversation; None if it has none
+        self.settings: dict[str, Any] = {}  # the settings stored with `save_settings`
+        # Text of the system message that a new first message of the user will follow; or None
         self._system_text: str | None = None
-        """Text of the system message that a new first message of the user will follow; or None."""
-        self._messages: dict[str, StoredMessage] = {}
-        """The messages of all branches by hash, oldest first."""
+        self._messages: dict[str, StoredMessage] = {}  # the messages of all branches by hash, oldest first
         self._current_message: StoredMessage | None = None
+        # for each answer that was started, by its number: the hash of the message that is answered
         self._parent_hash_of_answer: dict[int, str] = {}
-        """For each answer that was started, by its number: the hash of the message that is answered."""
-        self._unsaved_changes = Changes()
-        """The changes that have not been written to the store."""
+        self._unsaved_changes = Changes()  # the changes that have not been written to the store
         self._next_retry_time = 0.0
         if identifier is not None:
-            self.name, self.settings = store.summary(identifier).name, store.settings(identifier)
+            self.name = store.summary(identifier).name
+            self.settings = store.settings(identifier)
             current_hash = store.current_message_hash(identifier)
             self._messages = {message.hash: message for message in store.messages(identifier)}
             self._current_message = None if current_hash is None else self._messages.get(current_hash)
@@ -82,10 +74,8 @@ class Conversation:
 
     @classmethod
     def resume(cls, store: ChatStore, identifier: str, report: ReportMessage) -> Conversation:
-        """Return the conversation with this id. Changes that another process makes later are not seen.
-
-        If gen was killed while it generated an answer, the stored part of the answer becomes a message.
-        """
+        """Return the conversation with this id. Changes that another process makes later are not seen."""
+        # If gen was killed while it generated an answer, the stored part of the answer becomes a message.
         try:
             for message in store.recover_abandoned_answers(identifier):
                 stored_size = f"{len(message.content):,} characters of it are stored"
@@ -167,7 +157,6 @@ class Conversation:
 
     @property
     def system(self) -> str | None:
-        """Text of the system message; None if there is none."""
         messages = self.messages()
         if not messages:
             return self._system_text
@@ -175,10 +164,8 @@ class Conversation:
 
     @deferred_interrupts()
     def set_system(self, text: str | None) -> None:
-        """Replace the system message before the current branch; None removes the system message.
-
-        The branch is copied: the hash of a message depends on all messages before it.
-        """
+        """Replace the system message before the current branch; None removes the system message."""
+        # The branch is copied: the hash of a message depends on all messages before it.
         if self.id is not None:
             new_branch = [] if text is None else [StoredMessage.new(None, "system", text)]
             for message in self.messages():
@@ -194,20 +181,18 @@ class Conversation:
         self._make_last_current(messages)
         return messages[-1]
 
-    def add_assistant_message(self, text: str) -> StoredMessage:
-        """Add a message of the assistant that a person wrote. It becomes the current message."""
-        messages = self.messages_with("assistant", text)
-        self._make_last_current(messages)
-        return messages[-1]
+    def add_answer_version(self, text: str) -> StoredMessage | None:
+        """Add an answer to the last message of the user that a person wrote; None if there is no such message."""
+        user_message = self.last_user_message()
+        if user_message is None:
+            return None
+        message = StoredMessage.new(user_message.hash, "assistant", text)
+        self._make_last_current([message])
+        return message
 
     def messages_with(self, role: Role, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
-        """Return the messages from the first one to a new one, which is not added to the conversation.
-
-        Args:
-            role: role of the new message.
-            text: text of the new message.
-            replaced: message whose sibling the new message is; None puts it after the current message.
-        """
+        """Return the messages up to a new one, which is not added."""
+        # It is a sibling of ``replaced``, or follows the current message.
         path = self.messages() if replaced is None else self.path_to(replaced)[:-1]
         if self._current_message is None and self._system_text is not None:
             path = [StoredMessage.new(None, "system", self._system_text)]
@@ -234,7 +219,6 @@ class Conversation:
         self._change(Changes(fields={"name": name}))
 
     def save_settings(self, settings: dict[str, Any]) -> None:
-        """Store settings, which may be any JSON, with the conversation."""
         self._change(Changes(fields={"settings": settings}))
 
     def record_answer(
@@ -246,20 +230,10 @@ class Conversation:
         beginning: str,
         text_of: Callable[[Token], str],
     ) -> Generator[Event, None, None]:
-        """Yield the events of an answer, and store the answer periodically from its first token on.
-
-        Before the last event is yielded, the answer becomes a message, which is then the current message. If the
-        caller stops earlier, the tokens so far become the message, without text that was held back because a stop
-        string may have begun. An answer without tokens is not stored.
-
-        Args:
-            events: the events, as `generate` yields them.
-            parent: message that is answered.
-            recipe: settings with which the answer is generated.
-            prompt_ids: tokens of the prompt.
-            beginning: text that the model continues; the message begins with this text.
-            text_of: returns the text that a token adds to the message.
-        """
+        """Yield the events of an answer, and store the answer periodically from its first token on."""
+        # Before the last event is yielded, the answer becomes a message, which is then the current message. If the
+        # caller stops earlier, the tokens so far become the message, without text that was held back because a
+        # stop string may have begun. An answer without tokens is not stored.
         from ..logprobs.events import Done, Start, Token
 
         # The store must not choose the number: after a failed write, it would give the number to another answer,
@@ -299,12 +273,7 @@ class Conversation:
             finish({"finish_reason": "interrupted"})
 
     def _make_last_current(self, messages: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
-        """Make the last of these messages the current message, and add those that the conversation does not have.
-
-        Args:
-            messages: messages, each of which follows the one before; empty moves before the first message.
-            answer: how the last message was generated; None if no answer ended with it.
-        """
+        """Make the last of these messages (none: no message) the current one, and add those that are missing."""
         self._change(
             Changes(
                 {message.hash: message for message in messages},
@@ -341,14 +310,8 @@ class Conversation:
 
     @deferred_interrupts()
     def _change(self, changes: Changes, *, is_durable: bool = True) -> None:
-        """Apply changes in memory, after writing the changes to the store if the store can be written.
-
-        If the store rejects the changes, raises ``StoreError`` and applies nothing.
-
-        Args:
-            changes: the changes to apply.
-            is_durable: whether the write is forced to disk.
-        """
+        """Apply changes in memory, after writing them if the store can be written."""
+        # If the store rejects the changes, raises ``StoreError`` and applies nothing.
         new_messages = {key: message for key, message in changes.messages.items() if key not in self._messages}
         message_for_user = None
         has_new_name = self.id is None or "name" in (self._unsaved_changes | changes).fields
@@ -418,22 +381,11 @@ def _answer_result(done_event: Done, cached_token_count: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TreeLine:
-    """A message in a listing of the tree.
-
-    Attributes:
-        message: the message.
-        depth: number of messages with siblings on the path to this message, including this one.
-        sibling_number: number of the message among its siblings, counted from 1.
-        sibling_count: number of the siblings, including the message.
-        is_on_path: whether the message is on the path to the current message.
-        is_current: whether the message is the current message.
-    """
+    """A message in a listing of the tree."""
 
     message: StoredMessage
-    depth: int
-    sibling_number: int
-    sibling_count: int
-    is_on_path: bool
+    depth: int  # number of messages with siblings on the path to this message, including this one
+    is_on_path: bool  # whether the message is on the path to the current message
     is_current: bool
 
 
@@ -444,16 +396,14 @@ def tree_lines(conversation: Conversation) -> Iterator[TreeLine]:
         children.setdefault(message.parent_hash, []).append(message)
     path = [message.hash for message in conversation.messages()]
     current_path_hashes, current_hash = set(path), path[-1] if path else None
-    stack = _number_siblings(children.get(None, []), 0)
+    stack = _youngest_first(children.get(None, []), 0)
     while stack:  # a recursion would be as deep as the conversation is long
-        message, depth, number, count = stack.pop()
+        message, depth = stack.pop()
         is_on_path, is_current = message.hash in current_path_hashes, message.hash == current_hash
-        yield TreeLine(message, depth, number, count, is_on_path, is_current)
-        stack += _number_siblings(children.get(message.hash, []), depth)
+        yield TreeLine(message, depth, is_on_path, is_current)
+        stack += _youngest_first(children.get(message.hash, []), depth)
 
 
-def _number_siblings(messages: list[StoredMessage], depth: int) -> list[tuple[StoredMessage, int, int, int]]:
-    """Return siblings, youngest first, each with its depth, its sibling number and the sibling count."""
-    count = len(messages)
-    numbered = [(message, depth + (count > 1), number, count) for number, message in enumerate(messages, 1)]
-    return numbered[::-1]
+def _youngest_first(siblings: list[StoredMessage], depth: int) -> list[tuple[StoredMessage, int]]:
+    """Return siblings with their depth. ``depth``: that of the message before them."""
+    return [(message, depth + (len(siblings) > 1)) for message in reversed(siblings)]

@@ -14,9 +14,10 @@ from typing import Any
 
 from .records import StoreError, StoreWriteError
 
-APPLICATION_ID = 0x67656E63
-"""``genc``: marks a SQLite file as a chat store (PRAGMA application_id)."""
+APPLICATION_ID = 0x67656E63  # ``genc``: marks a SQLite file as a chat store (PRAGMA application_id)
 
+# The tables of version 1. Messages form trees. Conversations share messages with the same hash. An answer is what
+# a model generated. While it is in progress, it has no message; ``writer`` is the process that generates it.
 _CREATE_TABLES = """
 CREATE TABLE message (
     number INTEGER PRIMARY KEY,
@@ -59,11 +60,9 @@ CREATE TABLE answer (
 CREATE INDEX answer_conversation ON answer (conversation);
 CREATE INDEX answer_message ON answer (message);
 """
-"""The tables of version 1. Messages form trees. Conversations share messages with the same hash.
 
-An answer is what a model generated. While it is in progress, it has no message; ``writer`` is the process that
-generates it."""
-
+# Version 2: the index of `ChatStore.search`. It contains all sequences of three characters, so that it also finds
+# words in languages that write no spaces between words.
 _SEARCH_INDEX = """
 CREATE VIRTUAL TABLE message_text USING fts5 (
     content, content='message', content_rowid='number', tokenize='trigram'
@@ -76,36 +75,27 @@ CREATE TRIGGER message_deleted AFTER DELETE ON message BEGIN
     INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', old.number, old.content);
 END;
 """
-"""Version 2: the index of `ChatStore.search`. It contains all sequences of three characters, so that it also finds
-words in languages that write no spaces between words."""
 
+# Version 3: an unused field of the recipe is removed
 _REMOVE_TEMPLATE_FIELD = "UPDATE answer SET recipe = json_remove(recipe, '$.template');"
-"""Version 3: an unused field of the recipe is removed."""
 
+# Script n converts version n to version n + 1 (PRAGMA user_version). Released scripts never change.
 MIGRATIONS = (_CREATE_TABLES, _SEARCH_INDEX, _REMOVE_TEMPLATE_FIELD)
-"""Script n converts version n to version n + 1 (PRAGMA user_version). Released scripts never change."""
 
 
+# maximum time that one chat waits for another one that is writing; a write takes milliseconds
 _MAX_LOCK_WAIT_SECONDS = 10.0
-"""Maximum time that one chat waits for another one that is writing; a write takes milliseconds."""
+# the first version with strict tables; the index of three characters needs version 3.34
 _MIN_SQLITE_VERSION = (3, 37)
-"""The first version with strict tables; the index of three characters needs version 3.34."""
 
 
 class Database:
-    """A connection to a SQLite file, or to a database in memory. It is used by one thread at a time.
+    """A connection to a SQLite file, or to a database in memory. It is used by one thread at a time."""
 
-    Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
-
-    Args:
-        path: the file, which is created if it does not exist; None makes a database in memory.
-
-    Attributes:
-        path: the file; None if the database is in memory.
-    """
+    # Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        self.path = path  # the file; None if the database is in memory
         if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
             min_version = ".".join(map(str, _MIN_SQLITE_VERSION))
             raise StoreError(f"chats need SQLite {min_version} or later; this Python has {sqlite3.sqlite_version}")
@@ -127,7 +117,6 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Name of the database in messages."""
         return "memory" if self.path is None else str(self.path)
 
     def _prepare(self) -> None:
@@ -167,11 +156,8 @@ class Database:
 
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
-        """Execute the statements inside the block as one transaction: all of them are stored, or none.
-
-        Args:
-            is_durable: whether the transaction is forced to disk, so that a power failure cannot undo it.
-        """
+        """Execute the statements inside the block as one transaction."""
+        # ``is_durable``: a power failure cannot undo it.
         with self._sqlite_errors_described():
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
             try:  # an exception of a signal may be raised at any line
@@ -184,16 +170,13 @@ class Database:
                 raise
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> None:
-        """Execute a statement that writes. Called inside `transaction`."""
         self._connection.execute(statement, values)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         with self._sqlite_errors_described():
             return self._connection.execute(query, values).fetchall()
 
     def first_row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query; None if the query has no rows."""
         rows = self.rows(query, values)
         return rows[0] if rows else None
 
@@ -204,7 +187,6 @@ class Database:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     @contextmanager
@@ -217,8 +199,8 @@ class Database:
 
 
 DELETED_CHAT_ERROR = "this chat was deleted meanwhile and cannot be continued; start a new one"
-"""Message of the error for a conversation that another process has deleted."""
 
+# Codes of SQLite's errors (https://sqlite.org/rescode.html), the exception for these codes, and its message
 _ERRORS_BY_CODES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
     ((13,), StoreWriteError, "the disk is full"),
     ((5, 6), StoreWriteError, f"another program has locked the chat store for {_MAX_LOCK_WAIT_SECONDS:g} seconds"),
@@ -231,7 +213,6 @@ _ERRORS_BY_CODES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
     ),
     ((19,), StoreError, DELETED_CHAT_ERROR),
 )
-"""Codes of SQLite's errors (https://sqlite.org/rescode.html), the exception for these codes, and its message."""
 
 
 def _store_error(error: sqlite3.Error, database_name: str) -> StoreError:
@@ -244,10 +225,8 @@ def _store_error(error: sqlite3.Error, database_name: str) -> StoreError:
 
 
 def _make_private_file(path: Path) -> None:
-    """Create the file if it does not exist, and make it accessible to its owner only.
-
-    SQLite gives its write-ahead log the same mode.
-    """
+    """Create the file if it does not exist, and make it accessible to its owner only."""
+    # SQLite gives its write-ahead log the same mode.
     try:
         is_folder_new = not path.parent.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -276,10 +255,8 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def store_path() -> Path:
-    """Return ``$XDG_DATA_HOME/logitsmith/chats.db`` or ``~/.local/share/logitsmith/chats.db``.
-
-    Raises ``StoreError`` for a user without a home folder.
-    """
+    """Return ``$XDG_DATA_HOME/logitsmith/chats.db`` or ``~/.local/share/logitsmith/chats.db``."""
+    # Raises ``StoreError``.
     try:
         home: Path | None = Path.home()
     except RuntimeError:

@@ -5,11 +5,11 @@ The reasoning in an answer is recognized by the tags of the chat template.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ..common.strict_json import json_line
 from ..common.text import count_noun
 from .conversation import ReportMessage
 from .records import ContextFullError, StoredMessage
@@ -19,40 +19,30 @@ if TYPE_CHECKING:
     from ..engine.templates import ChatTemplate, ReasoningTags
 
 
+# Handling of a conversation that does not fit: raise an error, or leave out its oldest turns
 OnFull = Literal["stop", "drop"]
-"""Handling of a conversation that does not fit: raise an error, or leave out its oldest turns."""
 
 
 class PromptMaker:
-    """A maker of prompts from messages, with a chat template.
+    """A maker of prompts from messages, with a chat template, which handles messages that do not fit."""
 
-    It handles messages that do not fit into the context. A message about the chat template is reported only once.
-
-    Attributes:
-        negative_system: the negative prompt of guidance, which takes the place of the system message in a second
-            prompt that must fit, too; None without guidance.
-    """
+    # A message about the chat template is reported only once.
 
     def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: ReportMessage) -> None:
-        """Make prompts for a model.
-
-        Args:
-            model: the model whose tokens and context the prompts use.
-            template: chat template of the model.
-            on_full: how to handle messages that do not fit.
-            report: called with messages for the user.
-        """
-        self._model, self._template, self._on_full, self._report = model, template, on_full, report
+        self._model = model
+        self._template = template
+        self._on_full = on_full
+        self._report = report
         self._reported_messages: set[str] = set()
+        # the negative prompt of guidance, which takes the place of the system message in a second prompt that must
+        # fit, too; None without guidance
         self.negative_system: str | None = None
 
     def prompt_ids(
         self, messages: Sequence[StoredMessage], beginning: str = "", system: str | None = None
     ) -> tuple[int, ...]:
-        """Return the token ids of a prompt that ends with ``beginning``, the given beginning of the answer.
-
-        ``system``: replaces the system message; None: the messages stay as they are. Raises ``ModelError``.
-        """
+        """Return the token ids of a prompt that ends with ``beginning``."""
+        # ``system`` replaces the system message.
         from ..engine.guidance import with_system_message
         from ..engine.templates import format_chat
 
@@ -70,17 +60,8 @@ class PromptMaker:
         beginning: str = "",
         is_resumable: bool = True,
     ) -> FittedMessages:
-        """Return the messages that go into the prompt.
-
-        Args:
-            messages: the messages from the first one to the one that is to be answered.
-            previously_dropped_count: number of messages after the system message that earlier prompts left out.
-            max_tokens: maximum length of the answer; None for no limit.
-            beginning: given beginning of the answer.
-            is_resumable: whether the chat is stored, so that the error can suggest to resume it.
-
-        Raises ``ContextFullError``.
-        """
+        """Return the messages that go into the prompt. Raises ``ContextFullError``."""
+        # ``is_resumable``: whether the chat is stored, so that the error can suggest to resume it.
         context_length = self._model.context.length
         self._check_negative(messages, beginning)
         if self._on_full == "drop":
@@ -104,12 +85,7 @@ class PromptMaker:
         return FittedMessages(messages)
 
     def usage(self, messages: list[StoredMessage], dropped_count: int) -> ContextUsage:
-        """Return how many tokens of the context the messages take, without those that are left out.
-
-        Args:
-            messages: the messages from the first one to the current one.
-            dropped_count: number of messages after the system message that are left out.
-        """
+        """Return how many tokens of the context the messages take, without those that are left out."""
         kept = messages
         if self._on_full == "drop":
             system_count = 1 if messages and messages[0].role == "system" else 0
@@ -152,27 +128,20 @@ def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate)
     return [{"role": message.role, "content": content(message)} for message in messages]
 
 
+# Text that replaces the last message, so that its end can be found in the rendered template
 _PLACEHOLDER = "LastMessage"
-"""Text that replaces the last message, so that its end can be found in the rendered template."""
 
 
 def answer_opening(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
-    """Return the text that a chat template puts between the last message and the answer.
-
-    Some templates also open the reasoning there.
-    """
+    """Return the text that a chat template puts between the last message and the answer."""
+    # Some templates also open the reasoning there.
     # The message itself cannot be searched for: it may contain words of the template.
     chat_with_placeholder = [*chat[:-1], {**chat[-1], "content": _PLACEHOLDER}]
     return template.render(chat_with_placeholder).text.rpartition(_PLACEHOLDER)[2]
 
 
 class ContextUsage(NamedTuple):
-    """The part of the context that a conversation takes.
-
-    Attributes:
-        token_count: number of tokens of the conversation.
-        context_length: number of tokens that fit into the context.
-    """
+    """The part of the context that a conversation takes."""
 
     token_count: int
     context_length: int
@@ -180,28 +149,18 @@ class ContextUsage(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedMessages:
-    """The messages that fit into the context.
-
-    Attributes:
-        messages: the messages of the prompt.
-        dropped_message_count: number of messages after the system message that are left out.
-    """
+    """The messages that fit into the context."""
 
     messages: list[StoredMessage]
-    dropped_message_count: int = 0
+    dropped_message_count: int = 0  # number of messages after the system message that are left out
 
 
+# If the answer has no maximum length, the context divided by this number is reserved for it
 _ANSWER_CONTEXT_DIVISOR = 4
-"""If the answer has no maximum length, the context divided by this number is reserved for it."""
 
 
 def reserved_answer_tokens(context_length: int, max_tokens: int | None) -> int:
-    """Return how many tokens of the context are reserved for an answer when turns are left out.
-
-    Args:
-        context_length: length of the context, in tokens.
-        max_tokens: maximum length of the answer; None for no limit.
-    """
+    """Return how many tokens of the context are reserved for an answer when turns are left out."""
     max_reserved = context_length // _ANSWER_CONTEXT_DIVISOR
     return max(1, max_reserved if max_tokens is None else min(max_tokens, max_reserved))
 
@@ -213,21 +172,10 @@ def fit_messages(
     reserved_tokens: int,
     previously_dropped_count: int,
 ) -> FittedMessages:
-    """Leave out the oldest turns after the system message, until the other turns and an answer fit.
-
-    A turn begins with a message of the user, and includes all messages up to the next one. The last turn is never
-    left out.
-
-    Args:
-        messages: the messages from the first one to the one that is to be answered.
-        count_prompt_tokens: returns the number of tokens in the prompt of these messages.
-        context_length: length of the context, in tokens.
-        reserved_tokens: number of tokens that must be free for the answer if more turns are left out than before.
-        previously_dropped_count: number of messages after the system message that earlier prompts left out; they
-            stay left out.
-
-    Raises ``ContextFullError`` if the last turn alone does not fit.
-    """
+    """Leave out the oldest turns after the system message, until the other turns and an answer fit."""
+    # A turn begins with a message of the user, and includes all messages up to the next one. The last turn is
+    # never left out: ``ContextFullError`` is raised if it alone does not fit. ``reserved_tokens`` must be free if
+    # more turns are left out than before; those that earlier prompts left out stay left out.
     system_messages = messages[:1] if messages[:1] and messages[0].role == "system" else []
     messages_after_system = messages[len(system_messages) :]
     turn_starts = [index for index, message in enumerate(messages_after_system) if message.role == "user"]
@@ -263,18 +211,11 @@ def _full_context_advice(is_resumable: bool) -> str:
     return f"go back with /undo or /goto, or start {start} with a larger -c or with --on-full drop"
 
 
-_WARNING_CONTEXT_SHARE = 0.75
-"""A warning is shown once this share of the context is in use."""
+_WARNING_CONTEXT_SHARE = 0.75  # a warning is shown once this share of the context is in use
 
 
 def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable: bool = True) -> str | None:
-    """Return a warning that the context is nearly full, or full; None while enough of the context is free.
-
-    Args:
-        usage: the part of the context that the conversation takes.
-        drops_oldest_turns: whether the oldest turns are left out when the context is full.
-        is_resumable: whether the chat is stored.
-    """
+    """Return a warning that the context is nearly full, or full; None while enough of the context is free."""
     if usage.token_count < usage.context_length * _WARNING_CONTEXT_SHARE:
         return None
     if usage.token_count >= usage.context_length:
@@ -294,11 +235,9 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
 
 
 def _answer_for_template(content: str, tags: ReasoningTags | None) -> str:
-    """Return the text of an earlier answer as the chat template expects it.
-
-    Most templates remove the reasoning from earlier answers. Templates with ``answer_prefixes`` would reject it,
-    so it is removed here.
-    """
+    """Return the text of an earlier answer as the chat template expects it."""
+    # Most templates remove the reasoning from earlier answers. Templates with ``answer_prefixes`` would reject it,
+    # so it is removed here.
     if tags is None or not tags.answer_prefixes:
         return content
     splitter = ReasoningSplitter(tags)
@@ -307,35 +246,22 @@ def _answer_for_template(content: str, tags: ReasoningTags | None) -> str:
 
 
 class AnswerPart(NamedTuple):
-    """A part of an answer's text, without the tags of the reasoning.
-
-    Attributes:
-        text: text of the part, without tags.
-        is_reasoning: whether the text is part of the reasoning.
-    """
+    """A part of an answer's text, without the tags of the reasoning."""
 
     text: str
     is_reasoning: bool
 
 
 class ReasoningSplitter:
-    """A divider of an answer's text, while the text is generated, into the reasoning and the other text.
+    """A divider of an answer's text, while it is generated, into the reasoning and the other text."""
 
-    Text that may be the beginning of a tag is held back until more text arrives.
-
-    Attributes:
-        is_reasoning: whether the next text is part of the reasoning.
-    """
+    # Text that may be the beginning of a tag is held back until more text arrives.
 
     def __init__(self, tags: ReasoningTags | None, prompt: str = "") -> None:
-        """Start with a new answer.
-
-        Args:
-            tags: tags of the chat template; None if it has no reasoning.
-            prompt: the text before the answer, which may already have opened the reasoning.
-        """
+        # the prompt may already have opened the reasoning
         self._tags = tags
         self._held_back_text = ""
+        # whether the next text is part of the reasoning
         self.is_reasoning = tags is not None and prompt.rfind(tags.start) > prompt.rfind(tags.end)
 
     def append(self, text: str) -> Iterator[AnswerPart]:
@@ -390,10 +316,6 @@ def markdown_of(messages: Sequence[StoredMessage]) -> str:
 
 
 def jsonl_of(messages: Sequence[StoredMessage], template: ChatTemplate) -> str:
-    """Return the messages as one line of JSON with the key ``messages``, a request for `gen batch`.
-
-    Args:
-        messages: the messages.
-        template: the chat template, which may require answers without their reasoning.
-    """
-    return json.dumps({"messages": template_messages(messages, template)}, ensure_ascii=False) + "\n"
+    """Return the messages as one line of JSON, a request for `gen batch`."""
+    # Templates may reject reasoning in answers.
+    return json_line({"messages": template_messages(messages, template)})

@@ -14,37 +14,23 @@ from typing import Any, Literal, TypedDict
 from ..common.errors import LogitsmithError
 
 Role = Literal["system", "user", "assistant"]
+# names of the roles in lists of messages
 SPEAKERS: dict[Role, str] = {"system": "system", "user": "you", "assistant": "model"}
-"""Names of the roles in lists of messages."""
 
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """A message. Its hash also depends on all messages before it.
+    """A message. Its hash also depends on all messages before it."""
 
-    Attributes:
-        hash: SHA-256 of ``parent_hash``, role and content, in hexadecimal.
-        parent_hash: hash of the message before this one; None for the first message.
-        role: role of the author.
-        content: text of the message.
-        created: time of creation, in seconds since 1970. If a message is stored twice, the earlier time is kept.
-    """
-
-    hash: str
-    parent_hash: str | None
+    hash: str  # SHA-256 of ``parent_hash``, role and content, in hexadecimal
+    parent_hash: str | None  # hash of the message before this one; None for the first message
     role: Role
-    content: str
+    content: str  # text of the message
+    # time of creation, in seconds since 1970. If a message is stored twice, the earlier time is kept.
     created: float = field(compare=False)
 
     @classmethod
     def new(cls, parent_hash: str | None, role: Role, content: str) -> StoredMessage:
-        """Return a new message.
-
-        Args:
-            parent_hash: hash of the message before it; None for the first message.
-            role: role of the author.
-            content: text of the message.
-        """
         content = clean_text(content)
         return cls(compute_message_hash(parent_hash, role, content), parent_hash, role, content, time.time())
 
@@ -61,87 +47,56 @@ def clean_text(text: str) -> str:
 
 @dataclass(frozen=True)
 class AnswerRecipe:
-    """Everything that is needed to regenerate an answer. The names of the fields are stored.
+    """Everything that is needed to regenerate an answer. The names of the fields are stored."""
 
-    Attributes:
-        model: ``name``, ``path``, ``fingerprint``, ``lora``, and everything else that changes the model's logits.
-        chain: the steps with their parameters, as a preset contains them.
-        seed: seed of the chain.
-        grammar: fields of the `GrammarSpec`; None without a grammar.
-        stop: the stop strings.
-        max_tokens: maximum number of tokens; None for no limit.
-        versions: versions of logitsmith and of the binding to llama.cpp.
-        dropped: number of messages after the system message that were left out because the context was full.
-        options: other fields of the `GenerationRequest`, by name.
-    """
-
+    # ``name``, ``path``, ``fingerprint``, ``lora``, and everything else that changes the model's logits
     model: dict[str, Any]
-    chain: list[Any]
+    chain: list[Any]  # the steps with their parameters, as a preset contains them
     seed: int
-    grammar: dict[str, Any] | None = None
-    stop: list[str] = field(default_factory=list)
-    max_tokens: int | None = None
+    grammar: dict[str, Any] | None = None  # fields of the `GrammarSpec`; None without a grammar
+    stop: list[str] = field(default_factory=list)  # the stop strings
+    max_tokens: int | None = None  # maximum number of tokens; None for no limit
+    # versions of logitsmith and of the binding to llama.cpp
     versions: dict[str, str] = field(default_factory=dict)
-    dropped: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
+    dropped: int = 0  # number of messages after the system message that were left out because the context was full
+    options: dict[str, Any] = field(default_factory=dict)  # other fields of the `GenerationRequest`, by name
 
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer that a model has generated or is generating.
+    """An answer that a model has generated or is generating."""
 
-    Attributes:
-        number: number of the answer in the store. Later answers have greater numbers.
-        message_hash: hash of the answer's message; None while the answer is in progress.
-        parent_hash: hash of the message that is answered.
-        recipe: everything that is needed to regenerate the answer.
-        prompt_ids: tokens of the prompt.
-        beginning: given beginning of the answer, which the model continued; it is part of the prompt.
-        content: text of the answer, including ``beginning``.
-        token_ids: tokens that the model has generated.
-        result: ``finish_reason``, ``usage`` and ``timings``; None while the answer is in progress, or if its
-            process was killed.
-    """
-
-    number: int
-    message_hash: str | None
-    parent_hash: str
-    recipe: AnswerRecipe
-    prompt_ids: tuple[int, ...]
-    beginning: str
-    content: str
-    token_ids: tuple[int, ...]
+    number: int  # number of the answer in the store. Later answers have greater numbers.
+    message_hash: str | None  # hash of the answer's message; None while the answer is in progress
+    parent_hash: str  # hash of the message that is answered
+    recipe: AnswerRecipe  # everything that is needed to regenerate the answer
+    prompt_ids: tuple[int, ...]  # tokens of the prompt
+    beginning: str  # given beginning of the answer, which the model continued; it is part of the prompt
+    content: str  # text of the answer, including ``beginning``
+    token_ids: tuple[int, ...]  # tokens that the model has generated
+    # ``finish_reason``, ``usage`` and ``timings``; None while the answer is in progress, or if its process was
+    # killed
     result: dict[str, Any] | None
 
 
 class ConversationFields(TypedDict, total=False):
-    """Changed fields of a conversation.
+    """Changed fields of a conversation."""
 
-    Attributes:
-        created: time of creation, in seconds since 1970.
-        current_message: hash of the current message; None before the first message.
-        name: name that the user gave to the conversation; None for no name.
-        settings: settings of the chat; any JSON.
-    """
-
-    created: float
-    current_message: str | None
+    created: float  # time of creation, in seconds since 1970
+    current_message: str | None  # hash of the current message; None before the first message
     name: str | None
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # settings of the chat; any JSON
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes to a conversation, which the store writes in one transaction.
+    """Changes to a conversation, which the store writes in one transaction."""
 
-    Attributes:
-        messages: new messages by hash, each after the message that it follows.
-        answers: answers that were started, continued or finished, by number.
-        fields: changed fields; ``created`` marks a conversation that is not in the store yet.
-    """
-
+    # new messages by hash, each after the message that it follows
     messages: dict[str, StoredMessage] = field(default_factory=dict)
+    # answers that were started, continued or finished, by number
     answers: dict[int, StoredAnswer] = field(default_factory=dict)
+    # changed fields; ``created`` marks a conversation that is not in the store yet
     fields: ConversationFields = field(default_factory=ConversationFields)
 
     def __bool__(self) -> bool:
@@ -149,7 +104,6 @@ class Changes:
         return bool(self.messages or self.answers or self.fields)
 
     def __or__(self, later: Changes) -> Changes:
-        """Return these changes followed by later ones."""
         return Changes(
             self.messages | later.messages, self.answers | later.answers, {**self.fields, **later.fields}
         )
@@ -177,40 +131,24 @@ def unpack_tokens(data: bytes) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ConversationSummary:
-    """The facts about a conversation that `gen chat --list` shows.
-
-    Attributes:
-        id: id of the conversation.
-        name: name that the user gave to the conversation; None if it has none.
-        title: beginning of the user's first message.
-        created: time of creation, in seconds since 1970.
-        updated: time of the last change, in seconds since 1970.
-        message_count: number of messages in all branches.
-        model: name of the model that generated the last answer; None if there is no answer.
-    """
+    """The facts about a conversation that `gen chat --list` shows."""
 
     id: str
     name: str | None
-    title: str
-    created: float
-    updated: float
-    message_count: int
-    model: str | None
+    title: str  # beginning of the user's first message
+    created: float  # time of creation, in seconds since 1970
+    updated: float  # time of the last change, in seconds since 1970
+    message_count: int  # number of messages in all branches
+    model: str | None  # name of the model that generated the last answer; None if there is no answer
 
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A message that contains the searched words.
+    """A message that contains the searched words."""
 
-    Attributes:
-        conversation: a conversation that contains the message.
-        message: the message that contains the words.
-        excerpt: the text of the message around the first of the words, on one line.
-    """
-
-    conversation: ConversationSummary
+    conversation: ConversationSummary  # a conversation that contains the message
     message: StoredMessage
-    excerpt: str
+    excerpt: str  # the text of the message around the first of the words, on one line
 
 
 class StoreError(LogitsmithError):

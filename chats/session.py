@@ -51,18 +51,9 @@ _NO_USER_MESSAGE_ERROR = "there is no message of yours to answer"
 
 
 class ChatSession:
-    """A model that answers in a conversation.
+    """A model that answers in a conversation."""
 
-    An answer has exactly the tokens that `generate` yields for the same messages and seed in an empty context.
-
-    Attributes:
-        model: the model.
-        conversation: the conversation.
-        on_full: how to handle a conversation that does not fit into the context: ``stop`` with an error, or
-            ``drop`` the oldest turns.
-        template: the chat template.
-        dropped_message_count: number of messages that were left out of the last answer's prompt.
-    """
+    # An answer has exactly the tokens that `generate` yields for the same messages and seed in an empty context.
 
     def __init__(
         self,
@@ -72,24 +63,16 @@ class ChatSession:
         template: ChatTemplate | None = None,
         on_full: OnFull = "stop",
     ) -> None:
-        """Start a session.
-
-        Args:
-            model: the model.
-            conversation: the conversation.
-            report: called with messages for the user.
-            template: the chat template; None uses the model's template.
-            on_full: how to handle a conversation that does not fit into the context.
-
-        Raises ``ModelError`` if the model has no chat template.
-        """
+        # Raises ``ModelError`` if the model has no chat template.
         from ..engine.templates import open_chat_template
 
         self.model = model
         self.conversation = conversation
+        # how to handle a conversation that does not fit into the context: ``stop`` with an error, or ``drop`` the
+        # oldest turns
         self.on_full = on_full
         self.template = template or open_chat_template(model)
-        self.dropped_message_count = 0
+        self.dropped_message_count = 0  # number of messages that were left out of the last answer's prompt
         self._report = report
         # Read now: the model's file may be moved during the session.
         self._model_record = _model_record(model)
@@ -102,19 +85,11 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Answer the current message, which must be the user's.
-
-        Yields the events of `generate`. The answer is stored while it is generated. Before the last event, it
-        becomes the current message. An answer without tokens is not stored. A caller that stops early must close
-        the generator, so that the tokens so far are stored.
-
-        Args:
-            request: settings of the answer; its prompt is replaced.
-            is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
-            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
-
-        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
-        """
+        """Answer the current message, which must be the user's. Yields the events of `generate`."""
+        # The answer is stored while it is generated. Before the last event, it becomes the current message. An
+        # answer without tokens is not stored. A caller that stops early must close the generator, so that the
+        # tokens so far are stored. Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate`
+        # raises.
         message = self.conversation.current_message
         if message is None or message.role != "user":
             raise ChatError(_NO_USER_MESSAGE_ERROR)
@@ -127,15 +102,7 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Generate another answer to the last message of the user. Yields the events of `generate`.
-
-        Args:
-            request: settings of the answer; its prompt is replaced.
-            is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
-            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
-
-        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
-        """
+        """Generate another answer to the last message of the user; see `answer`."""
         return self._generate(self._last_user_message(), "", request, is_interrupted, progress)
 
     def continue_from(
@@ -146,25 +113,12 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Generate an answer to the last message of the user that begins with a given text.
-
-        The events contain only what is generated, but the stored message includes ``text``.
-
-        Args:
-            text: given beginning of the answer.
-            request: settings of the answer; its prompt is replaced.
-            is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
-            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
-
-        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
-        """
+        """Generate an answer to the last message of the user that begins with a given text; see `answer`."""
+        # The events contain only what is generated, but the stored message includes ``text``.
         return self._generate(self._last_user_message(), text, request, is_interrupted, progress)
 
     def new_reasoning_splitter(self, beginning: str = "") -> ReasoningSplitter:
-        """Return a splitter for the next answer, whose `append` gets the `visible_text` of each token.
-
-        ``beginning``: given beginning of the answer.
-        """
+        """Return a splitter for the next answer, whose `append` gets the `visible_text` of each token."""
         user_message = self.conversation.last_user_message()
         text_before = beginning
         if user_message is not None:
@@ -173,24 +127,14 @@ class ChatSession:
         return ReasoningSplitter(self.template.reasoning_tags, text_before)
 
     def prompt_ids_to_continue(self, beginning: str) -> tuple[int, ...]:
-        """Return the prompt's tokens for continuing an answer to the last message of the user.
-
-        ``beginning``: the answer so far. Raises ``ChatError``, ``ContextFullError``.
-        """
+        """Return the prompt's tokens for continuing an answer to the last message of the user."""
+        # Raises ``ChatError``, ``ContextFullError``.
         return self._prompts.prompt_ids(
             self._fit_messages(self._last_user_message(), beginning, None).messages, beginning
         )
 
     def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
-        """Raise ``ContextFullError`` if a message of the user would not fit into the context.
-
-        Args:
-            text: the message, which is not added.
-            replaced: message whose sibling the message would be; None would put it after the current message.
-            max_tokens: maximum length of its answer; None for no limit.
-
-        Raises ``ModelError`` if the chat template rejects the messages.
-        """
+        """Raise ``ContextFullError`` if a message would not fit, ``ModelError`` if the template rejects it."""
         path = self.conversation.messages_with("user", text, replaced)
         self._prompts.fit(path, self._previously_dropped_count(path), max_tokens, is_resumable=self._is_resumable)
 
@@ -212,17 +156,9 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Iterator[Event]:
-        """Regenerate a stored answer and yield the same events. The replay itself is not stored.
-
-        Args:
-            answer: the answer, see `Conversation.answer_record`.
-            trace_top_count: number of candidates in the traces of the events; None records no traces.
-            token_count: number of tokens to regenerate; None regenerates all.
-            is_interrupted: once it returns True, the generation ends.
-            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
-
-        Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored one.
-        """
+        """Regenerate a stored answer and yield the same events. The replay itself is not stored."""
+        # Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored
+        # one. ``token_count``: number of tokens to regenerate; None: all.
         from ..engine.generation import generate_request
         from ..engine.request import GenerationRequest, rules_from_json
         from ..grammars.spec import GrammarSpec
@@ -261,10 +197,8 @@ class ChatSession:
         return _check_tokens(events, model, answer, draft_error)
 
     def _draft_of(self, recipe: AnswerRecipe) -> tuple[DraftOptions | None, str]:
-        """Return the draft model of an answer, and an empty text; None and the reason if it cannot be used now.
-
-        Most answers have the same tokens without drafts.
-        """
+        """Return the draft model of an answer, and an empty text; None and the reason if it cannot be used now."""
+        # Most answers have the same tokens without drafts.
         from ..engine.drafts import DraftOptions
         from ..models.errors import ModelError
 
@@ -295,15 +229,6 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None,
         progress: Callable[[int, int], None] | None,
     ) -> Generator[Event, None, None]:
-        """Answer a message.
-
-        Args:
-            parent: the message that is answered.
-            beginning: given beginning of the answer.
-            request: settings of the answer.
-            is_interrupted: once it returns True, the answer ends.
-            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
-        """
         from ..engine.generation import build_chain, generate_request
 
         model, guidance = self.model, request.guidance
@@ -325,13 +250,7 @@ class ChatSession:
     def _guidance(
         self, guidance: Guidance | None, messages: Sequence[StoredMessage], beginning: str
     ) -> Guidance | None:
-        """Return guidance whose negative prompt is the chat with this text as its system message.
-
-        Args:
-            guidance: guidance with a text; None without guidance.
-            messages: messages of the prompt.
-            beginning: given beginning of the answer.
-        """
+        """Return guidance whose negative prompt is the chat with this text as its system message."""
         if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
             return guidance
         ids = self._prompts.prompt_ids(messages, beginning, system=guidance.negative_prompt)
@@ -371,14 +290,7 @@ def visible_text(token: Token, template: ChatTemplate) -> str:
 def _answer_recipe(
     request: GenerationRequest, chain: Chain, model_record: dict[str, Any], dropped_count: int
 ) -> AnswerRecipe:
-    """Return everything that is needed to regenerate an answer.
-
-    Args:
-        request: settings of the answer.
-        chain: chain of the answer.
-        model_record: the stored facts about the model, see `_model_record`.
-        dropped_count: number of messages after the system message that are left out of the prompt.
-    """
+    """Return everything that is needed to regenerate an answer."""
     from ..engine.generation import versions
     from ..grammars.spec import GrammarSpec
 
@@ -409,14 +321,7 @@ def _model_record(model: Model) -> dict[str, Any]:
 def _check_tokens(
     events: Iterator[Event], model: Model, answer: StoredAnswer, draft_error: str
 ) -> Iterator[Event]:
-    """Yield the events of a replay. Raises ``ReplayError`` at a token that differs from the stored one.
-
-    Args:
-        events: the events of the replay.
-        model: the model.
-        answer: the stored answer.
-        draft_error: why the draft model of the answer cannot be used; empty if it is used, or if there was none.
-    """
+    """Yield the events of a replay. Raises ``ReplayError`` at a token that differs from the stored one."""
     from ..logprobs.events import Token
 
     for event in events:
@@ -450,10 +355,8 @@ def _describe_changes(model: Model, answer: StoredAnswer) -> str:
 
 
 def load_prompt_cache_file(model: Model, path: Path, report: ReportMessage) -> None:
-    """Load the prompt cache of an earlier session into the model, if the file exists.
-
-    A cache that does not match the model is reported and ignored.
-    """
+    """Load the prompt cache of an earlier session, if the file exists."""
+    # One that does not match is reported and ignored.
     from ..engine.prompt_cache import PromptCacheError, load_prompt_cache
 
     try:

@@ -29,6 +29,7 @@ from .records import (
     unpack_tokens,
 )
 
+# Query for the fields of a `ConversationSummary`
 _SUMMARY_QUERY = """
 SELECT id, name, created, updated,
     (SELECT count(*) FROM conversation_message WHERE conversation = id),
@@ -37,25 +38,16 @@ SELECT id, name, created, updated,
     (SELECT json_extract(recipe, '$.model.name') FROM answer WHERE answer.conversation = id
         ORDER BY number DESC LIMIT 1)
 FROM conversation """
-"""Query for the fields of a `ConversationSummary`."""
-_MIN_ID_PREFIX_CHARACTERS = 2
-"""Minimum length of a text that is accepted as the beginning of an id."""
+_MIN_ID_PREFIX_CHARACTERS = 2  # minimum length of a text that is accepted as the beginning of an id
 
 
 class ChatStore:
-    """A store of chats, opened with `open` or `in_memory`, and closed with `close`.
+    """A store of chats, opened with `open` or `in_memory`, and closed with `close`."""
 
-    Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
-
-    Args:
-        database: the database with the store's tables.
-
-    Attributes:
-        database: the database with the store's tables.
-    """
+    # Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
 
     def __init__(self, database: Database) -> None:
-        self.database = database
+        self.database = database  # the database with the store's tables
 
     @classmethod
     def open(cls, path: Path | None = None) -> ChatStore:
@@ -64,7 +56,6 @@ class ChatStore:
 
     @classmethod
     def in_memory(cls) -> ChatStore:
-        """Return a store that exists only until it is closed (``--no-log``)."""
         return cls(Database(None))
 
     @property
@@ -73,7 +64,6 @@ class ChatStore:
         return self.database.path
 
     def close(self) -> None:
-        """Close the file."""
         self.database.close()
 
     # Reading
@@ -86,17 +76,14 @@ class ChatStore:
         return [_summary_from_row(row) for row in rows]
 
     def summary(self, conversation_id: str) -> ConversationSummary:
-        """Return the summary of the conversation with this id."""
         row = self.database.first_row(f"{_SUMMARY_QUERY} WHERE id = ?", (conversation_id,))
         if row is None:
             raise StoreError(f"there is no conversation {conversation_id}")
         return _summary_from_row(row)
 
     def find_conversation(self, text: str | None = None) -> ConversationSummary:
-        """Return the conversation with this name, id or beginning of an id.
-
-        ``text``: the name, id or beginning; None for the conversation that was changed last.
-        """
+        """Return the conversation with this name, id or beginning of an id."""
+        # None: the one that was changed last.
         if text is None:
             latest_conversations = self.list_conversations(1)
             if not latest_conversations:
@@ -117,12 +104,7 @@ class ChatStore:
         return _summary_from_row(matching_rows[0])
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
-        """Return messages that contain all words of a text, newest first. Case is ignored.
-
-        Args:
-            text: the words, separated by spaces.
-            limit: maximum number of messages.
-        """
+        """Return messages that contain all words of a text, newest first. Case is ignored."""
         terms = text.split()
         if not terms:
             raise StoreError("--search: the text to search for is empty")
@@ -142,7 +124,6 @@ class ChatStore:
         return hits
 
     def settings(self, conversation_id: str) -> dict[str, Any]:
-        """Return the settings stored with a conversation."""
         row = self.database.first_row("SELECT settings FROM conversation WHERE id = ?", (conversation_id,))
         return {} if row is None else cast(dict[str, Any], json.loads(row[0]))
 
@@ -154,7 +135,6 @@ class ChatStore:
         return None if row is None else str(row[0])
 
     def messages(self, conversation_id: str) -> list[StoredMessage]:
-        """Return all messages of a conversation, in the order in which they were added."""
         rows = self.database.rows(
             "SELECT message.hash, parent.hash, message.role, message.content, message.created FROM message"
             " LEFT JOIN message AS parent ON parent.number = message.parent"
@@ -174,10 +154,7 @@ class ChatStore:
         return dict(rows)
 
     def answer(self, message_hash: str, conversation_id: str) -> StoredAnswer | None:
-        """Return how a message of the assistant was generated; None if a person wrote it.
-
-        If several answers have the same text, the last one in this conversation is returned.
-        """
+        """Return how a message was generated, by the last such answer; None if a person wrote it."""
         row = self.database.first_row(
             "SELECT answer.number, message.hash, parent.hash, recipe, prompt_ids, beginning, answer.content,"
             " token_ids, result FROM answer JOIN message ON message.number = answer.message"
@@ -190,13 +167,7 @@ class ChatStore:
     # Writing
 
     def save(self, conversation_id: str, changes: Changes, *, is_durable: bool = True) -> None:
-        """Write the changes of a conversation in one transaction.
-
-        Args:
-            conversation_id: id of the conversation.
-            changes: the changes to write.
-            is_durable: whether the transaction is forced to disk, so that a power failure cannot undo it.
-        """
+        """Write the changes of a conversation in one transaction, forced to disk if ``is_durable``."""
         fields = changes.fields
         with self.database.transaction(is_durable=is_durable):
             if "created" in fields:
@@ -217,12 +188,7 @@ class ChatStore:
                 self.database.run("UPDATE conversation SET settings = ? WHERE id = ?", values)
 
     def check_name(self, conversation_id: str | None, name: str | None) -> None:
-        """Raise ``StoreError`` if another conversation has this name.
-
-        Args:
-            conversation_id: id of the conversation that gets the name; None if it is not stored yet.
-            name: the name; None for no name.
-        """
+        """Raise ``StoreError`` if another conversation has this name."""
         owner_row = (
             None
             if name is None
@@ -232,7 +198,6 @@ class ChatStore:
             raise StoreError(f"the conversation {owner_row[0]} has the name {name!r}; choose another one")
 
     def add_conversation(self, conversation_id: str, created: float) -> None:
-        """Add a conversation. Called inside `Database.transaction`."""
         self.database.run(
             "INSERT OR IGNORE INTO conversation (id, created, updated, settings) VALUES (?, ?, ?, '{}')",
             (conversation_id, created, created),
@@ -252,14 +217,12 @@ class ChatStore:
         )
 
     def set_current_message(self, conversation_id: str, message_hash: str | None) -> None:
-        """Set the current message of a conversation. Called inside `Database.transaction`."""
         self.database.run(
             "UPDATE conversation SET updated = ?, head = (SELECT number FROM message WHERE hash = ?) WHERE id = ?",
             (time.time(), message_hash, conversation_id),
         )
 
     def _write_answer(self, conversation_id: str, answer: StoredAnswer) -> None:
-        """Add an answer, or update the answer with this number."""
         token_ids = pack_tokens(answer.token_ids)
         result = None if answer.result is None else json.dumps(answer.result)
         updated_row = self.database.first_row(
@@ -281,11 +244,9 @@ class ChatStore:
             )  # fmt: skip
 
     def recover_abandoned_answers(self, conversation_id: str) -> list[StoredMessage]:
-        """Turn the stored parts of answers whose process was killed into messages, and return the messages.
-
-        An answer without tokens is removed. If the current message is the one that was answered, the new message
-        becomes the current message.
-        """
+        """Turn the stored parts of answers whose process was killed into messages, and return the messages."""
+        # An answer without tokens is removed. If the current message is the one that was answered, the new message
+        # becomes the current message.
         query = (
             "SELECT answer.number, writer, answer.updated, answer.content, token_ids, hash FROM answer"
             " JOIN message ON message.number = answer.parent WHERE conversation = ? AND answer.message IS NULL"
@@ -334,8 +295,8 @@ def _summary_from_row(row: tuple[Any, ...]) -> ConversationSummary:
     return ConversationSummary(conversation_id, name, title, created, updated, message_count, model)
 
 
+# Minimum length of words that the search index finds. For shorter words, every message is read.
 _MIN_INDEXED_CHARACTERS = 3
-"""Minimum length of words that the search index finds. For shorter words, every message is read."""
 
 
 def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
@@ -382,8 +343,8 @@ def _answer_from_row(row: tuple[Any, ...]) -> StoredAnswer:
         raise StoreError(f"the store's record of answer {number} is damaged ({error})") from None
 
 
+# After this time without a new token, an answer counts as abandoned, even if its process seems to run
 _ABANDONED_AFTER_SECONDS = 600.0
-"""After this time without a new token, an answer counts as abandoned, even if its process seems to run."""
 
 
 def _process_name() -> str:

@@ -1,56 +1,19 @@
-"""The application `gen`: the table of commands, which are imported when they are used, and the entry point."""
+"""The application `gen`: the group of all commands, and the entry point."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from textwrap import wrap
 from typing import Any
 
 import typer
 from typer.main import get_command
 
 from .command_line import GenCommand, GenGroup, match_words
+from .command_table import COMMANDS, find_plugin, load_command, load_plugin, plugin_commands, run_plugin
 from .flags import HELP, VERSION, DeclaredFlag
-from .messages import BAD_USAGE, fail, prepare_streams, report_failures
-from .startup import import_command
-
-COMMANDS = {
-    "run": ("Generate", "Continue a prompt, choosing each token with your chain of samplers."),
-    "chat": ("Generate", "Talk with a model: change settings, go back, branch, and see how tokens were chosen."),
-    "batch": ("Generate", "Answer a file of requests, several at a time, each as if it ran alone."),
-    "serve": (
-        "Generate",
-        "Serve a model to other programs over HTTP: OpenAI's API and others, several requests at a time.",
-    ),
-    "compare": ("Generate", "Compare presets, chains or models on the same prompts."),
-    "next": ("Generate", "Show the candidates for the next token after each step of the chain."),
-    "score": ("Generate", "Score a text, or continuations of a prompt, by the model's logprobs."),
-    "inspect": (
-        "Look up",
-        "Show runs written by gen --format jsonl: probability, surprise and entropy of each token.",
-    ),
-    "detect": ("Look up", "Find the watermark of the sampler synthid in texts."),
-    "recover": (
-        "Recover",
-        "Recover the logprobs of all or some tokens from an API that shows only a few per call.",
-    ),
-    "recover-basis": (
-        "Recover",
-        "Compute a basis of a model's logits, with which a few logprobs determine a complete row.",
-    ),
-    "models": ("Look up", "List the models on this machine, show one, or download one."),
-    "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
-    "grammars": ("Look up", "List, show, check and sample grammars."),
-    "presets": ("Look up", "List, show, check, import and export presets."),
-    "doctor": ("Set up", "Check the installation, and print a page for a bug report."),
-    "completion": ("Set up", "Print the script that lets your shell complete gen's commands and flags."),
-}
-"""The section of the help and the summary of each command, by the command's name.
-
-The summary repeats the first sentence of the command's own help, so that `gen --help` imports no command. The
-module of a command in commands/ has the name of the command.
-"""
+from .messages import BAD_USAGE, fail, plugin_notes, prepare_streams, report_failures
+from .startup import start_collector
 
 
 class Commands(GenGroup):
@@ -58,7 +21,6 @@ class Commands(GenGroup):
 
     @property
     def flags(self) -> list[DeclaredFlag]:
-        """The flags of `gen` itself."""
         return [VERSION, HELP]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -67,7 +29,9 @@ class Commands(GenGroup):
         if next(iter(typed_flags), None) == VERSION.field:
             from importlib.metadata import version
 
-            print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
+            from .. import __version__
+
+            print(f"gen {__version__} (llama-cpp-python {version('llama-cpp-python')})")
             raise typer.Exit
         return super().parse_args(ctx, args)
 
@@ -79,29 +43,32 @@ class Commands(GenGroup):
         """Import and return a command; None if there is no command of this name."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_command(cmd_name)
-        app = getattr(module, "app", None)
-        if app is None:  # a single command, not a group such as presets
-            app = typer.Typer(add_completion=False)
-            app.command(cmd_name, cls=GenCommand)(getattr(module, cmd_name.replace("-", "_")))
+        loaded = load_command(cmd_name)
+        if isinstance(loaded, typer.Typer):  # a group such as presets
+            return get_command(loaded)
+        app = typer.Typer(add_completion=False)
+        app.command(cmd_name, cls=GenCommand)(loaded)
         return get_command(app)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page: usage, description, examples, commands and options."""
         from .help_page import HelpRow, page_width, section, wrap_command_lines, wrap_usage
+        from .text import wrap_words
 
         width = page_width()
         intro, examples = (self.help or "").strip("\n").split("\n\n  ", 1)
         panels: dict[str, list[HelpRow]] = {}
-        for name, (panel, meaning) in COMMANDS.items():
-            panels.setdefault(panel, []).append(HelpRow(name, meaning))
+        for name, command in COMMANDS.items():
+            panels.setdefault(command.section, []).append(HelpRow(name, command.summary))
+        for name, plugin in plugin_commands().items():
+            panels.setdefault("Plug-ins", []).append(HelpRow(name, f"Command of the package {plugin.package}."))
         panels["Options"] = [HelpRow(flag.shown_name, flag.flag.help) for flag in self.flags]
         parts = [
             wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
-            *("\n".join(wrap(paragraph, width, break_on_hyphens=False)) for paragraph in intro.split("\n\n")),
+            *("\n".join(wrap_words(" ".join(paragraph.split()), width)) for paragraph in intro.split("\n\n")),
             wrap_command_lines(examples, width),
             *(section(title, rows, width) for title, rows in panels.items()),
-            "\n".join(wrap(self.epilog or "", width, break_on_hyphens=False)),
+            "\n".join(wrap_words(self.epilog or "", width)),
         ]
         formatter.write("\n\n".join(parts))
 
@@ -139,8 +106,14 @@ def start(arguments: Sequence[str] | None = None) -> None:
     prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with report_failures():
-            code = app(args=_with_default_command(words), prog_name="gen", standalone_mode=False)
+        with plugin_notes(), report_failures():
+            plugin = find_plugin(words[0]) if words else None
+            if plugin is None:
+                code = app(args=_with_default_command(words), prog_name="gen", standalone_mode=False)
+            else:
+                command = load_plugin(plugin)
+                start_collector()
+                code = run_plugin(command, words)
     except typer.Exit as end:  # a failure outside of any command
         code = end.exit_code
     sys.exit(code or 0)
@@ -158,10 +131,8 @@ def _with_default_command(arguments: list[str]) -> list[str]:
 
 
 def _check_first_word(arguments: list[str]) -> None:
-    """Reject words that look like a mistyped command, or like a command of another tool, instead of a prompt.
-
-    One word followed by flags is accepted as a prompt, unless the word starts a server in other tools.
-    """
+    """Reject words that look like a mistyped command, or like a command of another tool, instead of a prompt."""
+    # One word followed by flags is accepted as a prompt, unless the word starts a server in other tools.
     from shlex import quote
 
     from .usage_hints import command_advice, is_server_command
@@ -170,7 +141,7 @@ def _check_first_word(arguments: list[str]) -> None:
     has_more_words = len(arguments) > 1 and not arguments[1].startswith("-")
     if len(arguments) > 1 and not has_more_words and not is_server_command(word):
         return
-    advice = command_advice(word, COMMANDS)
+    advice = command_advice(word, [*COMMANDS, *plugin_commands()])
     if advice is None:
         return
     way_to_continue = (

@@ -16,51 +16,32 @@ from typer.core import TyperCommand, TyperGroup
 
 from .flags import HELP, DeclaredFlag, normalize_flag_name
 
+# A flag of one letter followed directly by a number, such as ``-n5``.
 _ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
-"""A flag of one letter followed directly by a number, such as ``-n5``."""
 
 
 class FlagWithTexts(NamedTuple):
-    """A flag or an argument on a command line, with its values as typed.
-
-    Attributes:
-        declared: the declaration.
-        name: the name that was typed last; for an argument, the name in messages.
-        texts: the values as typed, in the order of the command line; empty for a switch.
-    """
+    """A flag or an argument on a command line, with its values as typed."""
 
     declared: DeclaredFlag
-    name: str
-    texts: list[str]
+    name: str  # the one that was typed last; for an argument, the name in messages
+    texts: list[str]  # the values as typed, in the order of the command line; empty for a switch
 
 
 class DividedWords(NamedTuple):
-    """The words after a command, divided into flags and other words.
+    """The words after a command, divided into flags and other words."""
 
-    Attributes:
-        typed_flags: the flags by field, in the order in which they were first typed.
-        other_words: the words that are neither a flag nor the value of a flag.
-    """
-
-    typed_flags: dict[str, FlagWithTexts]
-    other_words: list[str]
+    typed_flags: dict[str, FlagWithTexts]  # by field, in the order in which they were first typed
+    other_words: list[str]  # neither a flag nor the value of a flag
 
 
 def match_words(
     words: Sequence[str], flags: Sequence[DeclaredFlag], command_path: str, *, is_group: bool = False
 ) -> DividedWords:
-    """Return the flags among the words after a command, with their values as typed, and the other words.
-
-    Args:
-        words: the words after the command.
-        flags: the flags of the command.
-        command_path: the command as it is typed, such as ``gen run``.
-        is_group: whether the command is a group. Then the first word that is not a flag names a command of the
-            group, and the words after this word are not searched.
-
-    Raises:
-        UsageError: a flag is unknown, a flag has no value, or a switch has a value.
-    """
+    """Return the flags among the words after a command, with their values as typed, and the other words."""
+    # ``command_path``: the command as it is typed, such as ``gen run``. In a group, the first word that is not a
+    # flag names a command of the group, and the words after it are not searched. Raises ``UsageError`` if a flag
+    # is unknown or has no value, or a switch has one.
     by_name = {name: flag for flag in flags for name in flag.names}
     found, remaining_words = DividedWords({}, []), deque(words)
     while remaining_words:
@@ -85,11 +66,9 @@ def match_words(
 
 
 def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | None]:
-    """Return the declared name of a flag, and the value in the same word; None if the word has no value.
-
-    Flags of one letter cannot be combined in one word, because ``-st`` is a flag of llama.cpp while ``-s`` and
-    ``-t`` are other flags. Only a number may follow the letter in the same word.
-    """
+    """Return the declared name of a flag, and the value in the same word; None if the word has no value."""
+    # Flags of one letter cannot be combined in one word, because ``-st`` is a flag of llama.cpp while ``-s`` and
+    # ``-t`` are other flags. Only a number may follow the letter in the same word.
     name, sign, value = word.partition("=")
     is_letter = len(name) == 2
     for spelling in (name, normalize_flag_name(name)):
@@ -102,14 +81,9 @@ def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | N
 
 
 def _values_as_typed(flag: DeclaredFlag, name: str, value: str | None, remaining_words: deque[str]) -> list[str]:
-    """Return the values of a flag: none for a switch, otherwise one.
-
-    Args:
-        flag: the flag.
-        name: the flag as it was typed.
-        value: the value in the word of the flag; None: the next word is the value.
-        remaining_words: the words after the flag. A word that is used as the value is removed.
-    """
+    """Return the values of a flag: none for a switch, otherwise one."""
+    # ``name``: the flag as it was typed. ``value``: the value in the word of the flag; None: the next word is the
+    # value, and is removed from ``remaining_words``.
     if not flag.takes_value:
         if value is not None:
             _fail(f"{name} takes no value; use {name} alone")
@@ -127,16 +101,9 @@ def _values_as_typed(flag: DeclaredFlag, name: str, value: str | None, remaining
 
 
 def read_values(words: DividedWords, flags: Sequence[DeclaredFlag], command_path: str) -> dict[str, Any]:
-    """Return the values of the flags and arguments that were typed, by field.
-
-    Args:
-        words: the words after the command, as `match_words` returns them.
-        flags: the flags of the command.
-        command_path: the command as it is typed.
-
-    Raises:
-        UsageError: a value is wrong, a required flag or argument is missing, or no argument takes a word.
-    """
+    """Return the values of the flags and arguments that were typed, by field."""
+    # ``words``: see `match_words`. Raises ``UsageError`` if a value is wrong, a required flag or argument is
+    # missing, or no argument takes a word.
     unused_words = list(words.other_words)
     typed_flags = dict(words.typed_flags)
     for declared in flags:
@@ -202,14 +169,13 @@ class GenCommand(TyperCommand):
 
     @property
     def flags(self) -> list[DeclaredFlag]:
-        """The flags and arguments of the command, in the order of the help."""
         return _flags_of(self.callback)
 
     def get_help_option(self, ctx: Any) -> None:
         """Return None, because `parse_args` handles ``--help`` and ``-h`` like all other flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Convert the words to values. Raises ``UsageError``, or ``typer.Exit`` after printing the help."""
+        # raises ``typer.Exit`` after printing the help
         flags = self.flags
         words = match_words(args, flags, ctx.command_path)
         if HELP.field in words.typed_flags:
@@ -231,7 +197,6 @@ class GenGroup(TyperGroup):
 
     @property
     def flags(self) -> list[DeclaredFlag]:
-        """The flags of the group itself, in the order of the help."""
         return _flags_of(self.callback)
 
     def get_help_option(self, ctx: Any) -> None:
@@ -248,7 +213,6 @@ class GenGroup(TyperGroup):
         return super().parse_args(ctx, ["--", *words.other_words])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names. Raises ``UsageError``."""
         name, *words = args
         command = self.get_command(ctx, name)
         if command is None:

@@ -23,18 +23,16 @@ from .messages import report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
+# The field of ``--escape``. Each command with a flag that has escapes also has this flag.
 _ESCAPE_FIELD = "escape"
-"""The field of ``--escape``. Each command with a flag that has escapes also has this flag."""
+# The types of the fields of each class, cached because finding them is the slowest step of the conversion.
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
-"""The types of the fields of each class, cached because finding them is the slowest step of the conversion."""
 
 
 def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
-    """Return a decorator that passes a command its options as one object of the options class.
-
-    The decorated function, which Typer calls, has a parameter for each flag of the class and its groups. It checks
-    the values, and reports the failures of the command.
-    """
+    """Return a decorator that passes a command its options as one object of the options class."""
+    # The decorated function, which Typer calls, has a parameter for each flag of the class and its groups. It
+    # checks the values, and reports the failures of the command.
 
     def decorate(command: Callable[[OptionsT], None]) -> Callable[..., None]:
         def flat_command(**values: Any) -> None:
@@ -56,11 +54,9 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
 def takes_group_options(
     cls: type[OptionsT],
 ) -> Callable[[Callable[[OptionsT, str | None], None]], Callable[..., None]]:
-    """Return a decorator that passes the callback of a command group the group's options and the command's name.
-
-    The name is None if no command follows. The options are hidden from Typer, because Typer would import pydantic
-    to read the default of an option.
-    """
+    """Return a decorator that passes the callback of a command group its options and the command's name."""
+    # The name is None if no command follows. The options are hidden from Typer, because Typer would import
+    # pydantic to read the default of an option.
 
     def decorate(callback: Callable[[OptionsT, str | None], None]) -> Callable[..., None]:
         def group_callback(context: typer.Context) -> None:
@@ -130,29 +126,21 @@ def _typer_parameter(flag: Flag) -> Any:
     return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.parse)
 
 
-_COMMAND_LINE = "logitsmith.command_line"
-"""The key under which the context of a command stores its `CommandLine`."""
+_COMMAND_LINE = "logitsmith.command_line"  # the key under which the context of a command stores its `CommandLine`
 
 
 class CommandLine(NamedTuple):
-    """The values and the names that were typed on a command line.
+    """The values and the names that were typed on a command line."""
 
-    Attributes:
-        values: the value of each flag and argument that was typed, by field.
-        typed_names: the name that was typed for each flag, by field, such as ``-r`` for the flag ``--stop``.
-    """
-
-    values: Mapping[str, Any]
-    typed_names: Mapping[str, str]
+    values: Mapping[str, Any]  # by field: the value of each flag and argument that was typed
+    typed_names: Mapping[str, str]  # by field: the name that was typed, such as ``-r`` for the flag ``--stop``
 
 
 def store_command_line(context: Any, line: CommandLine) -> None:
-    """Store the command line in Typer's context of the command."""
     context.meta[_COMMAND_LINE] = line
 
 
 def command_line_of(context: Any) -> CommandLine:
-    """Return the command line that `store_command_line` stored in the context."""
     line: CommandLine = context.meta[_COMMAND_LINE]
     return line
 
@@ -193,11 +181,9 @@ _CHARACTER_BY_LETTER = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def process_escapes(text: str) -> str:
-    r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8.
-
-    Like llama.cpp's ``string_process_escapes``, which leaves other backslashes unchanged. Bytes that are not UTF-8
-    become surrogates, as Python does for arguments of the command line.
-    """
+    r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8."""
+    # Like llama.cpp's ``string_process_escapes``, which leaves other backslashes unchanged. Bytes that are not
+    # UTF-8 become surrogates, as Python does for arguments of the command line.
     if "\\" not in text:
         return text
     return _ESCAPE_REGEX.sub(_unescape_match, text.encode(errors="surrogateescape")).decode(
@@ -251,30 +237,21 @@ def _is_unicode(text: str) -> bool:
 
 @dataclass(frozen=True)
 class TypedFlags:
-    """The flags that the user typed on the command line, including those whose value equals the default.
+    """The flags that the user typed on the command line, including those whose value equals the default."""
 
-    A field of this type in an options class declares no flag: it is filled from the command line.
+    # A field of this type in an options class declares no flag: it is filled from the command line.
 
-    Attributes:
-        typed_name_by_field: the name that was typed for each flag, by the field that declares the flag.
-        typed_name_by_display_name: the name that was typed for each flag, by the flag's name in messages.
-    """
-
-    typed_name_by_field: Mapping[str, str] = field(default_factory=dict)
-    typed_name_by_display_name: Mapping[str, str] = field(default_factory=dict)
+    typed_name_by_field: Mapping[str, str] = field(default_factory=dict)  # by the field that declares the flag
+    typed_name_by_display_name: Mapping[str, str] = field(default_factory=dict)  # by the flag's name in messages
 
     def name_of(self, flag: Flag) -> str:
         """Return the name of a flag in messages: the name that was typed, or else the flag's first name."""
         return self.typed_name_by_display_name.get(flag.name, flag.name)
 
     def reject(self, *groups: type[Options], why: str, required_companions: Collection[str] | None = None) -> None:
-        """Raise ``UsageError`` if a flag of these groups was typed.
-
-        Args:
-            groups: options classes; flags of nested groups are allowed.
-            why: the message after the flag's name.
-            required_companions: reject only flags that need one of these companions, see `Flag`; None: all flags.
-        """
+        """Raise ``UsageError`` if a flag of these groups, or of nested ones, was typed."""
+        # ``why``: the message after the flag's name. ``required_companions``: reject only flags that need one of
+        # these, see `Flag`; None: all flags.
         for name, flag in self._typed_flags_in(groups):
             if required_companions is None or not set(flag.required_companions).isdisjoint(required_companions):
                 raise UsageError(f"{name} {why}")
@@ -300,8 +277,7 @@ def typed_flags_of(options: Options) -> TypedFlags:
     return next((value for value in values if isinstance(value, TypedFlags)), TypedFlags())
 
 
-NamedPath = tuple[str, Path | None]
-"""The name of a flag, and its path; None if the flag is not given."""
+NamedPath = tuple[str, Path | None]  # name of a flag, and its path; None if the flag is not given
 
 
 def reject_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:

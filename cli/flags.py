@@ -7,47 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum, auto
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeVar
 
-T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=Enum)
-REQUIRED: Any = ...
-"""The default of a flag that must be given. Typer uses the same object."""
+REQUIRED: Any = ...  # The default of a flag that must be given. Typer uses the same object.
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def options_class(cls: type[T]) -> type[T]:
-    """Make a subclass of `Options` a dataclass with keyword arguments only, whose fields cannot be assigned to.
-
-    The subclass keeps the constructor of `Options`, because a dataclass compiles its own constructor at each
-    start, which would take 5 ms of `gen run`. ``==`` and ``repr`` are not needed.
-    """
-    return dataclass(init=False, eq=False, repr=False)(cls)
-
-
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a command, or a group of options that several commands share.
+    """The options of a command, or a group of options that several commands share."""
 
-    A field is a flag (declared by `flag` or `argument`), or a nested group, whose type is a subclass of this
-    class. The value None means that a flag without a default is not given.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        for declared in fields(self):
-            value = values.pop(declared.name, declared.default)
-            if value is MISSING:
-                raise TypeError(f"{type(self).__name__} needs {declared.name}")
-            self.__dict__[declared.name] = value
-        if values:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(values)}")
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to {name!r}")
+    # A field is a flag (declared by `flag` or `argument`), or a nested group, whose type is a subclass of this
+    # class. The value None means that a flag without a default is not given.
 
     @property
     def needs_stdout(self) -> bool:
@@ -58,8 +33,7 @@ class Options:
         """Raise ``UsageError`` for values that exclude each other."""
 
 
-_FLAG_KEY = "flag"
-"""Key of the `Flag` in the metadata of the field that declares it."""
+_FLAG_KEY = "flag"  # of the `Flag` in the metadata of the field that declares it
 
 
 def flag(
@@ -79,26 +53,7 @@ def flag(
     parse: Callable[[str], Any] | None = None,
     optional_value: OptionalValue | None = None,
 ) -> Any:
-    """Declare a field that is an option of the command line.
-
-    Args:
-        names: names on the command line, such as ``-n``, ``--predict``. Messages use the first one. Names that
-            switch the flag off follow a slash: ``--mmap/--no-mmap``, or ``/--no-mmap`` alone.
-        help: one line that ends with the default in brackets.
-        panel: title of the help's section; None: ``Options``.
-        metavar: placeholder of the value in the help; None: derived from the type.
-        default: value of a flag that is not given; `REQUIRED` if the flag must be given.
-        shows_default: whether the help page appends ``default`` in brackets.
-        display_name: name in messages; None: the first of ``names``.
-        setting_name: the setting that the flag changes, as ``--set`` names it; None if there is none.
-        limit: the allowed numbers; None: checked by the code that uses the value.
-        required_companions: of these the flag needs one, such as ``an --endpoint``; empty: it needs none.
-        is_path: whether a string is a path, which may have bytes that are not UTF-8.
-        has_escapes: whether escapes such as ``\\n`` in the value are replaced.
-        completion_kind: what a shell offers as the value; None: derived from the type.
-        parse: function from the typed string to the value; None: derived from the type.
-        optional_value: the value if the flag is typed without one; None: a value must be typed.
-    """
+    """Declare a field that is an option of the command line."""
     pairs = [name.partition("/") for name in names]
     described = Flag(
         name=display_name or pairs[0][0],
@@ -131,16 +86,8 @@ def argument(
     has_escapes: bool = False,
     completion_kind: CompletionKind | None = None,
 ) -> Any:
-    """Declare a field that is a positional argument of the command line.
-
-    Args:
-        metavar: name in the help; None: the name of the field.
-        display_name: name in messages.
-        help: one line that ends with the default in brackets.
-        default: value of an argument that is not given; `REQUIRED` if it must be given.
-        has_escapes: whether escapes such as ``\\n`` in the value are replaced.
-        completion_kind: what a shell offers as the value; None: derived from the type.
-    """
+    """Declare a field that is a positional argument of the command line, see `flag`."""
+    # ``metavar``: name in the help; None: the name of the field.
     described = Flag(display_name, help, metavar=metavar, has_escapes=has_escapes, completion_kind=completion_kind)
     return _declare_field(described, default)
 
@@ -168,43 +115,19 @@ def iterate_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
 
 
 class OptionalValue(NamedTuple):
-    """The value of a flag that may be typed without a value, such as ``--trace`` or ``--trace 5``.
+    """The value of a flag that may be typed without a value, such as ``--trace`` or ``--trace 5``."""
 
-    Attributes:
-        default: the value of a flag that is typed without one.
-        pattern: regular expression that matches a value; a word that does not match is not part of the flag.
-    """
-
-    default: str
-    pattern: re.Pattern[str]
+    default: str  # of a flag that is typed without a value
+    pattern: re.Pattern[str]  # matches a value; a word that does not match is not part of the flag
 
 
 class Flag(NamedTuple):
-    """The declaration of a flag or argument, without the type and the default, which its field holds.
+    """The declaration of a flag or argument, see `flag`. The type and the default are those of its field."""
 
-    Attributes:
-        name: name in messages.
-        help: one line that ends with the default in brackets.
-        names: names on the command line; empty for an argument.
-        negatives: names on the command line that switch the flag off.
-        panel: title of the help's section; None: ``Options``.
-        metavar: placeholder of the value in the help; None: derived from the type.
-        shows_default: whether the help page appends the default in brackets.
-        setting_name: the setting that the flag changes, as ``--set`` names it; None if there is none.
-        limit: the allowed numbers; None: checked by the code that uses the value.
-        required_companions: of these the flag needs one, such as ``an --endpoint``; empty: it needs none.
-        is_path: whether a string is a path, which may have bytes that are not UTF-8.
-        has_escapes: whether escapes such as ``\\n`` in the value are replaced, unless ``--no-escape`` is given.
-        completion_kind: what a shell offers as the value; None: derived from the type.
-        parse: function from the typed string to the value, which raises ``ValueError`` with the message; None:
-            derived from the type.
-        optional_value: the value if the flag is typed without one; None: a value must be typed.
-    """
-
-    name: str
+    name: str  # in messages
     help: str
-    names: tuple[str, ...] = ()
-    negatives: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # on the command line; empty for an argument
+    negatives: tuple[str, ...] = ()  # names on the command line that switch the flag off
     panel: str | None = None
     metavar: str | None = None
     shows_default: bool = False
@@ -212,37 +135,29 @@ class Flag(NamedTuple):
     limit: Limit | None = None
     required_companions: tuple[str, ...] = ()
     is_path: bool = False
-    has_escapes: bool = False
+    has_escapes: bool = False  # unless ``--no-escape`` is given
     completion_kind: CompletionKind | None = None
-    parse: Callable[[str], Any] | None = None
+    parse: Callable[[str], Any] | None = None  # raises ``ValueError`` with the message
     optional_value: OptionalValue | None = None
 
 
 _METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
+# A longer list of choices does not fit next to a flag: the help shows ``NAME`` unless a metavar is declared.
 _MAX_CHOICES_CHARACTERS = 24
-"""A longer list of choices does not fit next to a flag: the help shows ``NAME`` unless a metavar is declared."""
 
 
 class DeclaredFlag(NamedTuple):
-    """A flag or an argument of a command, with the name, type and default of its field.
+    """A flag or an argument of a command, with the name, type and default of its field."""
 
-    Attributes:
-        field: name of the field in the options class.
-        flag: the declaration.
-        value_type: type of one value; bool for a switch.
-        is_list: whether the flag may be given several times.
-        default: value of a flag that is not given; `REQUIRED` if the flag must be given.
-    """
-
-    field: str
+    field: str  # its name in the options class
     flag: Flag
-    value_type: type = bool
-    is_list: bool = False
-    default: Any = False
+    value_type: type = bool  # of one value; bool for a switch
+    is_list: bool = False  # whether the flag may be given several times
+    default: Any = False  # of a flag that is not given; `REQUIRED` if the flag must be given
 
     @property
     def is_argument(self) -> bool:
-        """True for an argument, which has no name on the command line."""
+        # an argument has no name on the command line
         return not self.flag.names
 
     @property
@@ -251,8 +166,14 @@ class DeclaredFlag(NamedTuple):
         return self.value_type is not bool
 
     @property
+    def names_a_file(self) -> bool:
+        """True if the value is the name of a file, a model or a preset, so that it cannot be empty."""
+        if self.value_type is Path or self.flag.is_path or self.flag.completion_kind in _KINDS_OF_FILES:
+            return True
+        return _FILE_METAVAR_PATTERN.search(self.flag.metavar or "") is not None
+
+    @property
     def is_required(self) -> bool:
-        """True if the flag or argument must be given."""
         return self.default is REQUIRED
 
     @property
@@ -287,6 +208,8 @@ class DeclaredFlag(NamedTuple):
 
     def read(self, text: str) -> Any:
         """Return the value of a typed string. Raises ``ValueError`` with the message."""
+        if not text and self.names_a_file:
+            raise ValueError("'' is empty, where a name is needed; is a variable of the shell not set?")
         if self.flag.parse is not None:
             return self.flag.parse(text)
         if issubclass(self.value_type, Enum):
@@ -302,6 +225,7 @@ class DeclaredFlag(NamedTuple):
             raise ValueError(f"{text!r} is not {join_alternatives(self.choices)}") from None
 
 
+_FILE_METAVAR_PATTERN = re.compile(r"FILE|MODEL|REPO|FOLDER|DIR")
 _INTEGER_PATTERN = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
 
 
@@ -335,8 +259,7 @@ _READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, floa
 
 HELP = DeclaredFlag("help", Flag("--help", "Show this message and exit.", ("--help", "-h")))
 VERSION = DeclaredFlag("version", Flag("--version", "Show the versions.", ("--version",)))
-_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
-"""llama.cpp's names with one dash that are often typed with two."""
+_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}  # llama.cpp's names with one dash that are often typed with two
 
 
 def normalize_flag_name(name: str) -> str:
@@ -346,21 +269,14 @@ def normalize_flag_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """The numbers that a flag allows.
+    """The numbers that a flag allows."""
 
-    Attributes:
-        allowed_values_text: the allowed numbers in words, for messages: ``within 0..7``.
-        minimum: the lowest number.
-        maximum: the highest number.
-        minus_one_meaning: the meaning of -1, if it is allowed below ``minimum``; None: no special meaning.
-        excludes_bounds: whether ``minimum`` and ``maximum`` themselves are not allowed.
-    """
-
-    allowed_values_text: str
+    allowed_values_text: str  # the allowed numbers in words, for messages: ``within 0..7``
     minimum: float
     maximum: float = inf
+    # the meaning of -1, if it is allowed below ``minimum``; None: no special meaning
     minus_one_meaning: str | None = None
-    excludes_bounds: bool = False
+    excludes_bounds: bool = False  # whether ``minimum`` and ``maximum`` themselves are not allowed
 
     def violation(self, value: float) -> str | None:
         """Return why a number is not allowed, as the end of a message; None if the number is allowed."""
@@ -387,43 +303,27 @@ def at_least(minimum: int, minus_one_meaning: str | None = None) -> Limit:
     return Limit(f"≥ {minimum}", minimum, minus_one_meaning=minus_one_meaning)
 
 
-POSITIVE = Limit("a number > 0", 0.0, excludes_bounds=True)
-"""Limit that allows finite numbers above 0."""
+POSITIVE = Limit("a number > 0", 0.0, excludes_bounds=True)  # limit that allows finite numbers above 0
 
 
 class CompletionKind(Enum):
     """The kind of values that a shell offers for a flag whose type does not determine them."""
 
-    CHAIN = auto()
-    """Steps of a chain in the compact notation: ``top-k40 > temp0.8``."""
-    CHAT = auto()
-    """The name or the id of a stored chat."""
-    EXPORT_FORMAT = auto()
-    """A format that presets are exported to."""
-    FILE = auto()
-    """Any file."""
-    GGUF_FILE = auto()
-    """A GGUF file."""
-    GRAMMAR = auto()
-    """The name of a grammar, or a file."""
-    GRAMMAR_NAME = auto()
-    """The name of a grammar."""
-    IMPORT_FORMAT = auto()
-    """A format that presets are imported from."""
-    LLAMA_CPP_SAMPLERS = auto()
-    """llama.cpp's names of samplers, joined by semicolons."""
-    MODEL = auto()
-    """The name of a model, or a GGUF file."""
-    PRESET = auto()
-    """The name of a preset, ``model`` for the settings of the model's author, or a file."""
-    PRESET_FILE = auto()
-    """The name of a preset, or a file."""
-    PRESET_OR_CHAIN = auto()
-    """The name of a preset, or steps of a chain in the compact notation."""
-    SAMPLER = auto()
-    """The name of a sampler."""
-    SETTING = auto()
-    """A setting and its value: ``name.parameter=value``."""
+    CHAIN = auto()  # steps of a chain in the compact notation: ``top-k40 > temp0.8``
+    CHAT = auto()  # the name or the id of a stored chat
+    EXPORT_FORMAT = auto()  # a format that presets are exported to
+    FILE = auto()  # any file
+    GGUF_FILE = auto()  # a GGUF file
+    GRAMMAR = auto()  # the name of a grammar, or a file
+    GRAMMAR_NAME = auto()  # the name of a grammar
+    IMPORT_FORMAT = auto()  # a format that presets are imported from
+    LLAMA_CPP_SAMPLERS = auto()  # llama.cpp's names of samplers, joined by semicolons
+    MODEL = auto()  # the name of a model, or a GGUF file
+    PRESET = auto()  # the name of a preset, ``model`` for the settings of the model's author, or a file
+    PRESET_FILE = auto()  # the name of a preset, or a file
+    PRESET_OR_CHAIN = auto()  # the name of a preset, or steps of a chain in the compact notation
+    SAMPLER = auto()  # the name of a sampler
+    SETTING = auto()  # a setting and its value: ``name.parameter=value``
 
 
 _SWITCH_WORDS = {
@@ -438,12 +338,8 @@ _SWITCH_WORDS = {
 
 
 def make_switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
-    """Return a function that parses a member of an enumeration, or a synonym such as ``true`` for ``on``.
-
-    Args:
-        enum: the enumeration, with members ``on``, ``off`` and ``auto``.
-        choices: the allowed values, as the message about another word lists them.
-    """
+    """Return a function that parses a member of an enumeration, or a synonym such as ``true`` for ``on``."""
+    # ``choices``: the allowed values, as the message about another word lists them.
 
     def parse(text: str) -> EnumT:
         try:
@@ -471,3 +367,9 @@ class Color(StrEnum):
 
 COLOR_METAVAR = "auto|always|never"
 read_color = make_switch_parser(Color, "auto, always or never")
+
+
+_KINDS_OF_FILES = (
+    *(CompletionKind.FILE, CompletionKind.GGUF_FILE, CompletionKind.GRAMMAR, CompletionKind.MODEL),
+    *(CompletionKind.PRESET, CompletionKind.PRESET_FILE),
+)

@@ -6,34 +6,30 @@ Typer's own pages import rich, which doubles the time of `gen run --help`, and t
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
 from typing import NamedTuple
 
 from .flags import DeclaredFlag
+from .render.table import Column, Table
+from .text import BOLD_UNDERLINED, has_styles, styled, wrap_words
 
-_MAX_WIDTH = 100
-"""Maximum width of a page, because longer lines are hard to read."""
+_MAX_WIDTH = 100  # maximum width of a page, because longer lines are hard to read
+# Minimum width to show descriptions next to flags. On a narrower terminal they are below the flag.
 _MIN_WIDTH_OF_TWO_COLUMNS = 64
-"""Minimum width to show descriptions next to flags. On a narrower terminal they are below the flag."""
-_NAME_COLUMNS = 24
-"""Width of the column of flags. After a longer name, the description begins on the next line."""
-_NARROW_INDENT = 6
+_NAME_COLUMNS = 22  # Width of the column of flags. After a longer name, the description begins on the next line.
 _COMMAND_INDENT, _COMMAND_CONTINUATION, _CONTINUED = "  ", "      ", " \\"
 _QUOTED_WORD = r"""(?:"[^"]*"|'[^']*'|[^\s"'])+"""
 _SHELL_WORD = re.compile(_QUOTED_WORD)
+# A unit of a command line that is not divided: a word, or a flag or an operator with the word after it.
 _COMMAND_WORDS = re.compile(rf"(?:-\S+|[|<>]+)\s+(?![-|<>]){_QUOTED_WORD}|{_QUOTED_WORD}")
-"""A unit of a command line that is not divided: a word, or a flag or an operator with the word after it."""
+# One command of a pipeline, with the pipe symbol before it.
 _PIPED_COMMAND = re.compile(r"""\|?(?:"[^"]*"|'[^']*'|[^"'|])+""")
-"""One command of a pipeline, with the pipe symbol before it."""
+# A quoted value, or a special value with its meaning, such as ``0 = off``. It is not divided between lines.
 _VALUE = re.compile(r"(?<![\w\\])'[^']{1,40}'(?!\w)|(?<!\S)-?\d+ = \w+")
-"""A quoted value, or a special value with its meaning, such as ``0 = off``. It is not divided between lines."""
 _NO_BREAK_SPACE = "\xa0"
-_HEADING, _NAME, _END = "\x1b[1;4m", "\x1b[1m", "\x1b[0m"
 _OPTIONS = "Options"
 
 
@@ -47,14 +43,8 @@ class HelpRow(NamedTuple):
 def help_page(
     command_path: str, text: str, flags: Sequence[DeclaredFlag], commands: Mapping[str, str] | None = None
 ) -> str:
-    """Return the help page: usage, description, arguments, commands and flags.
-
-    Args:
-        command_path: the command as it is typed, such as ``gen run``.
-        text: the description of the command.
-        flags: the flags and arguments.
-        commands: the summary of each command of a group, by the command's name; None if it is not a group.
-    """
+    """Return the help page: usage, description, arguments, commands and flags."""
+    # ``commands``: the summary of each command of a group, by the command's name; None if it is not a group.
     width = page_width()
     sections = [
         wrap_usage(usage_line(command_path, flags, has_commands=bool(commands)), width),
@@ -79,7 +69,17 @@ def page_width() -> int:
 
 def section(title: str, rows: Iterable[HelpRow], width: int) -> str:
     """Return a section of a help page: a title, and a table of names, never truncated, and descriptions."""
-    return "\n".join([_emphasized(f"{title}:", _HEADING), *(_row(row, width) for row in rows)])
+    is_styled = has_styles(sys.stdout)
+    heading = styled(f"{title}:", BOLD_UNDERLINED) if is_styled else f"{title}:"
+    is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
+    # On a narrow terminal, the first column has no room, so that each description is below its name.
+    columns = [Column(width=0 if is_narrow else _NAME_COLUMNS), Column(is_text=True)]
+    cells = [
+        (name, _VALUE.sub(lambda value: value.group().replace(" ", _NO_BREAK_SPACE), meaning))
+        for name, meaning in rows
+    ]
+    lines = Table(columns, cells, gap=4 if is_narrow else 2, indent=2).render(width, is_bold=is_styled)
+    return "\n".join([heading, *(line.replace(_NO_BREAK_SPACE, " ") for line in lines)])
 
 
 def usage_line(command_path: str, flags: Iterable[DeclaredFlag], *, has_commands: bool = False) -> str:
@@ -91,7 +91,7 @@ def usage_line(command_path: str, flags: Iterable[DeclaredFlag], *, has_commands
 
 def wrap_usage(usage: str, width: int) -> str:
     """Return the usage line with its title, wrapped."""
-    return "\n".join(wrap(f"Usage: {usage}", width, subsequent_indent="    ", break_on_hyphens=False))
+    return "\n".join(wrap_words(f"Usage: {usage}", width, indent=4))
 
 
 def summary(text: str) -> str:
@@ -110,16 +110,14 @@ def _body(text: str, width: int) -> str:
     return "\n\n".join(
         wrap_command_lines(paragraph, width)
         if paragraph.startswith("  ")
-        else "\n".join(wrap(" ".join(paragraph.split()), width, break_on_hyphens=False))
+        else "\n".join(wrap_words(" ".join(paragraph.split()), width))
         for paragraph in paragraphs
     )
 
 
 def wrap_command_lines(text: str, width: int) -> str:
-    r"""Return command lines, each wrapped with backslashes so that a shell can read the result.
-
-    No line ends inside quotes. A flag and its value, or a pipe and its program, stay on one line if they fit.
-    """
+    r"""Return command lines, each wrapped with backslashes so that a shell can read the result."""
+    # No line ends inside quotes. A flag and its value, or a pipe and its program, stay on one line if they fit.
     return "\n".join(_wrap_command_line(line.strip(), width) for line in text.splitlines())
 
 
@@ -138,23 +136,3 @@ def _wrap_command_line(line: str, width: int) -> str:
                 else:
                     lines.append(_COMMAND_CONTINUATION + word)
     return f"{_CONTINUED}\n".join(lines)
-
-
-def _row(row: HelpRow, width: int) -> str:
-    is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
-    indent = _NARROW_INDENT if is_narrow else _NAME_COLUMNS + 2
-    names = wrap(row.name, width - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    whole_values = _VALUE.sub(lambda value: value.group().replace(" ", _NO_BREAK_SPACE), row.meaning)
-    wrapped = wrap(whole_values, width - indent, break_on_hyphens=False)
-    meaning = [line.replace(_NO_BREAK_SPACE, " ") for line in wrapped]
-    lines = [_emphasized(name, _NAME) for name in names]
-    if not is_narrow and meaning and len(names[-1]) <= indent - 2:
-        lines[-1] += " " * (indent - len(names[-1])) + meaning.pop(0)
-    return "\n".join([*lines, *(" " * indent + line for line in meaning)])
-
-
-def _emphasized(text: str, style: str) -> str:
-    """Return the text with ANSI codes of a style, except its indent; unchanged if stdout is not a terminal."""
-    if not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
-        return text
-    return re.sub(r"\S.*", lambda match: f"{style}{match.group()}{_END}", text, count=1)

@@ -16,33 +16,28 @@ from .messages import erase_bar
 from .startup import start_collector
 
 _SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-_SIGNAL_EXIT_BASE = 128
-"""The exit code after a signal is this number plus the number of the signal, as in shells."""
+_SIGNAL_EXIT_BASE = 128  # the exit code after a signal is this number plus the number of the signal, as in shells
+# Time that a run gets to end after the second signal, before the process exits. llama.cpp needs less.
 _SECONDS_TO_END = 2.0
-"""Time that a run gets to end after the second signal, before the process exits. llama.cpp needs less."""
+# Delay before a signal whose exception was lost is sent again. A callback of llama.cpp ends sooner.
 _SECONDS_TO_RAISE_AGAIN = 0.02
-"""Delay before a signal whose exception was lost is sent again. A callback of llama.cpp ends sooner."""
-_SECONDS_TO_FLUSH = 0.5
-"""Time for writing buffered output to stdout before the process exits."""
+_SECONDS_TO_FLUSH = 0.5  # time for writing buffered output to stdout before the process exits
 
 
 class Interrupt:
-    """The state of a run that the user or the system may interrupt by a signal.
-
-    Attributes:
-        requested: whether a signal has arrived.
-        exit_code: exit code for the first signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
-        abort_exception: the exception that a call raises after it was aborted.
-    """
+    """The state of a run that the user or the system may interrupt by a signal."""
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested = False  # whether a signal has arrived
+        # for the first signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP
         self.exit_code = _SIGNAL_EXIT_BASE + signal.SIGINT
         self._is_shutdown_graceful = False
+        # Number of signals after which the process exits, if the run does not end by itself.
+        self._signals_to_end = 2
+        # Number of signals that arrived. Python merges signals that arrive while a C function runs.
         self._signal_count = 0
-        """Number of signals that arrived. Python merges signals that arrive while a C function runs."""
         self._abort: Callable[[], object] | None = None
-        self.abort_exception: type[BaseException] = KeyboardInterrupt
+        self.abort_exception: type[BaseException] = KeyboardInterrupt  # raised by a call after it was aborted
 
     @property
     def is_repeated(self) -> bool:
@@ -50,37 +45,39 @@ class Interrupt:
         return self._signal_count > 1
 
     def abort_with(self, abort: Callable[[], object], abort_exception: type[Exception]) -> None:
-        """Register a function that ends a long call of C code whose result is no longer needed.
-
-        Args:
-            abort: the function. It is called in another thread, at the second signal, or at the first signal
-                inside `graceful_shutdown`.
-            abort_exception: the exception that the aborted call raises. It may be raised before the exception of
-                the signal, and is treated as that exception.
-        """
+        """Register a function that ends a long call of C code whose result is no longer needed."""
+        # ``abort`` is called in another thread, at the second signal, or at the first signal inside
+        # `graceful_shutdown`. ``abort_exception`` is raised by the aborted call, maybe before the exception of the
+        # signal, and is treated as that exception.
         self._abort = abort
         self.abort_exception = abort_exception
 
     def raise_if_requested(self) -> None:
-        """Raise ``KeyboardInterrupt`` after Ctrl-C, or ``SystemExit`` after another signal.
-
-        Called where the command has no result that should be saved.
-        """
+        """Raise ``KeyboardInterrupt`` after Ctrl-C, or ``SystemExit`` after another signal."""
+        # Called where the command has no result that should be saved.
         if self.requested:
             _raise_exit(self.exit_code)
 
     @contextmanager
     def graceful_shutdown(self) -> Iterator[None]:
-        """Inside the block, raise nothing at the second signal, because the run already ends after the first one.
-
-        So the end of the run can be written. If the run does not end, the process exits after `_SECONDS_TO_END`; a
-        third signal raises an exception.
-        """
+        """Inside the block, raise nothing at the second signal, because the run already ends after the first."""
+        # So the end of the run can be written. If the run does not end, the process exits after `_SECONDS_TO_END`;
+        # a third signal raises an exception.
         self._is_shutdown_graceful = True
         try:
             yield
         finally:
             self._is_shutdown_graceful = False
+
+    @contextmanager
+    def ended_by_first_signal(self) -> Iterator[None]:
+        """Inside the block, the process exits soon after the first signal, unless the run ends before."""
+        # For a call of C code that nothing can stop, and before which nothing was begun.
+        self._signals_to_end = 1
+        try:
+            yield
+        finally:
+            self._signals_to_end = 2
 
     def _handle_signal(self, signal_number: int, _frame: FrameType | None) -> None:
         is_first = not self.requested
@@ -95,10 +92,8 @@ class Interrupt:
             self.raise_if_requested()
 
     def _count_signals(self, signal_count: int) -> None:
-        """Store the number of signals, and abort the current call of C code if its result is no longer needed.
-
-        Called in another thread after each signal, even while the main thread is in a C function.
-        """
+        """Store the number of signals, and abort the current call of C code if its result is no longer needed."""
+        # Called in another thread after each signal, even while the main thread is in a C function.
         self._signal_count = signal_count
         if self._abort is not None and (self._is_shutdown_graceful or signal_count > 1):
             self._abort()
@@ -106,14 +101,11 @@ class Interrupt:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Inside the block, the first signal only sets ``requested``; the second one raises an exception.
-
-    Python calls no signal handler while a C function runs. If a C function does not return after the second
-    signal, the process exits. A ``KeyboardInterrupt`` that other packages raise becomes the exception of the
-    signal.
-
-    The garbage collector is started if it is still off, because long work begins here.
-    """
+    """Inside the block, the first signal only sets ``requested``; the second one raises an exception."""
+    # Python calls no signal handler while a C function runs. If a C function does not return after the second
+    # signal, the process exits. A ``KeyboardInterrupt`` that other packages raise becomes the exception of the
+    # signal.
+    # The garbage collector is started if it is still off, because long work begins here.
     start_collector()
     interrupt = Interrupt()
     previous_handlers = {signal_number: signal.getsignal(signal_number) for signal_number in _SIGNALS}
@@ -137,11 +129,9 @@ def interruptible() -> Iterator[Interrupt]:
 
 @contextmanager
 def _lost_signals_sent_again(interrupt: Interrupt) -> Iterator[None]:
-    """Inside the block, the second signal is sent again if its exception is lost.
-
-    Python may call a signal handler inside a callback of llama.cpp or inside a destructor. Exceptions cannot leave
-    these: Python passes them to ``sys.unraisablehook``, and the run would continue.
-    """
+    """Inside the block, the second signal is sent again if its exception is lost."""
+    # Python may call a signal handler inside a callback of llama.cpp or inside a destructor. Exceptions cannot
+    # leave these: Python passes them to ``sys.unraisablehook``, and the run would continue.
     previous_hook = sys.unraisablehook
     timers: list[Timer] = []
 
@@ -179,11 +169,9 @@ def _send_lost_signal_again(unraisable: Any) -> None:
 
 
 def exit_code_of_cause(error: RuntimeError) -> int | None:
-    """Return the exit code for the signal that caused an error; None if no signal caused it.
-
-    Before Python 3.12, an exception in ``__set_name__``, while a class is created, is raised as the cause of a
-    ``RuntimeError``.
-    """
+    """Return the exit code for the signal that caused an error; None if no signal caused it."""
+    # Before Python 3.12, an exception in ``__set_name__``, while a class is created, is raised as the cause of a
+    # ``RuntimeError``.
     signal_number = _signal_that_raised(error.__cause__)
     return None if signal_number is None else _SIGNAL_EXIT_BASE + signal_number
 
@@ -200,7 +188,7 @@ def _signal_that_raised(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
-    """Inside the block, exit the process soon after the second signal, unless the block ends before."""
+    """Inside the block, exit the process soon after the last signal that it waits for, unless the block ends."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     has_left = Event()
@@ -208,7 +196,7 @@ def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
     def watch() -> None:
         # Python's C code writes a byte for each signal, even while the main thread is in a C function.
         signal_numbers: list[int] = []
-        while len(signal_numbers) < 2:
+        while len(signal_numbers) < interrupt._signals_to_end:
             received = os.read(read_end, 64)
             if not received:
                 return
@@ -238,7 +226,6 @@ def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
 
 @contextmanager
 def ignored_interrupts() -> Iterator[None]:
-    """Inside the block, this process ignores Ctrl-C."""
     previous_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

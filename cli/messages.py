@@ -9,21 +9,23 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import typer
 
-FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
-"""Exit codes of a failure, of wrong usage, and of Ctrl-C."""
+from ..common.plugins import PluginWarning
 
+FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong usage, and of Ctrl-C
+
+# The installed name of each package that differs from the name of its module.
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
-"""The installed name of each package that differs from the name of its module."""
 
+# The flag for each Python parameter or function that the advice of a `LogitsmithError` may name.
 _FLAGS = {
     "basis_from_rows": "--rows",
     "chat_template=…": "--chat-template",
@@ -36,16 +38,14 @@ _FLAGS = {
     "resume=True": "--resume",
     "schema_lenient=True": "--schema-lenient",
 }
-"""The flag for each Python parameter or function that the advice of a `LogitsmithError` may name."""
 
 
 @contextmanager
 def report_failures() -> Iterator[None]:
-    """Turn an expected exception into a message on stderr and an exit code: 1 failure, 2 wrong usage, 130 Ctrl-C.
-
-    Expected exceptions have an ``exit_code``: `LogitsmithError`, and the exceptions of samplers/, which imports no
-    other package. A closed pipe (`gen … | head -1`) ends the command without a message, with code 0.
-    """
+    """Turn an expected exception into a message on stderr and an exit code."""
+    # The code is 1 after a failure, 2 after wrong usage, 130 after Ctrl-C. Expected exceptions have an
+    # ``exit_code``: `LogitsmithError`, and the exceptions of samplers/, which imports no other package. A closed
+    # pipe (`gen … | head -1`) ends the command without a message, with code 0.
     try:
         with named_failures(fail):
             yield
@@ -60,10 +60,8 @@ def report_failures() -> Iterator[None]:
 
 @contextmanager
 def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
-    """Inside the block, pass the message and the exit code of an expected exception to ``report``.
-
-    Other exceptions, and the exception of a closed pipe, are raised.
-    """
+    """Inside the block, pass the message and the exit code of an expected exception to ``report``."""
+    # Other exceptions, and the exception of a closed pipe, are raised.
     try:
         yield
     except (typer.Exit, BrokenPipeError):
@@ -89,23 +87,16 @@ def _failure_sentence(error: Exception) -> str | None:
 
 
 def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None) -> str:
-    """Return the message of an error, whose advice names flags instead of Python parameters.
-
-    The problem, which may quote names and values of the user, is not changed.
-
-    Args:
-        error: the error.
-        line_fields: the field of an input line for each Python parameter; takes precedence over the flag.
-    """
+    """Return the message of an error, whose advice names flags instead of Python parameters."""
+    # The problem, which may quote names and values of the user, is not changed. ``line_fields``: the field of an
+    # input line for each Python parameter; takes precedence over the flag.
     from ..common.errors import LogitsmithError
 
-    if not isinstance(error, LogitsmithError) or not error.advice:
-        return str(error)
-    return f"{error.problem}; {with_flags(error.advice, line_fields)}"
+    return error.sentence(_words(line_fields)) if isinstance(error, LogitsmithError) else str(error)
 
 
+# The field of a batch's line for each Python parameter. Other parameters correspond to flags of `gen batch`.
 _FIELDS_OF_LINE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
-"""The field of a batch's line for each Python parameter. Other parameters correspond to flags of `gen batch`."""
 
 
 def line_sentence(error: Exception) -> str:
@@ -114,17 +105,15 @@ def line_sentence(error: Exception) -> str:
 
 
 def with_flags(advice: str, line_fields: Mapping[str, str] | None = None) -> str:
-    """Return advice of an error, with flags or fields of a line in place of Python parameters.
+    """Return advice of an error, such as ``raise n_ctx``, with flags or fields of a line instead of parameters."""
+    # ``line_fields``: see `flag_sentence`.
+    from ..common.errors import replace_parameters
 
-    The advice must not quote names or values of the user, since these might look like a parameter.
+    return replace_parameters(advice, _words(line_fields))
 
-    Args:
-        advice: the advice, such as ``raise n_ctx``.
-        line_fields: the field of an input line for each Python parameter; takes precedence over the flag.
-    """
-    words = {**_FLAGS, **(line_fields or {})}
-    names = "|".join(map(re.escape, words))
-    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda name: words[name[0]], advice)
+
+def _words(line_fields: Mapping[str, str] | None) -> dict[str, str]:
+    return {**_FLAGS, **(line_fields or {})}
 
 
 def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:
@@ -132,6 +121,11 @@ def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:
     module = (error.name or "").partition(".")[0]
     if module in ("", __name__.partition(".")[0]):
         return None
+    from ..common.extras import extra_of, install_command
+
+    extra = extra_of(module)
+    if extra is not None:
+        return f"this needs the extra {extra}, which is not installed: {install_command(extra)}"
     package = _PACKAGES_BY_MODULE.get(module, module)
     return f"the Python package {package} is not installed here; pip install {package}"
 
@@ -155,8 +149,8 @@ def _system_sentence(error: OSError) -> str:
     return f"{error.filename}: {write_problem(error, Path(error.filename))}"
 
 
+# Replacements of closed streams. They are referenced here so that they stay open until the process ends.
 _SINKS: list[TextIO] = []
-"""Replacements of closed streams. They are referenced here so that they stay open until the process ends."""
 
 
 class ClosedStdout(io.TextIOBase):
@@ -168,10 +162,8 @@ class ClosedStdout(io.TextIOBase):
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr accept any text, as UTF-8 in every locale, and replace closed streams.
-
-    Text written to a closed stderr is discarded. A closed stdout becomes a `ClosedStdout`.
-    """
+    """Make stdout and stderr accept any text, as UTF-8 in every locale, and replace closed streams."""
+    # Text written to a closed stderr is discarded. A closed stdout becomes a `ClosedStdout`.
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -197,13 +189,8 @@ def fail(message: str, exit_code: int = FAILED) -> NoReturn:
 
 
 def end_open_line(text: str) -> None:
-    """Write a newline to stderr if a message would continue a line of stdout in the same file or terminal.
-
-    If stdout is a terminal, the renderer of the text has already ended the line.
-
-    Args:
-        text: the text that was written to stdout.
-    """
+    """Write a newline to stderr if a message would continue a line of stdout in the same file or terminal."""
+    # ``text`` was written to stdout. If stdout is a terminal, the renderer of the text has already ended the line.
     if not text or text.endswith("\n") or sys.stdout.isatty():
         return
     try:
@@ -222,34 +209,42 @@ def exit_after_abort(reason: str) -> NoReturn:
     os._exit(FAILED)
 
 
+@contextmanager
+def plugin_notes() -> Iterator[None]:
+    """Inside the block, warnings about plug-ins are printed as notes."""
+    with warnings.catch_warnings():
+        show_warning = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, PluginWarning):
+                print_note(str(message))
+            else:
+                show_warning(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
+
+
 def print_note(message: str) -> None:
-    """Print a note on stderr."""
     print_message(f"gen: note: {message}")
 
 
 def print_message(line: str) -> None:
-    """Print a line on stderr, wrapped between words on a terminal.
-
-    Control characters are escaped, because names of files and strings of a GGUF could contain terminal commands.
-    """
-    from .render.run import terminal_safe
+    """Print a line on stderr, wrapped between words on a terminal."""
+    # Control characters are escaped, because names of files and strings of a GGUF could contain terminal commands.
+    from .text import terminal_safe, wrap_words
 
     safe = terminal_safe(line, sys.stderr)
     if sys.stderr.isatty():
-        safe = "\n".join(_wrapped(part) for part in safe.split("\n"))
+        import shutil
+
+        safe = "\n".join(wrap_words(safe, shutil.get_terminal_size().columns))
     print(safe, file=sys.stderr)
 
 
-def _wrapped(line: str) -> str:
-    import shutil
-    from textwrap import fill
-
-    return fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-
-
 _ERASE_LINE, _ERASE_LINE_ABOVE, _SHOW_CURSOR = b"\r\x1b[2K", b"\x1b[1A\x1b[2K", b"\x1b[?25h"
+# The progress bars that are shown now, each as a function that returns the number of its lines.
 _visible: list[Callable[[], int]] = []
-"""The progress bars that are shown now, each as a function that returns the number of its lines."""
 
 
 @contextmanager

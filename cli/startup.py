@@ -12,24 +12,17 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType
 
+# The calls that restart the garbage collector, in reverse order; empty if the collector is not paused.
 _restart_calls: list[Callable[[], object]] = []
-"""The calls that restart the garbage collector, in reverse order; empty if the collector is not paused."""
 
 
 @contextmanager
 def paused_collector(*, is_whole_process: bool) -> Iterator[None]:
-    """Switch the garbage collector off until `start_collector`, because imports create no garbage.
-
-    The last collection at the end of the process is skipped, too, because the system frees all memory.
-    Gain: 13 of 70 ms for `gen --help`, 44 of 485 ms for `gen Hello -n 1`.
-
-    Args:
-        is_whole_process: whether the process ends after the block. Otherwise the end of the block restores the
-            collector.
-    """
+    """Switch the garbage collector off until `start_collector`, because imports create no garbage."""
+    # The last collection at the end of the process is skipped, too, because the system frees all memory. If the
+    # process does not end after the block, its end restores the collector. Gain: 13 of 70 ms for `gen --help`, 44
+    # of 485 ms for `gen Hello -n 1`.
     is_enabled = gc.isenabled()
     gc.disable()
     if is_enabled:
@@ -46,31 +39,18 @@ def paused_collector(*, is_whole_process: bool) -> Iterator[None]:
 
 
 def start_collector() -> None:
-    """Switch the garbage collector on, for objects that are created from now on. Later calls do nothing.
-
-    Called when the imports of a command are done and its work begins; `interruptible` calls it for long work. A
-    command that only prints something ends before it has created garbage worth collecting.
-    """
+    """Switch the garbage collector on, for objects that are created from now on. Later calls do nothing."""
+    # Called when the imports of a command are done and its work begins; `interruptible` calls it for long work. A
+    # command that only prints something ends before it has created garbage worth collecting.
     while _restart_calls:
         _restart_calls.pop()()
 
 
 def set_import_defaults() -> None:
-    """Set environment variables that two libraries read at import, unless the user has set them.
-
-    NumPy's OpenBLAS starts a thread for each core, which spins for some tenths of a second. With the shortest
-    timeout the threads sleep immediately, and compute the same results. pydantic would read the metadata of all
-    installed packages to find its plug-ins. Processes that `gen` starts inherit both variables. Gain: 45 of 450 ms
-    for `gen Hello -n 1`.
-    """
+    """Set environment variables that two libraries read at import, unless the user has set them."""
+    # NumPy's OpenBLAS starts a thread for each core, which spins for some tenths of a second. With the shortest
+    # timeout the threads sleep immediately, and compute the same results. pydantic would read the metadata of all
+    # installed packages to find its plug-ins. Processes that `gen` starts inherit both variables. Gain: 45 of 450
+    # ms for `gen Hello -n 1`.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-
-
-def import_command(name: str) -> ModuleType:
-    """Import the module of one command, and no module of another command.
-
-    `COMMANDS` in ``app`` has the names and summaries of the commands, so that `gen --help` imports none of them.
-    Gain: 52 of 118 ms for `gen --help`.
-    """
-    return import_module(f".commands.{name.replace('-', '_')}", __package__)

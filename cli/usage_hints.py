@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 
-from ..common.text import nearest_name
+from ..common.text import did_you_mean, nearest_name, unknown_name
 from .flags import DeclaredFlag, normalize_flag_name
 
+# Minimum similarity of a word to a command. It allows one wrong letter of six, not ``watch`` for ``batch``.
 _COMMAND_SIMILARITY = 0.82
-"""Minimum similarity of a word to a command. It allows one wrong letter of six, not ``watch`` for ``batch``."""
+# Minimum similarity of a word to a flag. It allows two wrong letters, but not ``--json`` for ``--stop``.
 _FLAG_SIMILARITY = 0.75
-"""Minimum similarity of a word to a flag. It allows two wrong letters, but not ``--json`` for ``--stop``."""
 
+# The flag of `gen` to use instead of flags and settings of other tools.
+# The tools are KoboldAI, KoboldCpp, text-generation-webui, Ollama, llm, transformers, vLLM and mlx-lm.
 _FLAGS_TO_USE = {
     "--max-tokens --max-new-tokens --max-length --num-tokens --num-predict": "-n N",
     "--min-new-tokens --min-length": "--set min_tokens=N",
@@ -54,25 +56,21 @@ _FLAGS_TO_USE = {
     "--top-logprobs --n-probs": "--logprobs N",
     "--base-url --url": "--endpoint URL",
 }
-"""The flag of `gen` to use instead of flags and settings of other tools.
-
-The tools are KoboldAI, KoboldCpp, text-generation-webui, Ollama, llm, transformers, vLLM and mlx-lm.
-"""
+# Flags of other tools that `gen` does not need, and the reason.
 _FLAGS_TO_LEAVE_OUT = {
     "--no-stream": "gen writes the text while it is generated",
     "--do-sample": "gen samples tokens randomly, except with --temp 0",
 }
-"""Flags of other tools that `gen` does not need, and the reason."""
 
 _FLAG_TO_USE = {flag: instead for flags, instead in _FLAGS_TO_USE.items() for flag in flags.split()}
 
 _PROMPT_OF_CHAT = "pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT"
+# The alternative to a flag that a command does not have, by the command and the flag.
 _ALTERNATIVES = {
     ("gen batch", "--endpoint"): "gen batch runs a model on this machine: -m MODEL",
     ("gen chat", "-p"): _PROMPT_OF_CHAT,
     ("gen chat", "--prompt"): _PROMPT_OF_CHAT,
 }
-"""The alternative to a flag that a command does not have, by the command and the flag."""
 
 _HINTS_ON_EXTRA_WORDS = {
     "gen run": "put quotes around a prompt of several words",
@@ -80,6 +78,8 @@ _HINTS_ON_EXTRA_WORDS = {
 }
 
 _SERVER_COMMANDS = "server start launch daemon"
+# The command of `gen` to use instead of commands of other tools.
+# The tools are Ollama, llm, llama.cpp, LM Studio, vLLM, mlx-lm and hf.
 _COMMANDS_TO_USE = {
     "help man": "gen --help",
     "version": "gen --version",
@@ -99,19 +99,16 @@ _COMMANDS_TO_USE = {
     "run-batch": "gen batch FILE",
     _SERVER_COMMANDS: "gen serve",
     "logs history chats": "gen chat --list",
-    "plugins": "gen samplers, which lists the samplers of plug-ins",
+    "plugins": "gen doctor, which lists the plug-ins",
     "config settings": "gen run PROMPT --show-config",
     "env status collect-env": "gen doctor",
     "login signin auth": "hf auth login for the token of Hugging Face",
 }
-"""The command of `gen` to use instead of commands of other tools.
-
-The tools are Ollama, llm, llama.cpp, LM Studio, vLLM, mlx-lm and hf.
-"""
 
 _NO_RESIDENT_MODEL = "gen keeps no model in memory after a run"
 _NO_EMBEDDINGS = "gen does not compute embeddings"
 _NO_CONVERSION = "gen runs GGUF files, and does not convert them"
+# Commands of other tools that have no counterpart in `gen`, and the reason or an alternative.
 _COMMANDS_ELSEWHERE = {
     "stop ps load unload": _NO_RESIDENT_MODEL,
     "rm remove delete": "gen does not delete models",
@@ -127,7 +124,6 @@ _COMMANDS_ELSEWHERE = {
     "tools": "gen does not call tools",
     "search": "gen does not search model hubs; gen models lists the models on this machine",
 }
-"""Commands of other tools that have no counterpart in `gen`, and the reason or an alternative."""
 
 _COMMAND_ADVICE = {
     **{word: f"use {command}" for words, command in _COMMANDS_TO_USE.items() for word in words.split()},
@@ -136,13 +132,7 @@ _COMMAND_ADVICE = {
 
 
 def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], command_path: str) -> str:
-    """Return the message about a word that begins with a dash and is not a flag of the command.
-
-    Args:
-        word: the word as it was typed.
-        flags: the flags of the command.
-        command_path: the command as it is typed, such as ``gen run``.
-    """
+    """Return the message about a word with a dash that is no flag of the command, such as ``gen run``."""
     names = [name for flag in flags for name in flag.names]
     name, sign, value = word.partition("=")
     if word.startswith("--"):
@@ -190,19 +180,11 @@ def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], co
 
 
 def unknown_command_sentence(word: str, commands: Collection[str], command_path: str) -> str:
-    """Return the message about a word that is not a command of a group.
-
-    Args:
-        word: the word as it was typed.
-        commands: the commands of the group.
-        command_path: the group as it is typed, such as ``gen presets``.
-    """
+    """Return the message about a word that is no command of a group, such as ``gen presets``."""
     show_command = _show_command(command_path, word)
     if show_command is not None:
-        return f"{command_path} has no command {word!r}; use {show_command}"
-    near = nearest_name(word, commands)
-    hint = f"did you mean {near}?" if near else f"use one of {', '.join(commands)}"
-    return f"{command_path} has no command {word!r}; {hint}"
+        return f"{command_path}: unknown command {word!r}; use {show_command}"
+    return f"{command_path}: {unknown_name('command', word, commands)}"
 
 
 def is_server_command(word: str) -> bool:
@@ -211,10 +193,8 @@ def is_server_command(word: str) -> bool:
 
 
 def command_advice(word: str, commands: Collection[str]) -> str | None:
-    """Return what to type instead of a mistyped command or a command of another tool.
-
-    Returns None if the word looks like a prompt.
-    """
+    """Return what to type instead of a mistyped command or a command of another tool."""
+    # Returns None if the word looks like a prompt.
     if word in _COMMAND_ADVICE:
         return _COMMAND_ADVICE[word]
     singulars = {name.removesuffix("s"): name for name in commands if name.endswith("s")}
@@ -224,12 +204,7 @@ def command_advice(word: str, commands: Collection[str]) -> str | None:
 
 
 def _show_command(group: str, name: str) -> str | None:
-    """Return the command that shows the preset or grammar of a name; None if there is no such preset or grammar.
-
-    Args:
-        group: the group as it is typed, such as ``gen presets``.
-        name: the word that was typed after the group.
-    """
+    """Return the command of ``gen presets`` or ``gen grammars`` that shows a name; None if there is none."""
     if group == "gen presets":
         from ..presets.search import list_presets
 
@@ -259,13 +234,8 @@ def _flag_of_run(flag: str) -> str | None:
 
 
 def _foreign_flag_sentence(command: str, flag: str, flags: Collection[str] = ()) -> str | None:
-    """Return the message about a flag of another tool; None if the flag is unknown.
-
-    Args:
-        command: the command as it is typed, such as ``gen batch``.
-        flag: the flag as it was typed.
-        flags: the names of the command's flags.
-    """
+    """Return the message about a flag of another tool; None if the flag is unknown."""
+    # ``command``: as it is typed, such as ``gen batch``. ``flags``: the names of the command's flags.
     instead, reason = (
         _FLAG_TO_USE.get(normalize_flag_name(flag)),
         _FLAGS_TO_LEAVE_OUT.get(normalize_flag_name(flag)),
@@ -279,25 +249,18 @@ def _foreign_flag_sentence(command: str, flag: str, flags: Collection[str] = ())
     return None
 
 
-def _near_flag(flag: str, names: Collection[str]) -> str | None:
-    """Return a hint that names a similar flag; None if no flag is similar."""
+def _near_flag(flag: str, names: Collection[str]) -> str:
+    """Return a hint that names a similar flag; empty if no flag is similar."""
     if flag[1:] in names:  # --n
         return f"write {flag[1:]}"
-    near = nearest_name(
-        normalize_flag_name(flag).lower(), [name for name in names if name.startswith("--")], _FLAG_SIMILARITY
-    )
-    return f"did you mean {near}?" if near else None
+    long_names = [name for name in names if name.startswith("--")]
+    return did_you_mean(normalize_flag_name(flag), long_names, _FLAG_SIMILARITY)
 
 
 def _sampler_flag(flag: str, flags: Collection[str]) -> str | None:
-    """Return the flag that sets the sampler whose name was typed as a flag.
-
-    Returns None if there is no such sampler, or if the sampler has no main parameter.
-
-    Args:
-        flag: the flag as it was typed.
-        flags: the names of the command's flags.
-    """
+    """Return the flag that sets the sampler whose name was typed as a flag."""
+    # Returns None if there is no such sampler, or if the sampler has no main parameter. ``flags``: the names of
+    # the command's flags.
     from ..samplers.errors import SamplingError
     from ..samplers.registry import find_sampler
     from .flags import flag_of_field

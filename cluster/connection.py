@@ -14,46 +14,39 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from ..common.extras import install_command
 from .tasks import ClusterError
 
-_HEAD_PORT = 6379
-"""Default port of `ray start --head`."""
-_SETTINGS_FRAME_TYPE = 4
-"""Type of the SETTINGS frame of HTTP/2, RFC 9113."""
-_SECONDS_BETWEEN_CHECKS = 2.0
-"""Time between two checks of the head node."""
-_MAX_CONNECT_SECONDS = 3.0
-"""Maximum time that the head node may take to accept a connection."""
-_MAX_FAILED_CHECKS = 4
-"""After this many failed checks in a row, the head node counts as unreachable."""
+_HEAD_PORT = 6379  # Default port of `ray start --head`
+_SETTINGS_FRAME_TYPE = 4  # Type of the SETTINGS frame of HTTP/2, RFC 9113
+_SECONDS_BETWEEN_CHECKS = 2.0  # time between two checks of the head node
+_MAX_CONNECT_SECONDS = 3.0  # maximum time that the head node may take to accept a connection
+_MAX_FAILED_CHECKS = 4  # After this many failed checks in a row, the head node counts as unreachable
+# Ray sends no usage statistics, and prints nothing on stdout, where results may go
 _QUIET_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "1",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
-"""Ray sends no usage statistics, and prints nothing on stdout, where results may go."""
 
+# Parent of the folder of Ray's sockets, whose paths must be short
 _SOCKETS_PARENT_FOLDER = Path("/tmp")  # noqa: S108 - for a folder that only this user enters
-"""Parent of the folder of Ray's sockets, whose paths must be short."""
 
+# Environment variable without which Ray sends no token to an address that was typed
 _AUTH_MODE_VARIABLE = "RAY_AUTH_MODE"
-"""Environment variable without which Ray sends no token to an address that was typed."""
 
 
 class HeadMonitor:
-    """A thread that checks whether the head node of a cluster can be reached.
+    """A thread that checks whether the head node of a cluster, HOST:PORT, can be reached."""
 
-    Without this check, the process would end without a message: Ray exits when the head node is unreachable.
-
-    Args:
-        address: address of the head node, as HOST:PORT.
-    """
+    # Without this check, the process would end without a message: Ray exits when the head node is unreachable.
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._host_and_port = (host.strip("[]"), int(port))
-        self._unreachable, self._closed = Event(), Event()
+        self._unreachable = Event()
+        self._closed = Event()
         Thread(target=self._watch, daemon=True).start()
 
     @property
@@ -62,7 +55,6 @@ class HeadMonitor:
         return self._unreachable.is_set()
 
     def close(self) -> None:
-        """Stop checking the head node."""
         self._closed.set()
 
     def _watch(self) -> None:
@@ -83,13 +75,8 @@ class HeadMonitor:
 
 @contextmanager
 def connect(address: str | None) -> Iterator[HeadMonitor]:
-    """Connect to a cluster while inside the block, and yield the monitor of its head node.
-
-    Args:
-        address: HOST[:PORT] of the head node; None starts a cluster on this machine, which ends with the block.
-
-    Raises ``ClusterError``.
-    """
+    """Connect to a cluster inside the block, and yield the monitor of its head node. Raises ``ClusterError``."""
+    # Without an address, a cluster starts on this machine, which ends with the block.
     ray = import_ray()
     full_address = address
     if address is not None and ":" not in address:
@@ -120,15 +107,7 @@ def _session_folder() -> Iterator[str]:
 
 
 def _init_ray(ray: Any, address: str | None, folder: str | None) -> None:
-    """Connect Ray to a cluster, or start one.
-
-    Args:
-        ray: the module ``ray``.
-        address: HOST:PORT of the head node; None starts a cluster on this machine.
-        folder: folder for the files of a cluster that is started; None if an existing cluster is used.
-
-    Raises ``ClusterError``.
-    """
+    """Connect Ray to a cluster, or start one with files in ``folder``. Raises ``ClusterError``."""
     signal_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(
@@ -153,17 +132,13 @@ def import_ray() -> Any:
     try:
         import ray  # noqa: PLC0415 - a large package, which most runs do not need
     except ModuleNotFoundError:
-        raise ClusterError(
-            "--on needs the Python package ray, which is not installed; pip install 'ray>=2.40,<3'"
-        ) from None
+        raise ClusterError(f"--on needs the extra ray, which is not installed: {install_command('ray')}") from None
     return ray
 
 
 def _check_reachable(address: str) -> None:
-    """Raise ``ClusterError`` immediately if no head node listens at HOST:PORT.
-
-    Without this check, Ray would retry for minutes and then end the process.
-    """
+    """Raise ``ClusterError`` immediately if no head node listens at HOST:PORT."""
+    # Without this check, Ray would retry for minutes and then end the process.
     host, _, port = address.rpartition(":")
     try:
         with closing(socket.create_connection((host.strip("[]"), int(port)), _MAX_CONNECT_SECONDS)) as connection:

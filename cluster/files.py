@@ -16,10 +16,9 @@ from .connection import import_ray
 from .tasks import ClusterError, first_error_line
 
 _CHUNK_BYTES = 64 * 2**20
+# Number and size of the samples of a file that identify it. They are spread evenly over the file.
 _SAMPLE_COUNT, _SAMPLE_BYTES = 64, 2**14
-"""Number and size of the samples of a file that identify it. They are spread evenly over the file."""
-_PARTIAL_SUFFIX = ".partial"
-"""Ending of the name of a cache folder that is still being written."""
+_PARTIAL_SUFFIX = ".partial"  # Ending of the name of a cache folder that is still being written
 
 
 class MissingFileError(Exception):
@@ -28,37 +27,23 @@ class MissingFileError(Exception):
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file whose content is in Ray's object store.
-
-    Attributes:
-        path: path of the file on the driver's machine.
-        digest: SHA-256 of the content, in hexadecimal.
-        chunks: references of the content's parts in the object store, in the order of the file.
-    """
-
-    path: Path
-    digest: str
-    chunks: tuple[Any, ...]
+    path: Path  # path of the file on the driver's machine
+    digest: str  # SHA-256 of the content, in hexadecimal
+    chunks: tuple[Any, ...]  # references of the content's parts in the object store, in the order of the file
 
 
 @dataclass(frozen=True)
 class NeededFiles:
-    """The files that services need.
+    """The files that services need."""
 
-    Attributes:
-        sample_digests: the `_sample_digest` of each file, by its path on the driver's machine.
-        published_files: the same files in the object store; None before they are put there.
-    """
-
-    sample_digests: dict[Path, str]
+    sample_digests: dict[Path, str]  # the `_sample_digest` of each file, by its path on the driver's machine
+    # the same files in the object store; None before they are put there
     published_files: tuple[PublishedFile, ...] | None = None
 
     def find(self, path: Path) -> Path:
-        """Return the path of a file on this node, after copying the file from the object store if necessary.
-
-        Raises ``MissingFileError`` if the file exists neither on this node nor in the object store, and
-        ``ClusterError`` if it cannot be written.
-        """
+        """Return the path of a file on this node, after copying it from the object store if necessary."""
+        # Raises ``MissingFileError`` if the file exists neither on this node nor in the object store, and
+        # ``ClusterError`` if it cannot be written.
         if self.published_files is None:
             with suppress(OSError):
                 if _sample_digest(path) == self.sample_digests[path]:
@@ -76,11 +61,9 @@ def needed_files(paths: Sequence[Path]) -> NeededFiles:
 
 
 def _sample_digest(path: Path) -> str:
-    """Return SHA-256, in hexadecimal, of a file's size and of samples of its bytes.
-
-    The digest shows whether another model has the same path on a node. Reading samples takes milliseconds, even
-    for gigabytes. Copies that are sent to a node are checked by the digest of all bytes. Raises ``OSError``.
-    """
+    """Return SHA-256, in hexadecimal, of a file's size and of samples of its bytes."""
+    # The digest shows whether another model has the same path on a node. Reading samples takes milliseconds, even
+    # for gigabytes. Copies that are sent to a node are checked by the digest of all bytes. Raises ``OSError``.
     with path.open("rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
         digest = hashlib.sha256(str(size_bytes).encode())
@@ -111,19 +94,15 @@ def _publish_file(path: Path) -> PublishedFile:
 
 
 def _relative_path(path: Path, files: Sequence[PublishedFile]) -> Path:
-    """Return the path of a file below the cache folder of these files.
-
-    The parts of a split model stay in one folder and keep their names, by which llama.cpp finds them.
-    """
+    """Return the path of a file below the cache folder of these files."""
+    # The parts of a split model stay in one folder and keep their names, by which llama.cpp finds them.
     folders = sorted({file.path.parent for file in files})
     return Path(str(folders.index(path.parent)), path.name)
 
 
 def _write_to_cache(files: Sequence[PublishedFile]) -> Path:
-    """Return the cache folder of these files on this node, after writing the folder if it does not exist.
-
-    The name of the folder is a digest of the files' digests.
-    """
+    """Return the cache folder of these files on this node, after writing the folder if it does not exist."""
+    # The name of the folder is a digest of the files' digests.
     file_list = "\n".join(f"{_relative_path(file.path, files)} {file.digest}" for file in files)
     folder = _cache_folder() / hashlib.sha256(file_list.encode()).hexdigest()
     partial_folder = folder.with_name(folder.name + _PARTIAL_SUFFIX)

@@ -18,39 +18,25 @@ from .worker import Worker, WorkerLostError, WorkerNeeds, WorkerStatus, no_capac
 
 @dataclass(frozen=True)
 class ClusterRunOptions:
-    """Settings of a run on a cluster.
-
-    Attributes:
-        worker_count: number of workers; None starts as many as fit.
-        needs: resources that each worker needs.
-        shard_size: maximum number of tasks that a worker gets in one shard.
-        max_stall_seconds: a worker that has tasks and makes no progress for longer is killed and replaced.
-    """
+    """Settings of a run on a cluster."""
 
     worker_count: int | None
-    needs: WorkerNeeds
-    shard_size: int
-    max_stall_seconds: float
+    needs: WorkerNeeds  # resources that each worker needs
+    shard_size: int  # maximum number of tasks that a worker gets in one shard
+    max_stall_seconds: float  # a worker that has tasks and makes no progress for longer is killed and replaced
 
 
-_MAX_POLL_SECONDS = 0.5
-"""Maximum time that the driver waits for results before it checks all workers for stalls."""
+_MAX_POLL_SECONDS = 0.5  # maximum time that the driver waits for results before it checks all workers for stalls
 _MAX_WORKERS_WITHOUT_BATCHING = 16
+# With more workers than `_MAX_WORKERS_WITHOUT_BATCHING`, the driver waits this long after the first result, so
+# that one poll collects the results of many workers
 _RESULT_BATCHING_SECONDS = 0.1
-"""With more workers than `_MAX_WORKERS_WITHOUT_BATCHING`, the driver waits this long after the first result, so
-that one poll collects the results of many workers."""
 
 
 class ClusterRun:
-    """A run on a connected cluster. It starts its workers immediately.
+    """A run on a connected cluster. It starts its workers immediately."""
 
-    Args:
-        options: settings of the run.
-        service: the service that each worker runs.
-        get_rejection_reason: returns why a worker with these facts may not join the run; None if it may.
-        report: called with messages about lost, rejected or waiting workers.
-        head_monitor: monitor of the cluster's head node.
-    """
+    # ``get_rejection_reason``: returns why a worker with these facts may not join the run; None if it may.
 
     def __init__(
         self,
@@ -61,8 +47,10 @@ class ClusterRun:
         head_monitor: HeadMonitor,
     ) -> None:
         self._ray = import_ray()
-        self._options, self._report = options, report
-        self._get_rejection_reason, self._head_monitor = get_rejection_reason, head_monitor
+        self._options = options
+        self._report = report
+        self._get_rejection_reason = get_rejection_reason
+        self._head_monitor = head_monitor
         self._pool = _WorkerPool(options.worker_count, options.needs, service, report)
 
     @property
@@ -76,24 +64,17 @@ class ClusterRun:
         return self._pool.unit_count
 
     def wait_for_worker(self) -> dict[str, Any] | None:
-        """Wait briefly for a worker to be ready. Return the facts of a ready worker; None if there is none yet.
-
-        Raises ``ClusterError``, and what the service raises when it is made.
-        """
+        """Wait briefly for a worker to be ready. Return the facts of a ready worker; None if there is none yet."""
+        # Raises ``ClusterError``, and what the service raises when it is made.
         list(self._poll_workers(None))
         return next((worker.facts for worker in self._pool if worker.facts is not None), None)
 
     def results(
         self, tasks: Iterator[Task | None], should_stop: Callable[[], bool]
     ) -> Iterator[TaskResult | None]:
-        """Yield each result when it arrives, and None periodically, so that the caller can show the progress.
-
-        Args:
-            tasks: the tasks. None means that no further task has arrived yet.
-            should_stop: once it returns True, no more tasks are read; those that were assigned are finished.
-
-        Raises ``ClusterError``, and the exception that ends a service.
-        """
+        """Yield each result when it arrives, and None periodically, so that the caller can show the progress."""
+        # Once ``should_stop`` returns True, no more tasks are read; those that were assigned are finished. Raises
+        # ``ClusterError``, and the exception that ends a service.
         queue = ShardQueue(tasks, self._options.shard_size)
         while True:
             if should_stop():
@@ -105,7 +86,6 @@ class ClusterRun:
             yield None
 
     def close(self) -> None:
-        """Kill all workers."""
         self._pool.close()
 
     def _assign_shards(self, queue: ShardQueue) -> None:
@@ -121,11 +101,7 @@ class ClusterRun:
                     worker.assign(shard, now)
 
     def _poll_workers(self, queue: ShardQueue | None) -> Iterator[TaskResult]:
-        """Wait briefly for results of the workers, yield them, and replace lost workers.
-
-        Args:
-            queue: gets the shards of lost workers; None if no tasks have been assigned yet.
-        """
+        """Wait briefly for results of the workers, yield them, and replace lost workers."""
         if self._head_monitor.is_unreachable:
             raise ClusterError("the head of the cluster cannot be reached; all results so far are kept")
         self._pool.start_due_workers()
@@ -193,39 +169,28 @@ class ClusterRun:
                 yield TaskResult(task.key, None, True)
 
 
+# After this many crashes in a row during the start, the run ends if no worker has ever been ready
 _MAX_FAILED_STARTS = 3
-"""After this many crashes in a row during the start, the run ends if no worker has ever been ready."""
+# After this many crashes in a row without a result between them, the run ends. Five crashes are enough to find the
+# task in a shard of eight that crashes workers.
 _MAX_CRASHES_WITHOUT_RESULT = 24
-"""After this many crashes in a row without a result between them, the run ends. Five crashes are enough to find
-the task in a shard of eight that crashes workers."""
+# Maximum time between a crash during the start and the next start. The first delay is one second, and it doubles
+# with each crash.
 _MAX_RESTART_DELAY_SECONDS = 60.0
-"""Maximum time between a crash during the start and the next start. The first delay is one second, and it doubles
-with each crash."""
+# time between two checks whether the cluster has resources for the workers that are not ready
 _SECONDS_BETWEEN_CAPACITY_CHECKS = 10.0
-"""Time between two checks whether the cluster has resources for the workers that are not ready."""
 
 
 class _WorkerPool:
-    """The workers of a run. They are started immediately.
-
-    Args:
-        worker_count: number of workers; None starts as many as fit.
-        needs: resources that each worker needs.
-        service: the service that each worker runs.
-        report: called with messages about rejected or waiting workers.
-
-    Attributes:
-        clock: clock whose times the workers get.
-
-    Raises ``ClusterError`` if no worker fits on the cluster.
-    """
+    """The workers of a run, started immediately. Raises ``ClusterError`` if none fits on the cluster."""
 
     def __init__(
         self, worker_count: int | None, needs: WorkerNeeds, service: ServicePlan, report: Callable[[str], object]
     ) -> None:
         self._ray = import_ray()
-        self.clock = PollClock()
-        self._needs, self._report = needs, report
+        self.clock = PollClock()  # clock whose times the workers get
+        self._needs = needs
+        self._report = report
         self._service_reference = self._ray.put(service.make_service)
         self._needed_files = needed_files(service.files)
         fitting_count = workers_that_fit(self._node_resources(), needs)
@@ -248,7 +213,6 @@ class _WorkerPool:
 
     @property
     def unit_count(self) -> int:
-        """Number of units, such as tokens, that all workers generated, including lost workers."""
         return self._unit_count_of_removed_workers + sum(worker.status.unit_count for worker in self._workers)
 
     def start_due_workers(self) -> None:
@@ -265,12 +229,10 @@ class _WorkerPool:
             self._check_capacity()
 
     def receive(self, worker: Worker) -> list[TaskResult]:
-        """Return the results that a worker has sent. A worker that Ray has just placed is started.
-
-        If a file is missing on the worker's node, the file is put into the object store and the start is repeated.
-
-        Raises ``WorkerLostError``, ``ClusterError``, and the exception that ended the service.
-        """
+        """Return the results that a worker has sent. A worker that Ray has just placed is started."""
+        # If a file is missing on the worker's node, the file is put into the object store and the start is
+        # repeated.
+        # Raises ``WorkerLostError``, ``ClusterError``, and the exception that ended the service.
         was_placed, now = worker.host is not None, self.clock.now
         try:
             results = worker.receive(now)
@@ -292,10 +254,8 @@ class _WorkerPool:
         self._report_rejections()
 
     def reject(self, worker: Worker, error: Exception) -> None:
-        """Remove a worker that cannot start or may not join. A replacement would fail in the same way.
-
-        If no worker is left, raises the error, with the worker's name if the error is a ``ClusterError``.
-        """
+        """Remove a worker that cannot start or may not join. A replacement would fail in the same way."""
+        # If no worker is left, raises the error, with the worker's name if the error is a ``ClusterError``.
         self._remove(worker)
         if not self._workers and not self._start_times:
             if isinstance(error, ClusterError):
@@ -316,7 +276,6 @@ class _WorkerPool:
         self._start_times.append(self.clock.now + delay)
 
     def close(self) -> None:
-        """Kill all workers."""
         for worker in self._workers:
             worker.kill()
 
@@ -374,27 +333,20 @@ class _WorkerPool:
         self._fitting_worker_count = fitting_count
 
 
+# maximum time by which one check of the workers advances the clock; longer than the usual time between checks
 _MAX_TICK_SECONDS = 2.0
-"""Maximum time by which one check of the workers advances the clock; longer than the usual time between checks."""
 
 
 class PollClock:
-    """A clock that runs only while the driver checks its workers.
+    """A clock, in seconds, that runs only while the driver checks its workers."""
 
-    A driver that was suspended, or waited for a full pipe, has not read the workers' results meanwhile. This time
-    must not count as time in which a worker made no progress.
-
-    Args:
-        time: returns the time of the clock that is followed, in seconds.
-
-    Attributes:
-        now: time since the start, in seconds, without the time in which no workers were checked.
-    """
+    # A driver that was suspended, or waited for a full pipe, has not read the workers' results meanwhile. This
+    # time must not count as time in which a worker made no progress.
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
         self._read_time = time
         self._last_tick_time = time()
-        self.now = 0.0
+        self.now = 0.0  # time since the start, in seconds, without the time in which no workers were checked
 
     def tick(self) -> None:
         """Advance the clock; called at each check of the workers."""

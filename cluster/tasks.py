@@ -17,29 +17,15 @@ from ..common.errors import LogitsmithError
 
 @dataclass(frozen=True)
 class Task:
-    """A unit of work.
-
-    Attributes:
-        key: name of the task, unique in a run.
-        content: data that the service understands; can be pickled.
-    """
-
-    key: str
-    content: Any
+    key: str  # name of the task, unique in a run
+    content: Any  # data that the service understands; can be pickled
 
 
 class TaskResult(NamedTuple):
-    """The outcome of a task.
-
-    Attributes:
-        key: key of the task.
-        content: what the service made of the task; None if the task crashed every worker that computed it.
-        has_failed: whether the task was not answered.
-    """
-
     key: str
+    # what the service made of the task; None if the task crashed every worker that computed it
     content: Any | None
-    has_failed: bool = False
+    has_failed: bool = False  # whether the task was not answered
 
 
 class Service(Protocol):
@@ -55,72 +41,52 @@ class Service(Protocol):
         send_result: Callable[[TaskResult], None],
         add_progress: Callable[[int], None],
     ) -> None:
-        """Answer tasks while more of them arrive. The results may have another order.
-
-        Args:
-            tasks: the tasks to answer. None means that no further task has arrived yet: the service continues with
-                the tasks that it has, and asks for the next task later.
-            send_result: called with each result.
-            add_progress: called with the number of units, such as tokens, generated since the last call.
-        """
+        """Answer tasks while more of them arrive. The results may have another order."""
+        # None means that no further task has arrived yet: the service continues with the tasks that it has, and
+        # asks for the next task later. ``add_progress`` gets the number of units, such as tokens, generated since
+        # the last call.
         ...
 
 
+# Returns the path on the worker's node of a file, given its path on the driver's machine
 FindFile = Callable[[Path], Path]
-"""Returns the path on the worker's node of a file, given its path on the driver's machine."""
 
-ServiceFactory = Callable[[FindFile], Service]
-"""Makes the service in the worker's process; can be pickled."""
+ServiceFactory = Callable[[FindFile], Service]  # Makes the service in the worker's process; can be pickled
 
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """The service that each worker runs.
-
-    Attributes:
-        make_service: makes the service.
-        files: files that the service needs. They are sent to nodes that do not have them.
-    """
+    """The service that each worker runs."""
 
     make_service: ServiceFactory
-    files: Sequence[Path] = ()
+    files: Sequence[Path] = ()  # files that the service needs. They are sent to nodes that do not have them.
 
 
+# A shard that has crashed this many workers is split. A single task is given up after one more crash.
 _MAX_CRASHES = 2
-"""A shard that has crashed this many workers is split. A single task is given up after one more crash."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Tasks that are assigned to a worker together.
-
-    Attributes:
-        tasks: the tasks of the shard.
-        crash_count: number of workers that crashed while they had this shard.
-    """
+    """Tasks that are assigned to a worker together."""
 
     tasks: tuple[Task, ...]
-    crash_count: int = 0
+    crash_count: int = 0  # number of workers that crashed while they had this shard
 
     @property
     def has_crashed_worker(self) -> bool:
-        """True if a worker crashed while it had this shard.
-
-        Such a shard is assigned only to a worker without other tasks, so that the next crash has a certain cause.
-        """
+        """True if a worker crashed while it had this shard."""
+        # Such a shard is assigned only to a worker without other tasks, so that the next crash has a certain
+        # cause.
         return self.crash_count > 0
 
 
 class ShardQueue:
-    """A queue of shards. Shards that lost workers had precede new shards.
-
-    Args:
-        tasks: the tasks, read when a shard is needed. None means that no further task has arrived yet.
-        max_shard_size: maximum number of tasks in a new shard.
-    """
+    """A queue of shards. Shards that lost workers had precede new shards."""
 
     def __init__(self, tasks: Iterator[Task | None], max_shard_size: int) -> None:
-        self._tasks, self._max_shard_size = tasks, max_shard_size
+        self._tasks = tasks
+        self._max_shard_size = max_shard_size
         self._returned_shards: deque[Shard] = deque()
         self._are_tasks_read = False
 
@@ -130,11 +96,7 @@ class ShardQueue:
         return self._are_tasks_read and not self._returned_shards
 
     def next(self, *, may_have_crashed_worker: bool) -> Shard | None:
-        """Return a shard; None if there is no shard now.
-
-        Args:
-            may_have_crashed_worker: whether a shard that has crashed a worker may be returned.
-        """
+        """Return a shard; None if there is no shard now."""
         for index, shard in enumerate(self._returned_shards):
             if may_have_crashed_worker or not shard.has_crashed_worker:
                 del self._returned_shards[index]
@@ -146,11 +108,9 @@ class ShardQueue:
         self._returned_shards.append(shard)
 
     def requeue_after_crash(self, shard: Shard) -> Task | None:
-        """Put back a shard whose worker crashed. Return a task that has crashed too many workers, or None.
-
-        From the second crash on, the shard is split. A shard of a single task that has crashed too many workers is
-        not put back: its task is returned.
-        """
+        """Put back a shard whose worker crashed. Return a task that has crashed too many workers, or None."""
+        # From the second crash on, the shard is split. A shard of a single task that has crashed too many workers
+        # is not put back: its task is returned.
         tasks, crash_count = shard.tasks, shard.crash_count + 1
         if len(tasks) == 1 and crash_count > _MAX_CRASHES:
             return tasks[0]

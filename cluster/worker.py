@@ -23,17 +23,11 @@ from .tasks import ClusterError, Service, ServiceFactory, Shard, Task, TaskResul
 
 @dataclass(frozen=True)
 class WorkerNeeds:
-    """The resources of a node that one worker needs.
-
-    Attributes:
-        cpus: number of processors.
-        gpus: number of GPUs, which may be a fraction.
-        memory_bytes: amount of memory.
-    """
+    """The resources of a node that one worker needs."""
 
     cpus: int
-    gpus: float
-    memory_bytes: int
+    gpus: float  # number of GPUs, which may be a fraction
+    memory_bytes: int  # amount of memory
 
     def __str__(self) -> str:
         gpus = f", {self.gpus:g} GPU" if self.gpus else ""
@@ -53,7 +47,6 @@ def _fitting_worker_count(node: Mapping[str, float], needs: WorkerNeeds) -> int:
 
 
 def no_capacity_error(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
-    """Return the error for a cluster on which no worker fits."""
     largest_node = max((_describe_resources(node) for node in nodes), default="none")
     return ClusterError(
         f"a worker needs {needs}, and no node of the cluster has that (the largest has {largest_node}); "
@@ -67,60 +60,38 @@ def _describe_resources(node: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """The progress of a worker.
+    """The progress of a worker."""
 
-    Attributes:
-        name: number and host of the worker, for messages.
-        is_ready: whether the worker has loaded its service and accepts tasks.
-        answered_count: number of tasks that were answered.
-        failed_count: number of tasks that got an error instead of an answer.
-        unit_count: number of units, such as tokens, that the worker has generated.
-        ready_seconds: time since the worker was ready; 0 before that.
-    """
-
-    name: str
-    is_ready: bool
-    answered_count: int
-    failed_count: int
-    unit_count: int
-    ready_seconds: float
+    name: str  # number and host of the worker, for messages
+    is_ready: bool  # whether the worker has loaded its service and accepts tasks
+    answered_count: int  # number of tasks that were answered
+    failed_count: int  # number of tasks that got an error instead of an answer
+    unit_count: int  # number of units, such as tokens, that the worker has generated
+    ready_seconds: float  # time since the worker was ready; 0 before that
 
 
 class WorkerLostError(Exception):
-    """A worker crashed, stopped responding, or cannot be reached any more. The message says why.
-
-    Attributes:
-        is_node_failure: whether the entire node was lost, so that no task can be the cause.
-    """
+    """A worker crashed, stopped responding, or cannot be reached any more. The message says why."""
 
     def __init__(self, reason: str, is_node_failure: bool = False) -> None:
         super().__init__(reason)
+        # whether the entire node was lost, so that no task can be the cause
         self.is_node_failure = is_node_failure
 
 
+# Part of Ray's message that distinguishes the loss of a node from the crash of a process
 _NODE_DIED_MESSAGE = "its node has died"
-"""Part of Ray's message that distinguishes the loss of a node from the crash of a process."""
 
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 class Worker:
-    """A worker, as the driver sees it. Ray places the worker on a node, then it is started, then it accepts tasks.
+    """A worker, as the driver sees it."""
 
-    One call of the actor is pending at any time; its result is fetched by `receive`. All times are those of a
-    `PollClock`.
+    # Ray places the worker on a node, then it is started, then it accepts tasks.
 
-    Args:
-        number: number of the worker in this run, counted from 1.
-        service: reference of the `ServiceFactory` in Ray's object store.
-        needs: resources that the worker needs.
-        now: present time of the clock.
-
-    Attributes:
-        reference: Ray's reference of the pending call.
-        host: name of the worker's node; None until Ray has placed the worker.
-        facts: the description that `Service.facts` returns; None until the worker accepts tasks.
-    """
+    # One call of the actor is pending at any time; its result is fetched by `receive`. All times are those of a
+    # `PollClock`.
 
     def __init__(self, number: int, service: Any, needs: WorkerNeeds, now: float) -> None:
         self._ray = import_ray()
@@ -129,22 +100,25 @@ class Worker:
         )
         self._actor = actor.remote()
         self._service = service
-        self.reference = self._actor.host.remote()
-        self._last_progress_time, self._ready_time = now, monotonic()
-        self._number, self._answered_count, self._failed_count, self._unit_count = number, 0, 0, 0
+        self.reference = self._actor.host.remote()  # Ray's reference of the pending call
+        self._last_progress_time = now
+        self._ready_time = monotonic()
+        self._number = number
+        self._answered_count = 0
+        self._failed_count = 0
+        self._unit_count = 0
         self._shards: list[_AssignedShard] = []
         self._shard_of_task: dict[str, _AssignedShard] = {}
-        self.host: str | None = None
+        self.host: str | None = None  # name of the worker's node; None until Ray has placed the worker
+        # the description that `Service.facts` returns; None until the worker accepts tasks
         self.facts: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
-        """The worker's number, followed by its host once the host is known."""
         return f"worker {self._number}" + ("" if self.host is None else f" on {self.host}")
 
     @property
     def status(self) -> WorkerStatus:
-        """The worker's progress."""
         is_ready = self.facts is not None
         ready_seconds = monotonic() - self._ready_time if is_ready else 0.0
         return WorkerStatus(
@@ -158,15 +132,12 @@ class Worker:
 
     @property
     def task_count(self) -> int:
-        """Number of unfinished tasks that the worker has."""
         return len(self._shard_of_task)
 
     def can_take_shard(self, shard_size: int) -> bool:
-        """Return whether the worker should get one more shard.
-
-        A worker gets the next shard before it has finished the last one, so that its slots stay full. A shard
-        that has crashed a worker is computed alone.
-        """
+        """Return whether the worker should get one more shard."""
+        # A worker gets the next shard before it has finished the last one, so that its slots stay full. A shard
+        # that has crashed a worker is computed alone.
         has_crashed_shard = any(shard.crash_count for shard in self._shards)
         return self.facts is not None and not has_crashed_shard and self.task_count <= shard_size
 
@@ -180,11 +151,9 @@ class Worker:
         return now - self._last_progress_time if is_busy else 0.0
 
     def start(self, files: NeededFiles, now: float) -> None:
-        """Make the worker load its service."""
         self.reference, self._last_progress_time = self._actor.start.remote(self._service, files), now
 
     def assign(self, shard: Shard, now: float) -> None:
-        """Assign a shard to the worker."""
         if not self.task_count:
             self._last_progress_time = now
         assigned = _AssignedShard({task.key: task for task in shard.tasks}, shard.crash_count)
@@ -193,13 +162,11 @@ class Worker:
         self._actor.add_tasks.remote(shard.tasks)
 
     def receive(self, now: float) -> list[TaskResult]:
-        """Fetch the result of the actor's pending call, begin the next call, and return the task results fetched.
-
-        The actor's first call returns its host and no task results. The caller of this method then calls `start`.
-
-        Raises ``WorkerLostError``, ``ClusterError``, the exception that ended the service, and, after `start`,
-        ``MissingFileError``.
-        """
+        """Fetch the result of the actor's pending call, begin the next call, and return the task results."""
+        # The actor's first call returns its host and no task results. The caller of this method then calls
+        # `start`.
+        # Raises ``WorkerLostError``, ``ClusterError``, the exception that ended the service, and, after `start`,
+        # ``MissingFileError``.
         call_result = self._fetch_result(self.reference)
         if self.host is None:
             self.host = call_result
@@ -225,7 +192,6 @@ class Worker:
                 self._shards.remove(shard)
 
     def kill(self) -> None:
-        """Kill the worker's process."""
         with suppress(Exception):  # the process or its node may not exist any more
             self._ray.kill(self._actor)
 
@@ -258,14 +224,9 @@ class Worker:
 
 @dataclass
 class _AssignedShard:
-    """A shard that a worker has.
+    """A shard that a worker has."""
 
-    Attributes:
-        tasks: the unfinished tasks by their keys.
-        crash_count: number of workers that crashed while they had this shard.
-    """
-
-    tasks: dict[str, Task]
+    tasks: dict[str, Task]  # the unfinished tasks by their keys
     crash_count: int
 
 
@@ -277,23 +238,17 @@ def _cause_of_task_error(error: Any, errors: Any) -> Exception:
     return cause if isinstance(cause, Exception) else ClusterError(first_error_line(error))
 
 
-_ACTOR_THREADS = 2
-"""Threads of an actor: one waits in `collect`, and one accepts tasks meanwhile."""
-_MAX_TASK_WAIT_SECONDS = 0.05
-"""Maximum time that a service without tasks waits for one before it gets None."""
-_MAX_FIRST_RESULT_SECONDS = 2.0
-"""Maximum time that `collect` waits for a first result."""
-_MAX_NEXT_RESULT_SECONDS = 0.01
-"""Maximum time that `collect` waits for each result after the first."""
-_MAX_RESULTS_PER_CALL = 256
-"""Maximum number of results that one call of `collect` returns."""
+_ACTOR_THREADS = 2  # Threads of an actor: one waits in `collect`, and one accepts tasks meanwhile
+_MAX_TASK_WAIT_SECONDS = 0.05  # maximum time that a service without tasks waits for one before it gets None
+_MAX_FIRST_RESULT_SECONDS = 2.0  # maximum time that `collect` waits for a first result
+_MAX_NEXT_RESULT_SECONDS = 0.01  # maximum time that `collect` waits for each result after the first
+_MAX_RESULTS_PER_CALL = 256  # maximum number of results that one call of `collect` returns
 
 
 class WorkerActor:
-    """The actor that runs a service in a worker's process.
+    """The actor that runs a service in a worker's process."""
 
-    `add_tasks` and `collect` may run concurrently, after `start`.
-    """
+    # `add_tasks` and `collect` may run concurrently, after `start`.
 
     def __init__(self) -> None:
         self._queued_tasks: Queue[Task] = Queue()
@@ -320,10 +275,8 @@ class WorkerActor:
             self._queued_tasks.put(task)
 
     def collect(self) -> tuple[list[TaskResult], int]:
-        """Wait for results, and return those since the last call and the number of units since the start.
-
-        Raises the exception that ended the service, once all results have been returned.
-        """
+        """Wait for results, and return those since the last call and the number of units since the start."""
+        # Raises the exception that ended the service, once all results have been returned.
         results: list[TaskResult] = []
         with suppress(Empty):
             result = self._results.get(timeout=_MAX_FIRST_RESULT_SECONDS)

@@ -1,32 +1,27 @@
-"""The base class of the exceptions of all packages, and sentences for pydantic's validation errors."""
+"""The base class of the exceptions of all packages, and sentences about pydantic's validation errors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from .text import count_noun, join_alternatives, short_repr
+from .text import join_alternatives, short_repr
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
 class LogitsmithError(Exception):
-    """An error whose text is one sentence for the user.
+    """An error whose text is one sentence for the user."""
 
-    Attributes:
-        exit_code: the exit code of `gen`: 1 for a failure, 2 for wrong usage.
-        problem: the sentence without the advice.
-        advice: the last part of the sentence, which says what to do; empty if there is none. It names parameters
-            of Python, and contains no names or values of the user, so that `gen` can replace the parameters by its
-            flags.
-    """
-
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = 1  # the exit code of `gen`: 1 for a failure, 2 for wrong usage
 
     def __init__(self, problem: str = "", *, advice: str = "") -> None:
         super().__init__(problem)
+        # the last part of the sentence, which says what to do; empty if there is none. It names parameters of
+        # Python, and contains no names or values of the user, so that `gen` can replace the parameters by its
+        # flags.
         self.advice = advice
 
     @property
@@ -35,8 +30,22 @@ class LogitsmithError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        """Return the problem and the advice."""
         return f"{self.problem}; {self.advice}" if self.advice else self.problem
+
+    def sentence(self, words: Mapping[str, str]) -> str:
+        """Return the problem and the advice, whose Python parameters are replaced by the words of a front end."""
+        return f"{self.problem}; {replace_parameters(self.advice, words)}" if self.advice else self.problem
+
+
+def replace_parameters(advice: str, words: Mapping[str, str]) -> str:
+    """Return advice such as ``raise n_ctx`` with a front end's words in place of Python parameters."""
+    # The advice must not quote names or values of the user, since these might look like a parameter.
+    names = "|".join(map(re.escape, words))
+    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda name: words[name[0]], advice)
+
+
+class PluginError(LogitsmithError):
+    """A plug-in that cannot be loaded or used. The message names the plug-in, its package and the reason."""
 
 
 class UsageError(LogitsmithError):
@@ -45,6 +54,7 @@ class UsageError(LogitsmithError):
     exit_code = 2
 
 
+# the expected value, by the type of pydantic's error
 _EXPECTED_VALUES = {
     "float_parsing": "a number",
     "float_type": "a number",
@@ -67,21 +77,13 @@ _EXPECTED_VALUES = {
     "dataclass_type": "an object",
     "path_type": "a path",
 }
-"""The expected value, by the type of pydantic's error."""
+# the sign, and the name of the limit, by the type of pydantic's error about a range
 _BOUND_ERRORS = {
     "less_than": ("<", "lt"),
     "less_than_equal": ("≤", "le"),
     "greater_than": (">", "gt"),
     "greater_than_equal": ("≥", "ge"),
 }
-"""The sign, and the name of the limit, by the type of pydantic's error about a range."""
-_LENGTH_ERRORS = {
-    "too_short": ("item", "min_length"),
-    "too_long": ("item", "max_length"),
-    "string_too_short": ("character", "min_length"),
-    "string_too_long": ("character", "max_length"),
-}
-"""The counted noun, and the name of the limit, by the type of pydantic's error about a length."""
 _VALIDATOR_ERROR_TYPES = ("value_error", "assertion_error")
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
@@ -92,65 +94,28 @@ def wrong_value(value: object, allowed: str) -> str:
 
 
 def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
-    """Return a sentence about a wrong value, without the field's name, such as ``'abc' is not a number``.
-
-    Messages of logitsmith's validators lose pydantic's prefix. All other messages are logitsmith's wording.
-
-    Args:
-        problems: pydantic's errors about the value, one for each type that the field accepts.
-        allowed: the range of the field in words, such as ``0..1`` or ``≥ 0``; empty: the error's limit.
-    """
+    """Return a sentence about a wrong value, without the field's name, such as ``'abc' is not a number``."""
+    # Where pydantic names neither the value nor, for a field of several types, all that is allowed, the sentence
+    # is ours. Otherwise it is that of a validator, or pydantic's. ``problems``: one for each type that the field
+    # accepts. ``allowed``: the range of the field in words, such as ``0..1``; empty: the error's limit.
     # One of the errors belongs to the type that the value has. It is the only one that is not about a wrong type.
     problem = next((error for error in problems if error["type"] not in _EXPECTED_VALUES), problems[0])
-    error_type, value = problem["type"], problem["input"]
+    error_type, value, context = problem["type"], problem["input"], problem.get("ctx", {})
     if error_type in _EXPECTED_VALUES:
         expected_values = join_alternatives(dict.fromkeys(_EXPECTED_VALUES[error["type"]] for error in problems))
         return wrong_value(value, expected_values) + (f" ({allowed})" if allowed else "")
-    if error_type in _LENGTH_ERRORS:
-        return _length_message(problem)
+    if error_type in _BOUND_ERRORS:
+        sign, limit_name = _BOUND_ERRORS[error_type]
+        bound = allowed or f"{sign} {context[limit_name]}"
+        return wrong_value(value, f"within {bound}" if ".." in bound else bound)
+    if error_type in ("literal_error", "enum"):
+        choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], context["expected"])
+        return wrong_value(value, choices.replace("'", ""))  # flags list their choices without quotes
     if error_type in _VALIDATOR_ERROR_TYPES:
-        return str(problem["ctx"]["error"])
-    context = problem.get("ctx", {})
-    match error_type:
-        case "missing":
-            message = "it is missing"
-        case "extra_forbidden":
-            message = "there is no such field"
-        case "json_invalid":
-            column = re.search(r" column (\d+)$", context["error"])
-            message = "not JSON" + (f", starting at column {column[1]}" if column else "")
-        case "literal_error" | "enum":
-            message = _choice_message(short_repr(value), context["expected"])
-        case _ if error_type in _BOUND_ERRORS:
-            sign, limit_name = _BOUND_ERRORS[error_type]
-            bound = allowed or f"{sign} {context[limit_name]}"
-            message = wrong_value(value, f"within {bound}" if ".." in bound else bound)
-        case _:
-            message = f"{short_repr(value)} is not allowed here"
-    return message
-
-
-def _length_message(problem: ErrorDetails) -> str:
-    noun, limit_name = _LENGTH_ERRORS[problem["type"]]
-    limit, length = problem["ctx"][limit_name], len(problem["input"])
-    if limit == 0:
-        return f"it has {count_noun(length, noun)}, but must be empty"
-    if length == 0:
-        return "it is empty"
-    bound = "at least" if limit_name == "min_length" else "at most"
-    return f"it has {count_noun(length, noun)}, but must have {bound} {limit:,}"
-
-
-def _choice_message(value: str, expected: str) -> str:
-    """Return a sentence about a value that is not one of the choices.
-
-    ``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``.
-    """
-    choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
-    if " or " not in choices:
-        return f"{value} is not supported, only {choices}"
-    unquoted = choices.replace("'", "")  # flags list their choices without quotes
-    return f"{value} is not {unquoted}"
+        return str(context["error"])
+    if error_type == "json_invalid":  # a line of its own, whose number the caller knows
+        return "not JSON: " + context["error"].replace(" at line 1 column ", ", at character ")
+    return problem["msg"]
 
 
 def problem_sentence(path: Iterable[object], message: str) -> str:

@@ -1,37 +1,37 @@
-"""Files: read within limits, found by name, written atomically or by appending, with sentences for errors.
+"""Files: read within limits, found by name, written atomically, with sentences for errors.
 
-Input may be endless, such as a device or a pipe, so every reader has a limit. A file of lines to which one process
-appends survives a crash of this process.
+Input may be endless, such as a device or a pipe, so every reader has a limit.
 """
 
 from __future__ import annotations
 
+import codecs
 import errno
+import gzip
 import os
 import signal
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, flock
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import IO, AnyStr, BinaryIO, NamedTuple
+from typing import IO, AnyStr, BinaryIO, NamedTuple, cast
 
-from .text import NotUTF8Error, decode_utf8
+from .text import UndecodableTextError, decode_text, encode_as_utf8, is_utf16
 
+# Maximum size of a prompt, of a text to score or to check, and of other files without a smaller limit. The longest
+# contexts of models have 10 million tokens, which are about 50 MB of text. The largest text that is commonly
+# scored, enwik8, has exactly this size.
 MAX_TEXT_BYTES = 100_000_000
-"""Maximum size of a prompt, of a text to score or to check, and of other files without a smaller limit.
 
-The longest contexts of models have 10 million tokens, which are about 50 MB of text. The largest text that is
-commonly scored, enwik8, has exactly this size.
-"""
-
+# Maximum length of a line in a file of lines. The longest lines are results of a batch with traces, with about 5
+# KB per token.
 MAX_LINE_BYTES = 256_000_000
-"""Maximum length of a line in a file of lines. The longest lines are results of a batch with traces, with about 5
-KB per token."""
 
 
 class InputTooLargeError(OSError):
@@ -39,6 +39,13 @@ class InputTooLargeError(OSError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(errno.EFBIG, problem)
+
+
+class DamagedInputError(OSError):
+    """Input whose bytes cannot be decoded. ``filename`` is None until the reader of the file sets it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(errno.EILSEQ, problem)
 
 
 def read_bounded(file: IO[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
@@ -50,12 +57,11 @@ def read_bounded(file: IO[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
 
 
 def bounded_lines(file: IO[AnyStr], max_length: int = MAX_LINE_BYTES) -> Iterator[AnyStr]:
-    """Yield the lines of a file, each with its newline; the last line may have none.
-
-    ``max_length``: bytes, or characters of a text file. Raises ``InputTooLargeError`` for a longer line.
-    """
+    """Yield the lines of a file, each with its newline; the last line may have none."""
+    # ``max_length``: bytes, or characters of a text file. Raises ``InputTooLargeError`` for a longer line, and
+    # ``DamagedInputError`` for compressed data that is damaged.
     line_number = 0
-    while line := file.readline(max_length + 1):
+    while line := _read_line(file, max_length + 1):
         line_number += 1
         if len(line) > max_length:
             raise InputTooLargeError(
@@ -64,11 +70,55 @@ def bounded_lines(file: IO[AnyStr], max_length: int = MAX_LINE_BYTES) -> Iterato
         yield line
 
 
+def _read_line(file: IO[AnyStr], max_length: int) -> AnyStr:
+    try:
+        return file.readline(max_length)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DamagedInputError("its compressed data is damaged, or ends too early") from None
+
+
+_GZIP_MARK = b"\x1f\x8b"
+# What other files of lines begin with, and what the user can do. No text begins so.
+_OTHER_FORMS = {
+    b"PK\x03\x04": "a ZIP file; unpack it",
+    b"(\xb5/\xfd": "compressed with zstd; decompress it: zstd -d",
+    b"\xfd7zXZ": "compressed with xz; decompress it: xz -d",
+    b"BZh91AY&SY": "compressed with bzip2; decompress it: bzip2 -d",
+    b"PAR1\x15": "a Parquet file; write its rows as lines of JSON",
+}
+
+
+def open_as_utf8(file: IO[bytes]) -> IO[bytes]:
+    """Return a file's text as UTF-8, without a byte order mark, as it is read."""
+    # gzip is decompressed. UTF-16 with a byte order mark is recoded, for which the whole text is read at once;
+    # this raises ``InputTooLargeError``. Raises ``DamagedInputError`` for what cannot be read, such as a ZIP file.
+    reader = _peekable(file)
+    for mark, form in _OTHER_FORMS.items():
+        if reader.peek(len(mark)).startswith(mark):
+            raise DamagedInputError(f"it is {form}")
+    if reader.peek(2).startswith(_GZIP_MARK):
+        reader = BufferedReader(gzip.GzipFile(fileobj=reader))
+    try:
+        start = reader.peek(len(codecs.BOM_UTF8))
+        if is_utf16(start):
+            return BytesIO(encode_as_utf8(read_bounded(reader, MAX_LINE_BYTES)))
+    except UndecodableTextError as error:
+        raise DamagedInputError(f"it is {error}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DamagedInputError("its compressed data is damaged, or ends too early") from None
+    if start.startswith(codecs.BOM_UTF8):
+        reader.read(len(codecs.BOM_UTF8))
+    return reader
+
+
+def _peekable(file: IO[bytes]) -> BufferedReader:
+    return file if isinstance(file, BufferedReader) else BufferedReader(cast(RawIOBase, file))
+
+
 STDIN = Path("-")
 
 
 def is_stdin(path: Path) -> bool:
-    """Return whether a path is ``-``."""
     return path == STDIN
 
 
@@ -79,11 +129,11 @@ def input_name(path: Path) -> str:
 
 @contextmanager
 def open_input(path: Path) -> Iterator[BinaryIO]:
-    """Open a file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
+    """Open a file, or stdin for ``-``. Raises ``OSError``; errors of this module get the file's name."""
     try:
         with _open_unnamed(path) as file:
             yield file
-    except InputTooLargeError as error:
+    except (InputTooLargeError, DamagedInputError) as error:
         error.filename = error.filename or input_name(path)
         raise
 
@@ -115,10 +165,7 @@ def file_errors_in_words(path: Path) -> Iterator[None]:
 
 
 def read_input(path: Path, max_bytes: int | None = None) -> bytes:
-    """Return the content of a file, or of stdin for ``-``. Raises ``OSError``.
-
-    ``max_bytes``: the maximum size; None: `MAX_TEXT_BYTES`.
-    """
+    """Return the content of a file, or of stdin for ``-``. ``max_bytes``: None for `MAX_TEXT_BYTES`."""
     with open_input(path) as file:
         return read_bounded(file, MAX_TEXT_BYTES if max_bytes is None else max_bytes)
 
@@ -128,11 +175,8 @@ class TextFileError(ValueError):
 
 
 def read_text_file(path: Path, max_bytes: int) -> str:
-    """Return the text of a file, without a byte order mark.
-
-    Raises ``TextFileError`` for a file that is missing, unreadable, a folder, larger than ``max_bytes``, or not
-    UTF-8.
-    """
+    """Return the text of a file, without a byte order mark. Raises ``TextFileError``."""
+    # The text is UTF-8, or UTF-16 with a byte order mark.
     try:
         with path.open("rb") as file:
             data = read_bounded(file, max_bytes)
@@ -144,9 +188,9 @@ def read_text_file(path: Path, max_bytes: int) -> str:
 def decode_text_file(data: bytes) -> str:
     """Return the text in the bytes of a file, without a byte order mark. Raises ``TextFileError``."""
     try:
-        return decode_utf8(data)
-    except NotUTF8Error as error:
-        raise TextFileError(f"line {error.line}: the file is not UTF-8") from None
+        return decode_text(data)
+    except UndecodableTextError as error:
+        raise TextFileError(f"line {error.line}: the file is {error}") from None
 
 
 def file_problem(error: OSError | ValueError, path: Path) -> str:
@@ -164,7 +208,6 @@ def file_problem(error: OSError | ValueError, path: Path) -> str:
 
 
 def write_problem(error: OSError, path: Path) -> str:
-    """Return why a file could not be written."""
     folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - for the checks of `os.path` below
     if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise
         return f"there is no folder {folder}"
@@ -174,23 +217,14 @@ def write_problem(error: OSError, path: Path) -> str:
 
 
 class SearchFolder(NamedTuple):
-    """A folder of a search path.
-
-    Attributes:
-        origin: name of the folder's origin in messages, such as ``built-in``.
-        path: the folder.
-    """
-
-    origin: str
+    origin: str  # name of the folder's origin in messages, such as ``built-in``
     path: Path
 
 
 def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[SearchFolder]:
-    """Return the user's ``folders``, given as (origin, path), and then the folder ``built_in``.
-
-    A folder that occurs twice, for example through a link, is listed once: as the built-in one or at its first
-    place.
-    """
+    """Return the user's ``folders``, given as (origin, path), and then the folder ``built_in``."""
+    # A folder that occurs twice, for example through a link, is listed once: as the built-in one or at its first
+    # place.
     by_real_path: dict[Path, SearchFolder] = {}
     for origin, path in folders:
         real_path = _resolve(path)
@@ -208,10 +242,8 @@ def _resolve(folder: Path) -> Path:
 
 
 def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
-    """Return the files of a folder with one of these suffixes, sorted; hidden files are left out.
-
-    A missing folder counts as empty. Raises ``OSError`` for a folder that cannot be read.
-    """
+    """Return the files of a folder with one of these suffixes, sorted; hidden files are left out."""
+    # A missing folder counts as empty. Raises ``OSError`` for a folder that cannot be read.
     try:
         return sorted(
             path
@@ -223,17 +255,10 @@ def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
 
 
 def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], is_private: bool = False) -> None:
-    """Write a temporary file in the same folder, force it to the disk, then rename it to ``path``.
-
-    A device or a pipe, such as /dev/stdout, is not replaced: ``write`` writes directly into it. Raises ``OSError``
-    with the name ``path``; an existing file is then unchanged.
-
-    Args:
-        path: the file.
-        write: function that writes the content into an open file.
-        is_private: whether only the owner may read the file. Otherwise the file gets the permissions of a new
-            file, which the umask determines.
-    """
+    """Write a temporary file in the same folder, force it to the disk, then rename it to ``path``."""
+    # A device or a pipe, such as /dev/stdout, is not replaced: ``write`` writes directly into it. After an
+    # ``OSError``, which has the name ``path``, an existing file is unchanged. ``is_private``: whether only the
+    # owner may read the file; otherwise the umask determines its permissions.
     temporary_name = ""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
@@ -273,103 +298,3 @@ def deferred_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous_handler)
         if deferred and callable(previous_handler):
             previous_handler(*deferred[0])
-
-
-class AppendOnlyFile:
-    """A file that is opened for appending, and created if it does not exist.
-
-    A line is appended atomically, as far as the system allows it; `sync` forces lines to the disk. A pipe or a
-    device is neither locked nor truncated nor synced. Every method raises ``OSError`` as the system does, with the
-    file's name.
-
-    Attributes:
-        path: the file.
-        is_regular: False for a pipe or a device.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        self.is_regular = stat.S_ISREG(os.fstat(self._handle).st_mode)
-        self._end_offset = self.size
-
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return os.fstat(self._handle).st_size
-
-    def lock(self) -> bool:
-        """Lock the file for this process; return False if another process has locked or removed it."""
-        if not self.is_regular:
-            return True
-        try:
-            flock(self._handle, LOCK_EX | LOCK_NB)
-            return os.path.samestat(os.fstat(self._handle), self.path.stat())
-        except OSError:
-            return False
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the file, each with its newline; an incomplete last line has none.
-
-        Raises ``InputTooLargeError`` for a line that is longer than logitsmith writes.
-        """
-        with self.path.open("rb") as file, self._add_name_to_errors():
-            yield from bounded_lines(file)
-
-    def truncate(self, length: int) -> None:
-        """Truncate the file to ``length`` bytes, for example to remove a line that a crash left incomplete."""
-        if self.is_regular and length < self.size:
-            with self._add_name_to_errors():
-                os.ftruncate(self._handle, length)
-        self._end_offset = self.size
-
-    def append(self, data: bytes) -> None:
-        """Append bytes. A failed write is undone."""
-        written_bytes = 0
-        try:
-            with self._add_name_to_errors():
-                while written_bytes < len(data):
-                    written_bytes += os.write(self._handle, data[written_bytes:])
-        except OSError:
-            self._undo_failed_write()
-            raise
-        self._end_offset += len(data)
-
-    def _undo_failed_write(self) -> None:
-        if self.is_regular:
-            try:
-                os.ftruncate(self._handle, self._end_offset)
-            except OSError:
-                return  # the next process that reads the file truncates it
-
-    def sync(self) -> None:
-        """Force appended lines to the disk."""
-        if self.is_regular:
-            with self._add_name_to_errors():
-                os.fsync(self._handle)
-
-    def sync_folder(self) -> None:
-        """Force the name of a new file to the disk, if the system supports it; raises nothing."""
-        try:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-        except OSError:
-            return
-        try:
-            os.fsync(folder)
-        except OSError:
-            return
-        finally:
-            os.close(folder)
-
-    @contextmanager
-    def _add_name_to_errors(self) -> Iterator[None]:
-        """Add the file's name to errors of the block, whose calls only know the number of the open file."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = str(self.path)
-            raise
-
-    def close(self) -> None:
-        """Close the file, which also unlocks it."""
-        os.close(self._handle)

@@ -1,7 +1,4 @@
-"""The machine that `gen` runs on, and limits that are compiled into llama.cpp.
-
-Flags and the engine share these limits. They are defined here because ``--help`` must not load the engine.
-"""
+"""The machine that `gen` runs on."""
 
 from __future__ import annotations
 
@@ -9,25 +6,6 @@ import os
 import platform
 from pathlib import Path
 from typing import Any
-
-INT32_MAX = 2**31 - 1
-"""llama.cpp's counts and token ids are 32-bit integers."""
-SEED_MAX = 2**32 - 1
-"""A seed is an unsigned 32-bit integer."""
-MAX_THREADS = 512
-"""GGML_MAX_N_THREADS: with more threads, llama.cpp ends the process."""
-MAX_SLOTS = 256
-"""LLAMA_MAX_SEQ: the maximum number of sequences in one context of llama.cpp."""
-MAX_GUIDANCE_SCALE = 100.0
-"""Greatest scale of guidance, up or down. Far larger products would exceed float32."""
-CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-"""The data types of llama.cpp's cache of keys and values (kv_cache_types)."""
-ROPE_SCALINGS = ("none", "linear", "yarn")
-"""The kinds of RoPE scaling that llama.cpp's flag accepts."""
-SPLIT_MODES = ("none", "layer", "row", "tensor")
-"""The ways in which llama.cpp divides a model among GPUs."""
-NUMA_STRATEGIES = ("distribute", "isolate", "numactl")
-"""The ways in which llama.cpp uses several NUMA nodes."""
 
 
 def describe_machine() -> dict[str, Any]:
@@ -39,7 +17,19 @@ def describe_machine() -> dict[str, Any]:
         "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_bytes": _page_count_in_bytes("SC_PHYS_PAGES"),
         "available_memory_bytes": _available_memory_bytes(),
+        "gpu": _gpu_maker(),
     }
+
+
+# the files that the driver of a GPU makes on Linux, by the maker of the GPU, the most specific first
+_GPU_DRIVER_FILES = (("NVIDIA", "/dev", "nvidiactl"), ("AMD", "/dev", "kfd"), ("unknown", "/dev/dri", "renderD*"))
+
+
+def _gpu_maker() -> str | None:
+    """Return the maker of a GPU with a driver here, ``unknown`` if only a driver is known; None without a GPU."""
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        return "Apple"
+    return next((maker for maker, folder, name in _GPU_DRIVER_FILES if any(Path(folder).glob(name))), None)
 
 
 def _cpu_name() -> str:
@@ -64,13 +54,3 @@ def _available_memory_bytes() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
-
-
-def shorten_home(value: Any) -> Any:
-    """Return a value of JSON in which each string has ``~`` for the user's home folder."""
-    home = str(Path.home())
-    if isinstance(value, dict):
-        return {key: shorten_home(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [shorten_home(item) for item in value]
-    return value.replace(home, "~") if isinstance(value, str) and home != os.sep else value

@@ -4,16 +4,45 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from decimal import Decimal
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
+# Maximum number of nested arrays and objects. Python's limit depends on its version: about 900 levels, or
+# thousands. Recursive code can only handle values with about 900 levels.
 MAX_JSON_DEPTH = 500
-"""Maximum number of nested arrays and objects. Python's limit depends on its version: about 900 levels, or
-thousands. Recursive code can only handle values with about 900 levels."""
 
 
 class NonFiniteNumberError(ValueError):
     """NaN or Infinity in a JSON text."""
+
+
+class WrittenNumber(float):
+    """A number whose float is not exactly the number that was written."""
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str  # the number as it was written
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]
+        """Return the argument with which a copy is made."""
+        return (self.text,)
+
+
+_SHORT_DECIMAL = 15  # maximum length of a number that is certainly the same after it was a float
+
+
+def read_float(text: str) -> float:
+    """Return the float of a number; a `WrittenNumber` if the float is another number than the one written."""
+    number = float(text)
+    if len(text) <= _SHORT_DECIMAL and "e" not in text and "E" not in text:
+        return number
+    # Decimal() computes with the exponent, but keeps it as it is, so that a large one takes no time.
+    return number if Decimal(repr(number)) == Decimal(text) else WrittenNumber(text)
 
 
 class NestedTooDeeplyError(ValueError, RecursionError):
@@ -21,19 +50,14 @@ class NestedTooDeeplyError(ValueError, RecursionError):
 
 
 def parse_strict_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        json.JSONDecodeError: the text is not JSON.
-        UnicodeDecodeError: the bytes are not UTF-8.
-        NonFiniteNumberError: the text contains NaN or Infinity.
-        NestedTooDeeplyError: the text has too many levels; also a ``RecursionError``.
-        ValueError: an integer has too many digits. All errors above are subclasses of ``ValueError``.
-    """
+    """Return the value of a JSON text. A number that a float would change is a `WrittenNumber`."""
+    # Every error is a ``ValueError``: ``json.JSONDecodeError``, ``UnicodeDecodeError`` for bytes that are not
+    # UTF-8, ``NonFiniteNumberError`` for NaN or Infinity, ``NestedTooDeeplyError``, which is also a
+    # ``RecursionError``, or a plain one for an integer with too many digits.
     if _bracket_depth(text) > MAX_JSON_DEPTH:
         raise NestedTooDeeplyError("it is nested too deeply")
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return json.loads(text, parse_constant=_reject_constant, parse_float=read_float)
     except ValueError as error:
         if type(error) is ValueError:  # Python's message advises to change a setting of Python
             raise ValueError("it has a number of too many digits") from None
@@ -59,32 +83,57 @@ def _reject_constant(name: str) -> float:
     raise NonFiniteNumberError(f"{name} is not a number in JSON")
 
 
-_PROBLEM_BY_MESSAGE_START = {
-    "Expecting value": "a value is missing",
-    "Expecting property name": "a key in double quotes is missing",
-    "Expecting ':'": "a colon is missing",
-    "Expecting ','": "a comma or a closing bracket is missing",
-    "Unterminated string": "a string has no closing quote",
-    "Invalid control character": "a string has a control character such as a newline",
-    "Invalid \\": "a backslash is not followed by an escape of JSON",
-    "Illegal trailing comma": "a comma has no value after it",
-    "Extra data": "there is more text after the value",
-    "Unexpected UTF-8 BOM": "it begins with a byte order mark",
-}
-"""logitsmith's message, by the beginning of the parser's message."""
-
-
 def json_problem(error: json.JSONDecodeError) -> str:
-    """Return logitsmith's wording of an error of Python's JSON parser, without the position."""
-    return next(
-        (problem for start, problem in _PROBLEM_BY_MESSAGE_START.items() if error.msg.startswith(start)),
-        "it is incomplete",
-    )
+    """Return the message of Python's parser without the position, which callers give as line and column."""
+    return error.msg.removesuffix(" starting at").removesuffix(" at")
+
+
+_MAX_EXACT_INTEGER = 2**53  # the largest float up to which floats have all integers
+
+
+def without_whole_floats(value: Any) -> Any:
+    """Return a value of JSON with integers instead of floats without a fraction, such as 3.0."""
+    # Engines without integers, such as Lua's, write all numbers so. Larger floats than 2^53 remain.
+    if isinstance(value, float):
+        is_whole = value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER
+        return int(value) if is_whole and not isinstance(value, WrittenNumber) else value
+    if isinstance(value, list):
+        return [without_whole_floats(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_whole_floats(item) for key, item in value.items()}
+    return value
 
 
 # One encoder for all calls: `json.dumps` would make a new one for each.
+# Returns a value as JSON on one line, without escapes for characters beyond ASCII. Raises ``ValueError`` for a
+# number that JSON does not have.
 encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-"""Return a value as JSON on one line, without escapes for characters beyond ASCII.
 
-Raises ``ValueError`` for a number that JSON does not have.
-"""
+
+def json_line(value: Any) -> str:
+    """Return a value as a line of JSON, which ends in a newline. Raises as `encode_json` does."""
+    return encode_json(value) + "\n"
+
+
+def encode_exact_json(value: Any) -> str:
+    """Return a value as JSON on one line, its numbers as they were written."""
+    written_texts: list[str] = []
+    marked = _mark_written_numbers(value, written_texts)
+    text = json.dumps(marked, allow_nan=False)
+    return _NUMBER_MARK.sub(lambda match: written_texts[int(match[1])], text) if written_texts else text
+
+
+_NUMBER_MARK = re.compile(r'"\\udfff([0-9]+)\\udfff"')
+# Half of a surrogate pair, which is in no text that is valid.
+
+
+def _mark_written_numbers(value: Any, written_texts: list[str]) -> Any:
+    """Return the value with a mark for each `WrittenNumber`, whose text is appended to the list."""
+    if isinstance(value, WrittenNumber):
+        written_texts.append(value.text)
+        return f"\udfff{len(written_texts) - 1}\udfff"
+    if isinstance(value, Mapping):
+        return {key: _mark_written_numbers(item, written_texts) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mark_written_numbers(item, written_texts) for item in value]
+    return value

@@ -1,7 +1,8 @@
-"""Text: bytes to text, counts and choices in words, and the known name that is most similar to a mistyped one."""
+"""Text: bytes to text, counts and choices in words, and the sentence about an unknown name."""
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 from collections.abc import Iterable
@@ -10,9 +11,9 @@ from typing import Any
 
 _MAX_VALUE_CHARACTERS = 60
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+# Minimum similarity of two names, 0 to 1. A lower value would match short words with three equal letters, such as
+# ``top_p`` and ``stop``.
 _MIN_SIMILARITY = 0.7
-"""Minimum similarity of two names, 0 to 1. A lower value would match short words with three equal letters, such as
-``top_p`` and ``stop``."""
 
 
 class _ReprInWords(Repr):
@@ -29,40 +30,67 @@ _REPR = _ReprInWords()
 _REPR.maxstring = _REPR.maxother = _MAX_VALUE_CHARACTERS
 
 
-class NotUTF8Error(ValueError):
-    """Bytes that are not UTF-8.
-
-    Attributes:
-        offset: offset of the first wrong byte, counted from 0.
-        line: number of the line with this byte, counted from 1.
-        byte: value of this byte.
-    """
-
-    def __init__(self, offset: int, line: int, byte: int) -> None:
-        super().__init__(f"not UTF-8: byte 0x{byte:02x} at offset {offset}")
-        self.offset = offset
-        self.line = line
-        self.byte = byte
+# The encodings that a byte order mark names. PowerShell's ``>`` writes UTF-16.
+_ENCODING_OF_MARK = {
+    codecs.BOM_UTF8: "UTF-8",
+    codecs.BOM_UTF16_LE: "UTF-16-LE",
+    codecs.BOM_UTF16_BE: "UTF-16-BE",
+}
 
 
-def decode_utf8(data: bytes) -> str:
-    """Decode UTF-8 and drop a byte order mark. Raises ``NotUTF8Error``."""
+class UndecodableTextError(ValueError):
+    """Bytes that are not text in their encoding."""
+
+    def __init__(self, encoding: str, offset: int, line: int, byte: int) -> None:
+        super().__init__(f"not {encoding}: byte 0x{byte:02x} at offset {offset}")
+        self.encoding = encoding  # the encoding that the byte order mark names; ``UTF-8`` without a mark
+        self.offset = offset  # offset of the first wrong byte, counted from 0
+        self.line = line  # number of the line with this byte, counted from 1
+        self.byte = byte  # value of this byte
+
+
+def decode_text(data: bytes) -> str:
+    """Decode UTF-8, or UTF-16 with a byte order mark, and drop the mark. Raises ``UndecodableTextError``."""
+    mark, encoding = _byte_order_mark(data)
     try:
-        return data.decode("utf-8-sig")
+        return data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        # The codec drops the byte order mark first, and counts bytes after the mark.
-        offset = error.start + len(data) - len(error.object)
-        raise NotUTF8Error(offset, line, error.object[error.start]) from None
+        line = error.object[: error.start].decode(encoding, "replace").count("\n") + 1
+        raise UndecodableTextError(
+            encoding.removesuffix("-LE").removesuffix("-BE"),
+            error.start + len(mark),
+            line,
+            error.object[error.start],
+        ) from None
+
+
+def encode_as_utf8(data: bytes) -> bytes:
+    """Return the bytes of a text as UTF-8 without a byte order mark."""
+    # Bytes without a mark of UTF-16 are not checked. Raises ``UndecodableTextError`` for broken UTF-16.
+    mark, encoding = _byte_order_mark(data)
+    return data[len(mark) :] if encoding == "UTF-8" else decode_text(data).encode()
+
+
+def is_utf16(data: bytes) -> bool:
+    return _byte_order_mark(data)[1] != "UTF-8"
+
+
+def _byte_order_mark(data: bytes) -> tuple[bytes, str]:
+    """Return the byte order mark, which may be empty, and the encoding."""
+    return next((item for item in _ENCODING_OF_MARK.items() if data.startswith(item[0])), (b"", "UTF-8"))
 
 
 def is_utf8(data: bytes) -> bool:
-    """Return whether bytes are complete UTF-8 characters."""
     try:
         data.decode()
     except UnicodeDecodeError:
         return False
     return True
+
+
+def without_last_line_end(text: str) -> str:
+    # Editors and ``echo`` end the last line of a file; this line end is not part of the text that a person wrote.
+    return text[: -2 if text.endswith("\r\n") else -1] if text.endswith("\n") else text
 
 
 def replace_surrogates(text: str) -> str:
@@ -81,21 +109,43 @@ def join_alternatives(choices: Iterable[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def nearest_name(name: str, known_names: Iterable[str], min_similarity: float = _MIN_SIMILARITY) -> str | None:
-    """Return the known name that is most similar to ``name``; None if no name is similar enough.
+_MAX_LISTED_NAMES = 100
 
-    A name in which only two adjacent letters are swapped takes precedence.
 
-    Args:
-        name: the mistyped name.
-        known_names: the names to choose from.
-        min_similarity: the minimum similarity, 0 to 1, see `difflib`.
-    """
+def unknown_name(kind: str, name: object, known_names: Iterable[str], *, aliases: Iterable[str] = ()) -> str:
+    """Return ``unknown KIND 'NAME'; did you mean A?``, or ``…; known: A, B`` if no known name is similar."""
+    # ``aliases`` are names that are suggested, but not listed.
     names = list(known_names)
-    swapped_name = next((candidate for candidate in names if _has_two_swapped_letters(name, candidate)), None)
-    matches = (
-        [swapped_name] if swapped_name else difflib.get_close_matches(name, names, n=1, cutoff=min_similarity)
-    )
+    hint = did_you_mean(str(name), [*names, *aliases]) or f"known: {_list_names(names)}"
+    return f"unknown {kind} {short_repr(name)}; {hint}"
+
+
+def _list_names(names: list[str]) -> str:
+    others = len(names) - _MAX_LISTED_NAMES
+    shown = ", ".join(names[:_MAX_LISTED_NAMES]) or "none"
+    return shown if others <= 0 else f"{shown} and {others:,} more"
+
+
+def did_you_mean(name: str, known_names: Iterable[str], min_similarity: float = _MIN_SIMILARITY) -> str:
+    """Return ``did you mean A?`` for the most similar known name; empty if no name is similar enough."""
+    # Capitals make no difference, nor does a dash in place of an underscore.
+    known_by_folded: dict[str, str] = {}
+    for known in known_names:
+        known_by_folded.setdefault(_fold(known), known)
+    nearest = nearest_name(_fold(name), known_by_folded, min_similarity)
+    return f"did you mean {known_by_folded[nearest]}?" if nearest else ""
+
+
+def _fold(name: str) -> str:
+    return name.casefold().replace("-", "_")
+
+
+def nearest_name(name: str, known_names: Iterable[str], min_similarity: float = _MIN_SIMILARITY) -> str | None:
+    """Return the known name that is most similar to ``name``; None if no name is similar enough."""
+    # ``min_similarity`` is difflib's, 0 to 1. A name with two adjacent letters swapped takes precedence.
+    names = list(known_names)
+    swapped = next((known for known in names if _has_two_swapped_letters(name, known)), None)
+    matches = [swapped] if swapped else difflib.get_close_matches(name, names, 1, min_similarity)
     return matches[0] if matches else None
 
 

@@ -22,21 +22,13 @@ _NAME = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
 
 @dataclass(frozen=True)
 class Arm:
-    """One of the settings that are compared.
-
-    Attributes:
-        name: the name in tables and results.
-        preset: name or file of a preset; None with a chain.
-        chain: a chain in the compact notation; None with a preset.
-        sets: settings of a grid, as ``--set`` accepts them.
-        model: the model, as ``-m`` accepts it; None: the command's model.
-    """
+    """One of the settings that are compared."""
 
     name: str
-    preset: str | None = None
-    chain: str | None = None
-    sets: tuple[str, ...] = ()
-    model: str | None = None
+    preset: str | None = None  # name or file of a preset; None with a chain
+    chain: str | None = None  # a chain in the compact notation; None with a preset
+    sets: tuple[str, ...] = ()  # settings of a grid, as ``--set`` accepts them
+    model: str | None = None  # the model, as ``-m`` accepts it; None: the command's model
 
     def apply_to(self, prompt: ParsedRequest, request_id: str, seed: int) -> ParsedRequest:
         """Return the request of a prompt with the settings of this arm."""
@@ -52,16 +44,10 @@ class Arm:
 
 
 def make_arms(texts: Iterable[str], base: str | None, grids: Sequence[str]) -> list[Arm]:
-    """Return all arms: those of ``--arm``, in order, then the points of the grid.
-
-    Args:
-        texts: values of ``--arm``: ``NAME=SOURCE@MODEL``. SOURCE is a preset or a chain. Name, source and model
-            may be left out; without a source, the arm has the base.
-        base: the preset or the chain of the grid and of arms without a source; None: the preset ``default``.
-        grids: values of ``--grid``: ``NAME.PARAM=VALUE,VALUE``. Each combination of values is an arm.
-
-    Raises ``UsageError`` for texts of another form, equal names, fewer than two arms, or too many.
-    """
+    """Return all arms: those of ``--arm`` (``NAME=SOURCE@MODEL``), in order, then the points of the grid."""
+    # SOURCE is a preset or a chain. Name, source and model may be left out; without a source, the arm has the
+    # base, by default the preset ``default``. Each combination of values of the grids (``NAME.PARAM=VALUE,VALUE``)
+    # is an arm. Raises ``UsageError`` for texts of another form, equal names, fewer than two arms, or too many.
     base_arm = _read_source(base or "default", "--base")
     arms = [_parse_arm(text, base_arm) for text in texts]
     if base is not None and not grids and all(arm.preset or arm.chain for arm in map(_without_base, texts)):
@@ -109,10 +95,8 @@ def _is_sampler(name: str) -> bool:
 
 
 def _read_source(source: str, origin: str) -> Arm:
-    """Return the arm of a preset, or of a chain if no preset has this name.
-
-    Raises ``UsageError`` if the source is neither. Errors of a preset's file are raised when it is opened.
-    """
+    """Return the arm of a preset, or of a chain if no preset has this name."""
+    # Raises ``UsageError`` if the source is neither. Errors of a preset's file are raised when it is opened.
     if source == "model" or is_file_reference(source) or source in {entry.name for entry in list_presets()}:
         return Arm(source, preset=source)
     try:

@@ -33,43 +33,28 @@ if TYPE_CHECKING:
     from ..samplers.chain import Chain, StepSpec
     from .plan import Plan, TextTable
 
+# Steps whose effect on the distribution depends on random numbers, which have the first seed
 CHANCE_STEPS = frozenset({"xtc", "mirostat", "mirostat_v2", "adaptive_p"})
-"""Steps whose effect on the distribution depends on random numbers, which have the first seed."""
 WORST_PLACES = 5
 _SHOWN_TOKENS = 4
 _SHOWN_CONTEXT_TOKENS = 12
 
 
 class TokenPath(NamedTuple):
-    """A text along which distributions are compared.
+    """A text along which distributions are compared."""
 
-    Attributes:
-        label: where the text is from, for the places that are shown.
-        tokens: all its tokens.
-        first: index of the first token whose distribution is measured.
-        request: the request whose prompt precedes this token; None: tokens of a file precede it.
-    """
-
-    label: str
+    label: str  # where the text is from, for the places that are shown
     tokens: Sequence[int]
-    first: int
+    first: int  # index of the first token whose distribution is measured
+    # the request whose prompt precedes this token; None: tokens of a file precede it
     request: GenerationRequest | None = None
 
 
 class MeasuredArm(NamedTuple):
-    """An arm whose distributions are measured.
-
-    Attributes:
-        name: the name of the arm.
-        model: the model.
-        steps: the steps of the chain.
-        guidance: changes the logits before the chain; None: the chain gets the model's.
-    """
-
     name: str
     model: Model
     steps: Sequence[StepSpec]
-    guidance: Guidance | None = None
+    guidance: Guidance | None = None  # changes the logits before the chain; None: the chain gets the model's
 
 
 class TokenShare(NamedTuple):
@@ -81,21 +66,13 @@ class TokenShare(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A place where two distributions are far apart.
-
-    Attributes:
-        total_variation: the distance at this place.
-        label: where the text is from.
-        position: index of the token in its text, without the prompt.
-        before: the end of the text before it.
-        tokens: the most likely tokens of both arms.
-    """
+    """A place where two distributions are far apart."""
 
     total_variation: float
-    label: str
-    position: int
-    before: str
-    tokens: tuple[TokenShare, ...]
+    label: str  # where the text is from
+    position: int  # index of the token in its text, without the prompt
+    before: str  # the end of the text before it
+    tokens: tuple[TokenShare, ...]  # the most likely tokens of both arms
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON fields ``total_variation, label, position, before, tokens``."""
@@ -104,36 +81,27 @@ class Place(NamedTuple):
 
 @dataclass
 class PathValues:
-    """The values of an arm at each token of all paths. Distances are those from the first arm.
+    """The values of an arm at each token of all paths. Distances are those from the first arm."""
 
-    Attributes:
-        path_starts: for each path, the number of values before it.
-        dropped_mass: the model's probability of all tokens that the chain drops.
-        kept: number of tokens that the chain keeps.
-        total_variation: total variation distance, 0 to 1.
-        jensen_shannon: Jensen-Shannon divergence, nats, 0 to ln 2.
-        kl: KL(first || arm), nats; inf if the arm drops a token of the first one.
-        reverse_kl: KL(arm || first), nats.
-        same_top: whether the most likely token is the same.
-        model_kl: KL of the model's own distributions, without chains, nats; empty if both arms have one model.
-        model_same_top: whether the most likely token of the models is the same.
-        model_token_change: difference of the probability of the text's next token, other minus first model.
-        model_surprises: surprise of the text's next token, nats: of the first and of the other model.
-        worst: the places with the largest total variation, the largest first.
-    """
-
-    path_starts: list[int] = field(default_factory=list)
+    path_starts: list[int] = field(default_factory=list)  # for each path, the number of values before it
+    # the model's probability of all tokens that the chain drops
     dropped_mass: list[float] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
-    total_variation: list[float] = field(default_factory=list)
-    jensen_shannon: list[float] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)  # number of tokens that the chain keeps
+    total_variation: list[float] = field(default_factory=list)  # total variation distance, 0 to 1
+    jensen_shannon: list[float] = field(default_factory=list)  # Jensen-Shannon divergence, nats, 0 to ln 2
+    # KL(first || arm), nats; inf if the arm drops a token of the first one
     kl: list[float] = field(default_factory=list)
-    reverse_kl: list[float] = field(default_factory=list)
-    same_top: list[bool] = field(default_factory=list)
+    reverse_kl: list[float] = field(default_factory=list)  # KL(arm || first), nats
+    same_top: list[bool] = field(default_factory=list)  # whether the most likely token is the same
+    # KL of the model's own distributions, without chains, nats; empty if both arms have one model
     model_kl: list[float] = field(default_factory=list)
+    # whether the most likely token of the models is the same
     model_same_top: list[bool] = field(default_factory=list)
+    # difference of the probability of the text's next token, other minus first model
     model_token_change: list[float] = field(default_factory=list)
+    # surprise of the text's next token, nats: of the first and of the other model
     model_surprises: list[tuple[float, float]] = field(default_factory=list)
+    # the places with the largest total variation, the largest first
     worst: list[Place] = field(default_factory=list)
 
 
@@ -145,23 +113,13 @@ def measure_paths(
     progress: Callable[[int, int], object] | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> list[PathValues]:
-    """Return the values of each arm. The first arm has no distances.
-
-    At each token of a path, the model's logits after the tokens before it go through the chain of each arm. The
-    chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does. An arm
-    with guidance reads the path a second time, after its negative prompt. If this does not fit into the context,
-    the path ends earlier for all arms.
-
-    Args:
-        arms: the arms.
-        paths: the texts.
-        seed: seed of the chains, which matters for `CHANCE_STEPS` only.
-        progress: called with the number of tokens that have been read, and with their total.
-        is_interrupted: called after each token. Once it returns True, measuring ends.
-
-    Raises ``ModelError`` for a path that is longer than a context, ``SamplingError``, and ``UsageError`` if two
-    models do not have the same tokens.
-    """
+    """Return the values of each arm. The first arm has no distances."""
+    # At each token of a path, the model's logits after the tokens before it go through the chain of each arm. The
+    # chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does. An
+    # arm with guidance reads the path a second time, after its negative prompt. If this does not fit into the
+    # context, the path ends earlier for all arms. The seed matters for `CHANCE_STEPS` only. Raises ``ModelError``
+    # for a path that is longer than a context, ``SamplingError``, and ``UsageError`` if two models do not have the
+    # same tokens.
     check_vocabularies(arms)
     values = [PathValues() for _ in arms]
     models = list({id(arm.model): arm.model for arm in arms}.values())
@@ -224,10 +182,8 @@ def _negative_ids(arm: MeasuredArm, path: TokenPath) -> list[int]:
 
 
 def _fitting_path(arms: Sequence[MeasuredArm], contexts: Sequence[Context | None], path: TokenPath) -> TokenPath:
-    """Return the beginning of a path that fits into the contexts of all negative prompts.
-
-    Raises ``UsageError`` if a negative prompt itself does not fit.
-    """
+    """Return the beginning of a path that fits into the contexts of all negative prompts."""
+    # Raises ``UsageError`` if a negative prompt itself does not fit.
     for arm, context in zip(arms, contexts, strict=True):
         if context is None:
             continue
@@ -277,15 +233,8 @@ def _measure_token(
     token: _PathToken,
     values: Sequence[PathValues],
 ) -> None:
-    """Add the values of one token to those of each arm.
-
-    Args:
-        arms: the arms.
-        chains: the chain of each arm, and the logits that it gets.
-        row_of_model: the logits of each model, by the identity of the model.
-        token: the token.
-        values: the values so far.
-    """
+    """Add the values of one token to those of each arm."""
+    # ``row_of_model`` has the logits by the model's identity.
     model_rows = {model: model_probabilities(row) for model, row in row_of_model.items()}
     drawn = []
     for arm, (chain, row), arm_values in zip(arms, chains, values, strict=True):
@@ -309,8 +258,8 @@ def _measure_token(
             arm_values.model_kl.append(distance(first_model, model_row).divergence)
             arm_values.model_same_top.append(bool(first_model.argmax() == model_row.argmax()))
             arm_values.model_token_change.append(float(model_row[token.id] - first_model[token.id]))
-            surprises = -np.log([first_model[token.id], model_row[token.id]])
-            arm_values.model_surprises.append((float(surprises[0]), float(surprises[1])))
+            first_surprise, model_surprise = -np.log([first_model[token.id], model_row[token.id]])
+            arm_values.model_surprises.append((float(first_surprise), float(model_surprise)))
 
 
 def model_probabilities(logits: Floats) -> Probabilities:
@@ -349,10 +298,8 @@ def _keep_worst(
 
 
 def summarize(values: PathValues) -> dict[str, Any]:
-    """Return the JSON fields of an arm's values: means over all tokens, and the places with the largest distances.
-
-    ``mean`` of a divergence leaves out the tokens where it is infinite; ``infinite`` is their share.
-    """
+    """Return the JSON fields of an arm's values: means over all tokens, and the most distant places."""
+    # ``mean`` of a divergence leaves out the tokens where it is infinite; ``infinite`` is their share.
     fields: dict[str, Any] = {
         "tokens": len(values.kept),
         "dropped_mass": _mean(values.dropped_mass),
@@ -414,19 +361,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def text_windows(model: Model, ids: Sequence[int], window: int) -> Iterator[TokenPath]:
-    """Yield the paths of a text that the user gives, as llama.cpp's perplexity tool reads it.
-
-    The text is cut into windows of this many tokens. An incomplete window at the end is left out, unless it is the
-    only one. In each window, the tokens of the second half are measured, so that each has half a window before it.
-    If the model's texts begin with BOS, it replaces the first token of each window.
-
-    Args:
-        model: the model.
-        ids: the tokens of the text.
-        window: number of tokens of a window.
-
-    Raises ``UsageError`` for a text without two tokens.
-    """
+    """Yield the paths of a text that the user gives, as llama.cpp's perplexity tool reads it."""
+    # The text is cut into windows of this many tokens. An incomplete window at the end is left out, unless it is
+    # the only one. In each window, the tokens of the second half are measured, so that each has half a window
+    # before it. If the model's texts begin with BOS, it replaces the first token of each window. Raises
+    # ``UsageError`` for a text without two tokens.
     if len(ids) < 2:
         raise UsageError("--along: the file has fewer than two tokens, so that there is nothing to compare")
     adds_bos, bos = model.vocabulary.adds_bos, model.vocabulary.bos
@@ -444,15 +383,7 @@ def greedy_paths(
     requests: Sequence[GenerationRequest],
     should_stop: Callable[[], bool] | None = None,
 ) -> list[TokenPath]:
-    """Return the text of each request that greedy decoding writes, without a grammar or bans.
-
-    Args:
-        model: the model.
-        requests: one request of each prompt.
-        should_stop: once it returns True, no more texts are generated.
-
-    Raises the error of a request.
-    """
+    """Return the text that greedy decoding writes for each request, without a grammar or bans."""
     plain = [_plain_request(request) for request in requests]
     paths: dict[object, TokenPath] = {}
     for outcome in generate_many(model, plain, model.default_parallel, should_stop=should_stop):
@@ -467,14 +398,6 @@ def greedy_paths(
 def arm_paths(
     model: Model, requests: Sequence[GenerationRequest], plan: Plan, table: TextTable
 ) -> list[TokenPath]:
-    """Return the texts of all arms.
-
-    Args:
-        model: the model.
-        requests: one request of each prompt of the plan.
-        plan: the design of the comparison.
-        table: the texts.
-    """
     paths = []
     for prompt, request in zip(plan.prompts, requests, strict=True):
         prompt_ids = _prompt_ids(model, request)

@@ -15,24 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
-"""The values of a measure, float64 (prompts, seeds); NaN where a text has no value."""
+from ..common.cache import LimitedCache
 
-LEVEL = 0.95
-"""The probability with which an interval contains the true value."""
-POWER = 0.8
-"""The probability with which a difference of the size `Estimate.detectable` is found."""
+Values = NDArray[np.float64]  # the values of a measure, float64 (prompts, seeds); NaN where a text has no value
+
+LEVEL = 0.95  # the probability with which an interval contains the true value
+POWER = 0.8  # the probability with which a difference of the size `Estimate.detectable` is found
 RESAMPLES = 10_000
+# The maximum number of weights of all resamples together. More than 2,000 values get fewer resamples.
 _MAX_WEIGHTS, _MIN_RESAMPLES = 20_000_000, 400
-"""The maximum number of weights of all resamples together. More than 2,000 values get fewer resamples."""
+# The maximum number of designs whose weights are kept. Measures that lack a value for some texts have others.
 _MAX_DESIGNS = 4
-"""The maximum number of designs whose weights are kept. Measures that lack a value for some texts have others."""
-MIN_SAMPLED_PROMPTS = 5
-"""The minimum number of prompts from which a statement about other prompts is possible."""
-_ROUNDING = 1e-9
-"""A standard error below this share of the largest value is that of equal values, with rounding."""
-_MAX_NEEDED_PAIRS = 1_000_000
-"""A difference that needs more pairs than this is not worth a statement."""
+MIN_SAMPLED_PROMPTS = 5  # the minimum number of prompts from which a statement about other prompts is possible
+_ROUNDING = 1e-9  # a standard error below this share of the largest value is that of equal values, with rounding
+_MAX_NEEDED_PAIRS = 1_000_000  # a difference that needs more pairs than this is not worth a statement
 
 
 class Interval(NamedTuple):
@@ -43,29 +39,19 @@ class Interval(NamedTuple):
 
     @property
     def contains_zero(self) -> bool:
-        """True if zero is inside the interval or one of its ends."""
         return self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its confidence interval.
+    """A mean with its confidence interval."""
 
-    Attributes:
-        mean: the mean over prompts of the mean over seeds.
-        interval: the confidence interval.
-        standard_error: the standard error of the mean.
-        count: number of values, which are texts, or pairs of texts.
-        prompts_are_sampled: True if the interval holds for prompts of this kind; False: for these prompts.
-        detectable: the smallest true difference that this number of pairs finds with the probability `POWER`.
-    """
-
-    mean: float
-    interval: Interval
+    mean: float  # the mean over prompts of the mean over seeds
+    interval: Interval  # the confidence interval
     standard_error: float
-    count: int
-    prompts_are_sampled: bool
-    detectable: float
+    count: int  # number of values, which are texts, or pairs of texts
+    prompts_are_sampled: bool  # True if the interval holds for prompts of this kind; False: for these prompts
+    detectable: float  # the smallest true difference that this number of pairs finds with the probability `POWER`
 
     @property
     def is_shown(self) -> bool:
@@ -80,7 +66,6 @@ class Estimate:
         return ceil(pairs) if isfinite(pairs) and pairs <= _MAX_NEEDED_PAIRS else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON fields ``mean, low, high, standard_error, count``."""
         return {
             "mean": self.mean,
             "low": self.interval.low,
@@ -91,31 +76,20 @@ class Estimate:
 
 
 class Bootstrap:
-    """Estimates of means with intervals. All measures and arms use the same resamples.
-
-    Args:
-        seed: seed of the resamples, so that the same results have the same intervals.
-        resamples: maximum number of resamples.
-    """
+    """Estimates of means with intervals, reproducible by a seed. All measures and arms use the same resamples."""
 
     def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
-        self._seed, self._resamples = seed, resamples
-        self._weights: dict[tuple[object, ...], NDArray[np.float32]] = {}
+        self._seed = seed
+        self._resamples = resamples
+        self._weights: LimitedCache[tuple[object, ...], NDArray[np.float32]] = LimitedCache(_MAX_DESIGNS)
 
     def estimate(self, values: Values, *, level: float = LEVEL, is_share: bool = False) -> Estimate | None:
-        """Return the mean with its interval; None if there are fewer than two values.
-
-        The interval has the quantiles of the resampled means, stretched around the mean. The stretch makes their
-        standard deviation equal the unbiased standard error, and replaces the normal quantile by Student's
-        (Hesterberg 2015, expanded percentile interval). Without it, intervals of few values would be too short.
-
-        Args:
-            values: the values, or the differences of pairs.
-            level: the probability with which the interval contains the true mean.
-            is_share: whether each value is 0 or 1, or a difference of two such values. If all are equal, the
-                interval has the bound of Clopper and Pearson, because no text among N does not mean that there is
-                none.
-        """
+        """Return the mean with its interval; None if there are fewer than two values."""
+        # The interval has the quantiles of the resampled means, stretched around the mean. The stretch makes their
+        # standard deviation equal the unbiased standard error, and replaces the normal quantile by Student's
+        # (Hesterberg 2015, expanded percentile interval). Without it, intervals of few values would be too short.
+        # With ``is_share`` and equal values, the interval has the bound of Clopper and Pearson, because no text
+        # among N does not mean that there is none.
         present = ~np.isnan(values)
         prompt_rows = present.any(axis=1)
         values, present = values[prompt_rows], present[prompt_rows]
@@ -144,11 +118,11 @@ class Bootstrap:
     def _resampled_means(self, values: Values, present: NDArray[np.bool_], samples_prompts: bool) -> Values:
         """Return the mean of each resample, float64 (resamples,)."""
         key = (present.shape, present.tobytes(), samples_prompts)
-        if key not in self._weights:
-            while len(self._weights) >= _MAX_DESIGNS:
-                del self._weights[next(iter(self._weights))]
-            self._weights[key] = self._draw_weights(present, samples_prompts)
-        return (self._weights[key] @ values[present].astype(np.float32)).astype(np.float64)
+        weights = self._weights.get(key)
+        if weights is None:
+            weights = self._draw_weights(present, samples_prompts)
+            self._weights.put(key, weights)
+        return (weights @ values[present].astype(np.float32)).astype(np.float64)
 
     def _draw_weights(self, present: NDArray[np.bool_], samples_prompts: bool) -> NDArray[np.float32]:
         """Return the weight of each value in each resample, float32 (resamples, values)."""
@@ -184,31 +158,15 @@ def _standard_error(values: Values, prompt_means: Values, seed_counts: NDArray[n
 
 
 def adjusted_level(comparison_count: int) -> float:
-    """Return the level of each interval, so that all of them together hold with the probability `LEVEL`.
-
-    Bonferroni: each interval may fail with the probability 0.05 / n.
-    """
+    """Return the level of each interval, so that all of them together hold with the probability `LEVEL`."""
+    # Bonferroni: each interval may fail with the probability 0.05 / n.
     return 1 - (1 - LEVEL) / max(comparison_count, 1)
 
 
-def share_interval(hits: int, count: int, level: float = LEVEL) -> Interval:
-    """Return the interval of a share by Wilson's formula; the whole range from 0 to 1 without any value."""
-    if not count:
-        return Interval(0.0, 1.0)
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    share = hits / count
-    center = share + z * z / (2 * count)
-    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return Interval(max((center - half) / scale, 0.0), min((center + half) / scale, 1.0))
-
-
 def student_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t distribution, for a probability of at least 0.5.
-
-    The distribution function for whole degrees of freedom is a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4).
-    It is inverted by bisection, exact to 1e-10.
-    """
+    """Return the quantile of Student's t distribution, for a probability of at least 0.5."""
+    # The distribution function for whole degrees of freedom is a finite sum (Abramowitz and Stegun 26.7.3,
+    # 26.7.4). It is inverted by bisection, exact to 1e-10.
     if degrees < 1:
         return nan
     low, high = 0.0, 1.0
@@ -220,8 +178,7 @@ def student_quantile(probability: float, degrees: int) -> float:
     return high
 
 
-_MAX_DEGREES = 1_000
-"""From here on, the normal distribution is used, which differs by less than 0.2 %."""
+_MAX_DEGREES = 1_000  # From here on, the normal distribution is used, which differs by less than 0.2 %
 
 
 def _student_probability(t: float, degrees: int) -> float:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..common.files import open_input
-from ..common.machine import SEED_MAX
+from ..common.journal import JournalError
+from ..common.seeds import following_seed
 from ..common.strict_json import parse_strict_json
 from ..jobs.batch import BatchCounts, BatchRun
 from ..jobs.bodies import ParsedRequest, parse_request
-from ..jobs.errors import InvalidLineError, JournalError
+from ..jobs.errors import InvalidLineError
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
 from ..jobs.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
@@ -28,16 +29,14 @@ if TYPE_CHECKING:
     from ..engine.model import Model
     from ..presets.settings import Settings
 
+# the maximum number of texts of one prompt and arm, and the distance of the seeds of two prompts
 MAX_SEEDS = 10_000
-"""The maximum number of texts of one prompt and arm, and the distance of the seeds of two prompts."""
 _PROMPT_FIELDS = frozenset({"id", "prompt", "messages"})
 
 
 def read_prompts(path: Path) -> list[ParsedRequest]:
-    """Return the prompts of a JSONL file: ``{"id", "prompt"}`` or ``{"id", "messages"}`` on each line.
-
-    Raises ``InvalidLineError`` that names the file and the line.
-    """
+    """Return the prompts of a JSONL file: ``{"id", "prompt"}`` or ``{"id", "messages"}`` on each line."""
+    # Raises ``InvalidLineError`` that names the file and the line.
     prompts: list[ParsedRequest] = []
     with open_input(path) as file:
         for line in read_json_lines(file):
@@ -65,7 +64,6 @@ def _parse_prompt(line: InputLine, used_ids: set[str]) -> ParsedRequest:
 
 
 def text_prompt(text: str) -> ParsedRequest:
-    """Return the only prompt of a comparison."""
     return parse_request({"id": "1", "prompt": text}, 1)
 
 
@@ -78,47 +76,29 @@ def _ignore(message: str) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """The design of a comparison.
+    """The design of a comparison."""
 
-    Attributes:
-        arms: the arms. Differences are those from the first one.
-        prompts: the prompts.
-        seed: seed of the first text of the first prompt.
-        seed_count: number of texts of each prompt and arm.
-        defaults: the settings of all arms, which an arm may override.
-    """
-
-    arms: Sequence[Arm]
+    arms: Sequence[Arm]  # the arms. Differences are those from the first one.
     prompts: Sequence[ParsedRequest]
-    seed: int
-    seed_count: int
-    defaults: BatchDefaults
+    seed: int  # seed of the first text of the first prompt
+    seed_count: int  # number of texts of each prompt and arm
+    defaults: BatchDefaults  # the settings of all arms, which an arm may override
 
     @property
     def text_count(self) -> int:
-        """Number of all texts."""
         return len(self.arms) * len(self.prompts) * self.seed_count
 
     def seeds(self, prompt: ParsedRequest) -> list[int]:
-        """Return the seeds of a prompt's texts, the same for each arm. They count up.
-
-        Prompts share no seeds. Texts with the same random numbers resemble each other, so means over prompts would
-        vary more than the intervals say.
-        """
-        first = self.seed + (prompt.line_number - 1) * MAX_SEEDS
-        return [(first + number) & SEED_MAX for number in range(self.seed_count)]
+        """Return the seeds of a prompt's texts, the same for each arm. They count up."""
+        # Prompts share no seeds. Texts with the same random numbers resemble each other, so means over prompts
+        # would vary more than the intervals say.
+        place = (prompt.line_number - 1) * MAX_SEEDS
+        return [following_seed(self.seed, place + number) for number in range(self.seed_count)]
 
     def resolver(self, metadata: Mapping[str, str], note: Note = _ignore) -> RequestResolver:
-        """Return the resolver of requests.
-
-        Args:
-            metadata: metadata of the model; only the preset ``model`` needs it.
-            note: called with messages about parts of presets that are ignored.
-        """
         return RequestResolver(self.defaults, metadata, note)
 
     def settings(self, arm: Arm, metadata: Mapping[str, str]) -> Settings:
-        """Return the settings of an arm."""
         return self.resolver(metadata).settings(arm.apply_to(self.prompts[0], "", self.seed))
 
     def request_id(self, arm: Arm, prompt: ParsedRequest, seed: int) -> str:
@@ -142,23 +122,14 @@ class Plan:
 
 
 class TextTable:
-    """The texts of a comparison, kept in memory, and in a file if there is one.
-
-    Args:
-        journal: the file of results, which may have results of an earlier run; None: the texts are not stored.
-        path: path of that file.
-
-    Attributes:
-        existing_results: the results that existed before the run.
-        failures: the messages of the texts that could not be generated, by their ids.
-        is_file: whether results are stored.
-    """
+    """The texts of a comparison, kept in memory, and in a file if there is one."""
 
     def __init__(self, journal: ResultJournal | None = None, path: Path | None = None) -> None:
         self._journal = journal
+        # the results that existed before the run
         self.existing_results: ExistingResults = {} if journal is None else journal.existing_results
-        self.is_file = journal is not None and journal.is_file
-        self.failures: dict[str, str] = {}
+        self.is_file = journal is not None and journal.is_file  # whether results are stored
+        self.failures: dict[str, str] = {}  # the messages of the texts that could not be generated, by their ids
         self._texts: dict[str, MeasuredText] = {}
         if self.existing_results and path is not None:
             with path.open("rb") as file:
@@ -188,12 +159,10 @@ class TextTable:
         self._keep(parse_strict_json(line.encode()))
 
     def close(self) -> None:
-        """Close the file."""
         if self._journal is not None:
             self._journal.close()
 
     def text(self, request_id: str) -> MeasuredText | None:
-        """Return the text of a request; None if there is none."""
         return self._texts.get(request_id)
 
     def values(self, plan: Plan, arm: Arm, measure: Measure) -> Values:
@@ -206,17 +175,8 @@ class TextTable:
 
 
 def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, counts: BatchCounts) -> BatchRun:
-    """Return the run that generates the texts of the arms that share a model.
-
-    Args:
-        plan: the design of the comparison.
-        arms: the arms of this model.
-        model: the model.
-        table: gets the texts.
-        counts: counts of the texts, which are updated.
-
-    Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
-    """
+    """Return the run that generates the texts of the arms that share a model."""
+    # Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
     resolver = plan.resolver(model.metadata)
     settings = batch_settings(describe_model(model), plan.defaults, resolver, {"context": model.context.length})
     run = BatchRun(
@@ -233,13 +193,7 @@ def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, co
 
 
 def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
-    """Raise ``PresetError``, ``InvalidLineError`` or ``GrammarError`` if the settings of an arm are not allowed.
-
-    Args:
-        plan: the design of the comparison.
-        metadata: metadata of the model; only the preset ``model`` needs it.
-        note: called with messages about parts of presets that are ignored.
-    """
+    """Raise ``PresetError``, ``InvalidLineError`` or ``GrammarError`` if an arm's settings are not allowed."""
     resolver = plan.resolver(metadata, note)
     for arm in plan.arms:
         try:

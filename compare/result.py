@@ -26,12 +26,7 @@ Json = dict[str, Any]
 
 
 class ArmFacts(NamedTuple):
-    """The facts about an arm that its name does not tell.
-
-    Attributes:
-        model: name of the model.
-        steps: the steps of the chain.
-    """
+    """The facts about an arm that its name does not tell."""
 
     model: str
     steps: Sequence[StepSpec]
@@ -40,17 +35,8 @@ class ArmFacts(NamedTuple):
 def make_result(
     plan: Plan, facts: Sequence[ArmFacts], table: TextTable, distributions: Mapping[str, Any] | None
 ) -> Json:
-    """Return the result of a comparison as JSON.
-
-    Its fields are ``arms, prompts, pairs, level, difference_level, adjustment, holds_for, measures, distributions,
-    texts, failures``.
-
-    Args:
-        plan: the design of the comparison.
-        facts: the facts about each arm.
-        table: the texts.
-        distributions: the fields that `distribution_fields` returns; None: distributions were not measured.
-    """
+    # Its fields are ``arms, prompts, pairs, level, difference_level, adjustment, holds_for, measures,
+    # distributions, texts, failures``.
     comparison_count = len(plan.arms) - 1
     level, bootstrap = adjusted_level(comparison_count), Bootstrap()
     values = {measure: [table.values(plan, arm, measure) for arm in plan.arms] for measure in MEASURES}
@@ -155,12 +141,10 @@ def _within(estimate: Estimate, low: float, high: float) -> Estimate:
 
 
 def difference_fields(difference: Estimate) -> Json:
-    """Return the JSON fields of a difference: those of an estimate and ``shown, detectable, needed_pairs``.
-
-    ``detectable`` is the true difference that this number of pairs shows in four of five comparisons.
-    ``needed_pairs`` is the number of pairs that show a true difference of the measured size; null for more than a
-    million.
-    """
+    """Return the JSON fields of a difference: those of an estimate and ``shown, detectable, needed_pairs``."""
+    # ``detectable`` is the true difference that this number of pairs shows in four of five comparisons.
+    # ``needed_pairs`` is the number of pairs that show a true difference of the measured size; null for more than
+    # a million.
     return {
         **difference.as_json(),
         "shown": difference.is_shown,
@@ -170,13 +154,7 @@ def difference_fields(difference: Estimate) -> Json:
 
 
 def distribution_fields(names: Sequence[str], along: str, values: Sequence[PathValues]) -> Json:
-    """Return the JSON fields of the distances between distributions.
-
-    Args:
-        names: the names of the arms.
-        along: the texts along which they were measured, in words.
-        values: the values of each arm.
-    """
+    """Return the JSON fields of the distances between distributions, ``along`` texts in words."""
     arms = [{"arm": name, **summarize(arm_values)} for name, arm_values in zip(names, values, strict=True)]
     return {"along": along, "first": names[0], "arms": arms}
 
@@ -240,11 +218,7 @@ def csv_rows(result: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def comparison_page(result: Mapping[str, Any]) -> str:
-    """Return the HTML of a report. Votes of a reader are added by the page, which can save itself.
-
-    Args:
-        result: the result, as `make_result` returns it.
-    """
+    """Return the HTML of a report. Votes of a reader are added by the page, which can save itself."""
     texts = [{name: value for name, value in text.items() if name != "measures"} for text in result["texts"]]
     return single_file(_page_file, "compare", {"result": pack({**result, "texts": texts}), "votes": pack([])})
 

@@ -22,22 +22,16 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True)
 class MeasuredText:
-    """A text with the facts that the measures need. It is read from the results of a comparison.
+    """A text with the facts that the measures need, read from the results of a comparison."""
 
-    It cannot be a `BatchAnswer`: results of an earlier run are in a file, and many whole answers would not fit
-    into memory.
-
-    Attributes:
-        text: the text.
-        tokens: ids of its tokens.
-        finish_reason: why the text ended.
-        values: the means over tokens: ``surprise``, ``entropy``, ``chain_surprise``, ``chain_entropy``, ``kept``;
-            NaN if a text has no tokens.
-    """
+    # It cannot be a `BatchAnswer`: results of an earlier run are in a file, and many whole answers would not fit
+    # into memory.
 
     text: str
-    tokens: tuple[int, ...]
-    finish_reason: str
+    tokens: tuple[int, ...]  # ids of its tokens
+    finish_reason: str  # why the text ended
+    # the means over tokens: ``surprise``, ``entropy``, ``chain_surprise``, ``chain_entropy``, ``kept``; NaN if a
+    # text has no tokens
     values: Mapping[str, float]
 
     @classmethod
@@ -56,24 +50,13 @@ class MeasuredText:
 
 
 class Measure(NamedTuple):
-    """A measure of texts.
-
-    Attributes:
-        name: the name in JSON and CSV.
-        title: the name in tables and plots.
-        meaning: what the measure is, in a sentence.
-        decimals: number of decimals that are shown.
-        maximum: the largest possible value; the least one is 0.
-        is_share: True if the value of a text is 0 or 1.
-        of_text: returns the value of a text, NaN if it has none; None if the measure needs all texts of a prompt.
-    """
-
-    name: str
-    title: str
-    meaning: str
-    decimals: int
-    maximum: float
-    is_share: bool
+    name: str  # the name in JSON and CSV
+    title: str  # the name in tables and plots
+    meaning: str  # what the measure is, in a sentence
+    decimals: int  # number of decimals that are shown
+    maximum: float  # the largest possible value; the least one is 0
+    is_share: bool  # True if the value of a text is 0 or 1
+    # returns the value of a text, NaN if it has none; None if the measure needs all texts of a prompt
     of_text: Callable[[MeasuredText], float] | None
 
 
@@ -126,14 +109,12 @@ _MAX_ORDER = 4
 
 
 def self_bleu(texts: Sequence[Sequence[str]]) -> list[float]:
-    """Return BLEU-4 of each text, 0 to 1, with the other texts as references (Zhu et al. 2018); NaN for one text.
-
-    Formula: BLEU = b exp(mean ln p_n), n = 1 … min(4, words); p_n is the share of sequences of n words that a
-    reference has, too, counted at most as often as there; b = min(1, exp(1 - r / c)), with c words in the text and
-    r in the reference of the nearest length. If p_n is 0, it becomes 1 / (2^k total), k counting such n.
-
-    Equals sacrebleu's sentence BLEU, times 100, with effective order and exponential smoothing, on these words.
-    """
+    """Return BLEU-4 of each text, 0 to 1, with the other texts as references (Zhu et al. 2018)."""
+    # NaN for one text.
+    # Formula: BLEU = b exp(mean ln p_n), n = 1 … min(4, words); p_n is the share of sequences of n words that a
+    # reference has, too, counted at most as often as there; b = min(1, exp(1 - r / c)), with c words in the text
+    # and r in the reference of the nearest length. If p_n is 0, it becomes 1 / (2^k total), k counting such n.
+    # Equals sacrebleu's sentence BLEU, times 100, with effective order and exponential smoothing, on these words.
     if len(texts) < 2:
         return [nan] * len(texts)
     counts_by_order = [[Counter(_grams(words, n)) for words in texts] for n in range(1, _MAX_ORDER + 1)]
@@ -209,6 +190,7 @@ def _distinct_words(n: int) -> Callable[[MeasuredText], float]:
     return lambda text: distinct(words_of(text.text), n)
 
 
+# All measures, in the order of tables
 MEASURES = (
     Measure("distinct_1", "distinct-1", "share of different words in a text", 3, 1, False, _distinct_words(1)),
     Measure(
@@ -245,4 +227,3 @@ MEASURES = (
     Measure("kept", "kept", "mean number of tokens that the chain keeps", 1, inf, False, _value("kept")),
     Measure("zlib", "zlib", "size after compression, as a share", 3, inf, False, compression_ratio),
 )
-"""All measures, in the order of tables."""

@@ -7,93 +7,113 @@ from typing import TYPE_CHECKING
 from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from ..logprobs.events import BatchExactness, Done, Event, ExactnessLevel, PromptToken, Start, Timings, Token
-    from ..models.errors import AbortedError, AdapterError, ModelError
-    from ..models.facts import ModelFacts, read_facts, read_summaries
-    from ..models.folders import locate
-    from ..models.gguf import read_metadata
-    from ..models.hub import pull_model
-    from ..models.listing import list_models
-    from ..models.resolve import ModelNotHereError, resolve_model
-    from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
-    from .beams import generate_beams
-    from .drafts import DraftOptions
-    from .generation import generate, generate_request, versions
-    from .guidance import Guidance
-    from .model import Model
-    from .native.options import ComputeOptions, GpuOptions
-    from .next_token import ChainComparison, NextToken, trace_next
-    from .prompt_cache import PromptCacheError, load_prompt_cache, save_prompt_cache
-    from .request import BeamSearch, ChatMessages, GenerationRequest
-    from .scoring import score, score_choices, score_prompt
-    from .templates import (
-        ChatTemplate,
-        Message,
-        ReasoningTags,
-        build_prompt,
-        builtin_chat_templates,
-        format_chat,
-        open_chat_template,
+    from ..logprobs.events import (
+        BatchExactness as BatchExactness,
+        Done as Done,
+        Event as Event,
+        ExactnessLevel as ExactnessLevel,
+        PromptToken as PromptToken,
+        Start as Start,
+        Timings as Timings,
+        Token as Token,
     )
-    from .token_records import LogprobRequest
-    from .vocabulary import Continuation, Vocabulary, tokenize_continuation
-__all__ = [
-    "AbortedError",
-    "AdapterError",
-    "BatchAnswer",
-    "BatchEngine",
-    "BatchExactness",
-    "BatchFailure",
-    "BatchOutcome",
-    "BeamSearch",
-    "ChainComparison",
-    "ChatMessages",
-    "ChatTemplate",
-    "ComputeOptions",
-    "Continuation",
-    "Done",
-    "DraftOptions",
-    "Event",
-    "ExactnessLevel",
-    "GenerationRequest",
-    "GpuOptions",
-    "Guidance",
-    "LogprobRequest",
-    "Message",
-    "Model",
-    "ModelError",
-    "ModelFacts",
-    "ModelNotHereError",
-    "NextToken",
-    "PromptCacheError",
-    "PromptToken",
-    "ReasoningTags",
-    "Start",
-    "Timings",
-    "Token",
-    "Vocabulary",
-    "build_prompt",
-    "builtin_chat_templates",
-    "format_chat",
-    "generate",
-    "generate_beams",
-    "generate_many",
-    "generate_request",
-    "list_models",
-    "load_prompt_cache",
-    "locate",
-    "open_chat_template",
-    "pull_model",
-    "read_facts",
-    "read_metadata",
-    "read_summaries",
-    "resolve_model",
-    "save_prompt_cache",
-    "score",
-    "score_choices",
-    "score_prompt",
-    "tokenize_continuation",
-    "trace_next",
-    "versions",
-]
-__getattr__, __dir__ = lazy_exports(__name__)
+    from ..models.errors import (
+        AbortedError as AbortedError,
+        AdapterError as AdapterError,
+        ModelError as ModelError,
+    )
+    from ..models.facts import ModelFacts as ModelFacts, read_facts as read_facts, read_summaries as read_summaries
+    from ..models.folders import ResolvedModel as ResolvedModel, locate as locate
+    from ..models.gguf import read_metadata as read_metadata
+    from ..models.hub import pull_model as pull_model
+    from ..models.listing import list_models as list_models
+    from ..models.resolve import (
+        ModelNotHereError as ModelNotHereError,
+        resolve_files as resolve_files,
+        resolve_model as resolve_model,
+    )
+    from .batch import (
+        BatchAnswer as BatchAnswer,
+        BatchEngine as BatchEngine,
+        BatchFailure as BatchFailure,
+        BatchOutcome as BatchOutcome,
+        generate_many as generate_many,
+    )
+    from .beams import generate_beams as generate_beams
+    from .drafts import DraftOptions as DraftOptions
+    from .generation import generate as generate, generate_request as generate_request, versions as versions
+    from .guidance import Guidance as Guidance
+    from .model import Model as Model
+    from .native.options import ComputeOptions as ComputeOptions, GpuOptions as GpuOptions
+    from .next_token import ChainComparison as ChainComparison, NextToken as NextToken, trace_next as trace_next
+    from .prompt_cache import (
+        PromptCacheError as PromptCacheError,
+        load_prompt_cache as load_prompt_cache,
+        save_prompt_cache as save_prompt_cache,
+    )
+    from .request import (
+        BeamSearch as BeamSearch,
+        ChatMessages as ChatMessages,
+        GenerationRequest as GenerationRequest,
+    )
+    from .scoring import score as score, score_choices as score_choices, score_prompt as score_prompt
+    from .templates import (
+        ChatTemplate as ChatTemplate,
+        Message as Message,
+        ReasoningTags as ReasoningTags,
+        build_prompt as build_prompt,
+        builtin_chat_templates as builtin_chat_templates,
+        format_chat as format_chat,
+        open_chat_template as open_chat_template,
+    )
+    from .token_records import LogprobRequest as LogprobRequest
+    from .vocabulary import (
+        Continuation as Continuation,
+        Vocabulary as Vocabulary,
+        tokenize_continuation as tokenize_continuation,
+    )
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "..logprobs.events": (
+            "BatchExactness",
+            "Done",
+            "Event",
+            "ExactnessLevel",
+            "PromptToken",
+            "Start",
+            "Timings",
+            "Token",
+        ),
+        "..models.errors": ("AbortedError", "AdapterError", "ModelError"),
+        "..models.facts": ("ModelFacts", "read_facts", "read_summaries"),
+        "..models.folders": ("ResolvedModel", "locate"),
+        "..models.gguf": ("read_metadata",),
+        "..models.hub": ("pull_model",),
+        "..models.listing": ("list_models",),
+        "..models.resolve": ("ModelNotHereError", "resolve_files", "resolve_model"),
+        ".batch": ("BatchAnswer", "BatchEngine", "BatchFailure", "BatchOutcome", "generate_many"),
+        ".beams": ("generate_beams",),
+        ".drafts": ("DraftOptions",),
+        ".generation": ("generate", "generate_request", "versions"),
+        ".guidance": ("Guidance",),
+        ".model": ("Model",),
+        ".native.options": ("ComputeOptions", "GpuOptions"),
+        ".next_token": ("ChainComparison", "NextToken", "trace_next"),
+        ".prompt_cache": ("PromptCacheError", "load_prompt_cache", "save_prompt_cache"),
+        ".request": ("BeamSearch", "ChatMessages", "GenerationRequest"),
+        ".scoring": ("score", "score_choices", "score_prompt"),
+        ".templates": (
+            "ChatTemplate",
+            "Message",
+            "ReasoningTags",
+            "build_prompt",
+            "builtin_chat_templates",
+            "format_chat",
+            "open_chat_template",
+        ),
+        ".token_records": ("LogprobRequest",),
+        ".vocabulary": ("Continuation", "Vocabulary", "tokenize_continuation"),
+    },
+)

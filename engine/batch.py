@@ -11,7 +11,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from ..common.renamed import supports_old_names
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, split_events
 from ..models.errors import AbortedError, ModelError
@@ -78,26 +77,20 @@ class BatchFailure:
 
 
 class RequestProgress(NamedTuple):
-    """The events of one request in one step.
-
-    Attributes:
-        request: the request.
-        events: the events, in order; a failure is the last one.
-        running: the running request; None if it could not begin.
-    """
+    """The events of one request in one step. A failure is the last one."""
 
     request: GenerationRequest
     events: list[Event | BatchFailure]
-    running: RunningRequest | None = None
+    running: RunningRequest | None = None  # the running request; None if it could not begin
 
 
 BatchOutcome = BatchAnswer | BatchFailure
 """The result of a request."""
 
 _FAILURES = (ModelError, SamplingError, GrammarError)
+# The minimum number of running requests with which a run of forced tokens is read one by one. With this many
+# requests, an additional row in a decode of other requests costs less than a separate decode.
 _MIN_REQUESTS_TO_DIVIDE_RUN = 3
-"""The minimum number of running requests with which a run of forced tokens is read one by one. With this many
-requests, an additional row in a decode of other requests costs less than a separate decode."""
 
 
 class BatchEngine:
@@ -114,7 +107,6 @@ class BatchEngine:
     Not to be used by several threads at the same time.
     """
 
-    @supports_old_names
     def __init__(
         self,
         model: Model,
@@ -143,14 +135,15 @@ class BatchEngine:
         self._unused_slots = list(self._slots.slots)
         self._waiting_requests: deque[_WaitingRequest] = deque()
         self._running_by_slot: dict[int, _SlotRequest] = {}
+        # The slots of the negative prompts, by the path of the model that reads them. Requests without guidance
+        # need none.
         self._negative_slots: dict[Path, SequenceSlots] = {}
-        """The slots of the negative prompts, by the path of the model that reads them. Requests without guidance
-        need none."""
+        # the slots in which draft models read the texts, by the path of the draft model
         self._draft_slots: dict[Path, SequenceSlots] = {}
-        """The slots in which draft models read the texts, by the path of the draft model."""
         self._is_deterministic = deterministic
         self._max_idle_tokens = max_idle_tokens
-        self._show_note, self._shown_notes = note, set[str]()
+        self._show_note = note
+        self._shown_notes = set[str]()
         self._undelivered: list[tuple[object, Event | BatchFailure]] = []
         self._is_advancing = False
         self._is_closed = False
@@ -319,10 +312,7 @@ class BatchEngine:
         return slots_by_path[model.path]
 
     def _open_negative_slot(self, running: _SlotRequest) -> None:
-        """Give a request under guidance a slot for its negative prompt, with the number of its own slot.
-
-        Raises ``ModelError`` if the other model cannot be used, or if there is no memory for the slots.
-        """
+        """Give a request a slot for its negative prompt, numbered like its own. Raises ``ModelError``."""
         guidance = running.request.guidance
         if guidance is None or running.negative_ids is None:
             return
@@ -344,10 +334,8 @@ class BatchEngine:
         self._model.check_open()
 
     def _begin_request(self, waiting: _WaitingRequest) -> RequestProgress:
-        """Put a request into the slot with the longest beginning of its prompt, and read the prompt.
-
-        A request with ``beams`` is answered immediately.
-        """
+        """Read the prompt in the slot with the longest beginning of it."""
+        # A request with ``beams`` is answered immediately.
         request, running = waiting
         if request.beams is not None:
             return self._search(waiting)
@@ -385,16 +373,13 @@ class BatchEngine:
         return RequestProgress(request, list(best_text))
 
     def _read_prompts(self, running: _SlotRequest) -> Iterator[Event]:
-        """Read the prompt of a request, and its negative prompt, and make the tokens that they determine."""
         self._open_negative_slot(running)
         self._open_draft_slot(running)
         yield from running.read_prompt(self._slots)
 
     def _collect_events(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
-        """Return the new events of a request, whose slot becomes free if it fails or ends.
-
-        An error becomes the failure of the request, so that other requests can continue.
-        """
+        """Return the new events of a request, whose slot becomes free if it fails or ends."""
+        # An error becomes the failure of the request, so that other requests can continue.
         collected_events: list[Event | BatchFailure] = []
         try:
             collected_events.extend(new_events)
@@ -416,7 +401,6 @@ class BatchEngine:
         return RequestProgress(running.request, collected_events, running)
 
     def _release(self, running: _SlotRequest) -> None:
-        """Free the slot of a request, unless the request was canceled meanwhile."""
         if self._running_by_slot.get(running.slot.number) is running:
             del self._running_by_slot[running.slot.number]
             self._unused_slots.append(running.slot)
@@ -459,7 +443,6 @@ class BatchEngine:
         self.close()
 
 
-@supports_old_names
 def generate_many(  # noqa: PLR0913 - the arguments are public
     model: Model,
     requests: Iterable[GenerationRequest | None],
@@ -521,10 +504,8 @@ _NO_MORE_REQUESTS = object()
 def _add_events_of_step(
     request_progress: RequestProgress, events_by_request: dict[RunningRequest | None, list[Event]]
 ) -> BatchOutcome | None:
-    """Add a request's new events to its earlier ones; return the outcome after the last event, otherwise None.
-
-    Raises an error that is not one of `_FAILURES`: a fault of a plug-in, a constraint or this program.
-    """
+    """Add a request's new events to its earlier ones; return the outcome after the last event, otherwise None."""
+    # Raises an error that is not one of `_FAILURES`: a fault of a plug-in, a constraint or this program.
     events = events_by_request.setdefault(request_progress.running, [])
     for event in request_progress.events:
         if isinstance(event, BatchFailure):
@@ -542,51 +523,31 @@ def _add_events_of_step(
 
 
 class _WaitingRequest(NamedTuple):
-    """A request that waits for a slot.
-
-    Attributes:
-        request: the request.
-        running: the request with its chain and constraint, if an abort ended the reading of its prompt.
-    """
-
     request: GenerationRequest
+    # the request with its chain and constraint, if an abort ended the reading of its prompt
     running: _SlotRequest | None = None
 
 
 class _NegativeSlot(NamedTuple):
-    """The place of a negative prompt.
+    """The place of a negative prompt."""
 
-    Attributes:
-        slots: the slots of all negative prompts that one model reads.
-        slot: the slot of this one.
-        scale: the scale of the guidance.
-    """
-
-    slots: SequenceSlots
+    slots: SequenceSlots  # the slots of all negative prompts that one model reads
     slot: SequenceSlot
     scale: float
 
 
 class _SlotRequest(RunningRequest):
-    """A running request in its slot.
-
-    Attributes:
-        slot: the slot.
-        negative: the slot of the negative prompt; None without guidance.
-        has_begun: whether there was a `Start`.
-        is_exact: False if the prompt reused generated tokens, so that the answer is exact to rounding only.
-    """
+    """A running request in its slot."""
 
     slot: SequenceSlot
 
-    negative: _NegativeSlot | None = None
-    has_begun = False
-    is_exact = True
+    negative: _NegativeSlot | None = None  # the slot of the negative prompt; None without guidance
+    has_begun = False  # whether there was a `Start`
+    is_exact = True  # False if the prompt reused generated tokens, so that the answer is exact to rounding only
 
     def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
-        """Read the prompt, and make the tokens that its logits determine."""
+        # The logits after those of the needed tokens that were already read
         self._collected_rows: list[DecoderRow] = []
-        """The logits after those of the needed tokens that were already read."""
         slot, prompt_ids, logprobs = self.slot, self.prompt_ids, self.request.logprobs
         should_echo = self.request.echo
         start_seconds = perf_counter()
@@ -620,7 +581,6 @@ class _SlotRequest(RunningRequest):
     def _read_negative_prompt(
         self, slots: SequenceSlots, slot: SequenceSlot, negative_ids: Sequence[int]
     ) -> BatchExactness:
-        """Read the negative prompt; return the promise about its logits."""
         try:
             read = slots.read(slot, negative_ids, reuses_answers=self.request.exact_reuse is False)
         except AbortedError:
@@ -638,16 +598,13 @@ class _SlotRequest(RunningRequest):
         return [guide(row, negative, scale) for row, negative in zip(rows, negative_rows, strict=True)]
 
     def discard_last_negative(self, count: int) -> None:
-        """Remove the last ``count`` tokens after the negative prompt."""
         if self.negative is not None:
             self.negative.slots.discard_last(self.negative.slot, count)
 
     def next_tokens(self, slots: SequenceSlots, has_enough_requests: bool) -> Sequence[int]:
-        """Return the tokens to be read next, and remove wrong draft tokens from the slot.
-
-        Several forced tokens are read one by one, together with tokens of other requests, if that gives the same
-        logits. A draft is always read in one call, because only that can save time.
-        """
+        """Return the tokens to be read next, and remove wrong draft tokens from the slot."""
+        # Several forced tokens are read one by one, together with tokens of other requests, if that gives the same
+        # logits. A draft is always read in one call, because only that can save time.
         needed_tokens = self.needed_tokens
         if not self._collected_rows:
             slots.discard_last(self.slot, self.drop_count)
@@ -664,7 +621,6 @@ class _SlotRequest(RunningRequest):
         return needed_tokens[len(self._collected_rows) : len(self._collected_rows) + 1]
 
     def receive_logits(self, rows: Sequence[DecoderRow]) -> Iterator[Event]:
-        """Receive the logits of the tokens that were read, and make the tokens that they determine."""
         if len(self._collected_rows) + len(rows) < len(self.needed_tokens):
             self._collected_rows += [row.copy() for row in rows]
             return
@@ -679,5 +635,4 @@ class _SlotRequest(RunningRequest):
             yield self.end()
 
     def end(self) -> Done:
-        """Return the last event of the text, which may not have ended."""
         return self.finish(self._prompt_seconds, perf_counter() - self._generation_start)

@@ -10,36 +10,23 @@ from numpy.typing import NDArray
 
 from .request import BeamSearch
 
-TokenIds = tuple[int, ...]
-"""The token ids of a text, without those of the prompt."""
+TokenIds = tuple[int, ...]  # the token ids of a text, without those of the prompt
 
 
 class NextLogprobs(NamedTuple):
-    """The log-probabilities of the tokens that may follow a text.
+    """The log-probabilities of the tokens that may follow a text."""
 
-    Attributes:
-        ids: token ids, integers (n,).
-        logprobs: their log-probabilities in nats, float64 (n,); a token with -inf cannot follow.
-    """
-
-    ids: NDArray[np.integer]
-    logprobs: NDArray[np.float64]
+    ids: NDArray[np.integer]  # token ids, integers (n,)
+    logprobs: NDArray[np.float64]  # their log-probabilities in nats, float64 (n,); a token with -inf cannot follow
 
 
 class FoundText(NamedTuple):
-    """A text that a beam search has found.
+    """A text that a beam search has found."""
 
-    Attributes:
-        tokens: the token ids, with that of an end-of-generation token.
-        logprob: the sum of the tokens' log-probabilities, in nats.
-        score: ``logprob`` divided by the number of tokens to the power of the length penalty.
-        finish_reason: the reason why the text ends.
-    """
-
-    tokens: TokenIds
-    logprob: float
-    score: float
-    finish_reason: str
+    tokens: TokenIds  # the token ids, with that of an end-of-generation token
+    logprob: float  # the sum of the tokens' log-probabilities, in nats
+    score: float  # ``logprob`` divided by the number of tokens to the power of the length penalty
+    finish_reason: str  # the reason why the text ends
 
 
 def search_beams(
@@ -50,28 +37,15 @@ def search_beams(
     *,
     length_reason: str = "length",
 ) -> list[FoundText]:
-    """Return the texts with the best scores that a beam search finds, the best first: at most ``beam_count``.
-
-    At each step, all continuations of the texts by one token are ordered by the sum of their log-probabilities.
-    Of the first ``beam_count`` continuations, those that end are found texts. The first ``beam_count`` that do not
-    end are continued. The best ``beam_count`` found texts are kept. `BeamSearch` says when the search ends. Of
-    equal sums, that of the better text comes first, then that of the earlier token in its row.
-
-    The result is that of ``GenerationMixin._beam_search`` of transformers 5 with ``do_sample=False`` for one
-    prompt, except in two cases. There, many texts that end at one step without an end-of-sequence token can
-    displace texts that could be continued. And where fewer than ``2 * beam_count`` continuations exist, texts with
-    a score of -1e9 fill places that stay empty here.
-
-    Args:
-        next_logprobs: Called once a step with the texts that are continued, the best first; first with an empty
-            text. Returns the log-probabilities of the tokens that may follow each of them. If it returns None, the
-            search is interrupted: these texts end as they are, with the reason ``interrupted``.
-        settings: The number of texts, the length penalty, and when to stop.
-        max_tokens: Maximum number of tokens of a text.
-        find_end: Returns the reason why a text ends after its last token; None if it can be continued. Called for
-            the best continuations, after `next_logprobs`.
-        length_reason: The reason why a text of ``max_tokens`` ends.
-    """
+    """Return the texts with the best scores that a beam search finds, the best first: at most ``beam_count``."""
+    # At each step, all continuations of the texts by one token are ordered by the sum of their log-probabilities.
+    # Of the first ``beam_count`` continuations, those that end are found texts. The first ``beam_count`` that do
+    # not end are continued. The best ``beam_count`` found texts are kept. `BeamSearch` says when the search ends.
+    # Of equal sums, that of the better text comes first, then that of the earlier token in its row.
+    # The result is that of ``GenerationMixin._beam_search`` of transformers 5 with ``do_sample=False`` for one
+    # prompt, except in two cases. There, many texts that end at one step without an end-of-sequence token can
+    # displace texts that could be continued. And where fewer than ``2 * beam_count`` continuations exist, texts
+    # with a score of -1e9 fill places that stay empty here.
     beam_count, penalty = settings.beam_count, settings.length_penalty
     running: list[tuple[TokenIds, float]] = [((), 0.0)]
     found: list[FoundText] = []
@@ -90,7 +64,10 @@ def search_beams(
             elif rank < beam_count:
                 ended.append(_found_text(tokens, logprob, penalty, reason))
         found, running = _keep_best(found, ended, beam_count), continued[:beam_count]
-        if not running or _is_finished(found, running[0][1], length, max_tokens, settings):
+        if not running:
+            return found
+        _, best_logprob = running[0]
+        if _is_finished(found, best_logprob, length, max_tokens, settings):
             return found
     return found or [_found_text((), 0.0, penalty, length_reason)]
 
@@ -98,15 +75,7 @@ def search_beams(
 def _is_finished(
     found: Sequence[FoundText], best_logprob: float, length: int, max_tokens: int, settings: BeamSearch
 ) -> bool:
-    """Return whether the search ends although texts can be continued.
-
-    Args:
-        found: the found texts, the best first.
-        best_logprob: the greatest sum of log-probabilities of a text that can be continued.
-        length: number of tokens of these texts.
-        max_tokens: maximum number of tokens of a text.
-        settings: see `search_beams`.
-    """
+    """Return whether the search ends although texts of ``length`` tokens can be continued."""
     if len(found) < settings.beam_count:
         return False
     if settings.early_stopping is True:
@@ -132,13 +101,8 @@ def _keep_best(found: Sequence[FoundText], ended: Sequence[FoundText], count: in
 def _best_continuations(
     texts: Sequence[tuple[TokenIds, float]], rows: Sequence[NextLogprobs], first_count: int
 ) -> Iterator[tuple[TokenIds, float]]:
-    """Yield the continuations of texts by one token, each with the sum of its log-probabilities, the best first.
-
-    Args:
-        texts: the texts, each with the sum of its log-probabilities.
-        rows: the log-probabilities of the next token, for each text.
-        first_count: number of continuations that are probably needed. More of them take more time.
-    """
+    """Yield the continuations by one token with their sums, best first."""
+    # ``first_count`` of them are probably needed; more of them take more time.
     sums = np.concatenate([logprob + row.logprobs for (_, logprob), row in zip(texts, rows, strict=True)])
     row_ends = np.cumsum([row.ids.size for row in rows])
     for position in _descending_positions(sums, first_count):
@@ -148,10 +112,7 @@ def _best_continuations(
 
 
 def _descending_positions(values: NDArray[np.float64], first_count: int) -> Iterator[int]:
-    """Yield the positions of all values above -inf, from the highest value to the lowest; equal values in order.
-
-    ``first_count``: number of positions that are probably needed.
-    """
+    """Yield the positions of all values above -inf, highest first; equal values in order."""
     upper_bound, count = np.inf, first_count
     while upper_bound > -np.inf:
         lower_bound = -np.inf if count >= values.size else float(np.partition(values, -count)[-count])

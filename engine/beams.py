@@ -89,34 +89,21 @@ def reject_unsupported(request: GenerationRequest) -> None:
 
 @dataclass(slots=True, eq=False)
 class _BeamText:
-    """A text of the search, which may be continued in several ways.
-
-    Attributes:
-        tokens: the token ids after the prompt.
-        parent: the text without its last token; None for the empty text.
-        event: the last token; None for the empty text.
-        stream: the text so far, which finds stop strings.
-        constraint: the constraint after these tokens; None without one.
-        healer: makes the first tokens spell the end of the prompt; None: nothing is spelled.
-        slot: the slot that holds the tokens of the parent, and after `_BeamRequest._read_texts` these tokens.
-        chain_state: the state of the chain after these tokens.
-        row: a copy of the model's logits after these tokens, if the next token gets logprobs.
-        candidates: the candidates for the next token, if it gets logprobs.
-    """
+    """A text of the search, which may be continued in several ways."""
 
     tokens: TokenIds
-    parent: _BeamText | None
-    event: Token | None
-    stream: TextStream
-    constraint: CopyableConstraint | None
-    healer: PromptHealer | None
+    parent: _BeamText | None  # the text without its last token; None for the empty text
+    event: Token | None  # the last token; None for the empty text
+    stream: TextStream  # the text so far, which finds stop strings
+    constraint: CopyableConstraint | None  # the constraint after these tokens; None without one
+    healer: PromptHealer | None  # makes the first tokens spell the end of the prompt; None: nothing is spelled
+    # the slot that holds the tokens of the parent, and after `_BeamRequest._read_texts` these tokens
     slot: SequenceSlot
-    chain_state: ChainState = ()
-    row: Logits | None = None
-    candidates: Candidates | None = None
+    chain_state: ChainState = ()  # the state of the chain after these tokens
+    row: Logits | None = None  # a copy of the model's logits after these tokens, if the next token gets logprobs
+    candidates: Candidates | None = None  # the candidates for the next token, if it gets logprobs
 
     def events(self) -> list[Token]:
-        """Return the tokens as events."""
         found: list[Token] = []
         text: _BeamText | None = self
         while text is not None and text.event is not None:
@@ -127,14 +114,10 @@ class _BeamText:
 
 @dataclass(frozen=True)
 class _TextSlots:
-    """The slots of the texts, and under guidance those of the same texts after the negative prompt.
-
-    Attributes:
-        positive: the slots of the texts.
-        negative: the slots of the texts after the negative prompt, with the same numbers; None without guidance.
-    """
+    """Slots of the texts, and under guidance those of the same texts after the negative prompt."""
 
     positive: SequenceSlots
+    # the slots of the texts after the negative prompt, with the same numbers; None without guidance
     negative: SequenceSlots | None = None
 
     def prompt_rows(self) -> tuple[Logits, Logits | None]:
@@ -142,16 +125,13 @@ class _TextSlots:
         return self.positive.prompt_rows()[0], None if self.negative is None else self.negative.prompt_rows()[0]
 
     def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
-        """Replace the text in a slot by that in another one."""
         self.positive.copy(source, target)
         if self.negative is not None:
             self.negative.copy(self.negative.slots[source.number], self.negative.slots[target.number])
 
     def append(self, appends: Sequence[SlotAppend]) -> Generator[tuple[SequenceSlot, Logits, Logits | None]]:
-        """Append a token to each text; yield the slot, the logits, and those after the negative prompt.
-
-        The logits are valid until the next slot is yielded.
-        """
+        """Append a token to each text; yield the slot, the logits, and those after the negative prompt."""
+        # The logits are valid until the next slot is yielded.
         negative_rows: dict[int, Logits] = {}
         if self.negative is not None:
             negative_appends = [
@@ -252,10 +232,8 @@ class _BeamRequest(RunningRequest):
         return guided_exactness(exactness, self._slots.negative.exactness, guidance.scale, extra_token_count)
 
     def _read_prompt(self) -> Sequence[PromptToken]:
-        """Read the prompt into the first slot; return its tokens if they are requested.
-
-        If the reading is aborted, the search will be interrupted before its first step.
-        """
+        """Read the prompt into the first slot; return its tokens if they are requested."""
+        # If the reading is aborted, the search will be interrupted before its first step.
         try:
             return self._read_whole_prompt()
         except AbortedError:
@@ -305,10 +283,8 @@ class _BeamRequest(RunningRequest):
         raise KeyError(tokens)
 
     def _read_texts(self, sequences: Sequence[TokenIds]) -> list[NextLogprobs] | None:
-        """Read the last token of each text, and return the log-probabilities of the next one.
-
-        Returns None if the search is interrupted.
-        """
+        """Read the last token of each text, and return the log-probabilities of the next one."""
+        # Returns None if the search is interrupted.
         if self._should_stop():
             return None
         if sequences == [()]:
@@ -352,13 +328,7 @@ class _BeamRequest(RunningRequest):
             text.slot = slot
 
     def _apply_chain(self, text: _BeamText, row: Logits, negative_row: Logits | None) -> NextLogprobs:
-        """Return the log-probabilities of the candidates that the chain keeps after a text.
-
-        Args:
-            text: the text.
-            row: the model's logits after the text.
-            negative_row: the logits after the negative prompt and the text; None without guidance.
-        """
+        """Return the log-probabilities of the candidates that the chain keeps after a text."""
         mask = self._mask(text)
         start_seconds = perf_counter()
         if text.parent is not None:
@@ -401,7 +371,7 @@ class _BeamRequest(RunningRequest):
         ends_at_eog = self.request.ends_at_eog or text.constraint is not None
         if (
             (ends_at_eog and self._vocabulary.token(tokens[-1]).is_eog)
-            or tokens[-1] in self.request.stop_token_ids
+            or (tokens[-1] in self.request.stop_token_ids and not self._waits_for_length(parent))
             or text.stream.matched_stop is not None
         ):
             reason = "stop"
@@ -412,17 +382,14 @@ class _BeamRequest(RunningRequest):
         self._ended[tokens] = text
         return reason
 
+    def _waits_for_length(self, text: _BeamText) -> bool:
+        """Return whether the next token of a text cannot end it, because the text is too short."""
+        return len(text.tokens) < self.chain.min_token_count
+
     def _continue(
         self, parent: _BeamText, token: int, row: Logits | None, candidates: Candidates | None
     ) -> _BeamText:
-        """Return the text with one more token.
-
-        Args:
-            parent: the text.
-            token: the token.
-            row: the logits that the token follows from; None without logprobs.
-            candidates: the candidates of the chain; None without logprobs.
-        """
+        """Return the text with one more token."""
         data, is_control, _ = self._vocabulary.token(token)
         stream, constraint, healer = parent.stream.copy(), parent.constraint, parent.healer
         if constraint is not None:
@@ -430,13 +397,15 @@ class _BeamRequest(RunningRequest):
             constraint = constraint.copy()
             constraint.accept(token)
             self._grammar_seconds += perf_counter() - start_seconds
+        healed_bytes = 0
         if healer is not None and not is_control:
             healer = copy(healer)
-            data = healer.accept(data)
-        shown = "" if is_control else stream.push(data)
+            healed_bytes = healer.accept(data)
+        finds_stop = not self._waits_for_length(parent)
+        shown = "" if is_control else stream.push(data[healed_bytes:], finds_stop=finds_stop)
         is_same_row = self.negative_ids is None
         distributions = () if row is None else self._reader.read(row, token, candidates, is_same_row=is_same_row)
-        event = Token(len(parent.tokens), token, data, shown, is_control, distributions)
+        event = Token(len(parent.tokens), token, data, shown, is_control, distributions, healed_bytes=healed_bytes)
         return _BeamText((*parent.tokens, token), parent, event, stream, constraint, healer, parent.slot)
 
     def _is_exhausted(self, constraint: Constraint | None) -> bool:
@@ -448,10 +417,8 @@ class _BeamRequest(RunningRequest):
         return bool(mask.sum() == mask[self._ending_tokens].sum())
 
     def _complete(self, text: _BeamText, finish_reason: str) -> _BeamText:
-        """Complete the sentence of a text that ended by its length, if the request says so, and return the text.
-
-        The score does not include these tokens, which no search has chosen.
-        """
+        """Return a text that ended by its length, its sentence completed if the request says so."""
+        # The score does not include these tokens, which no search has chosen.
         completable = as_completable(text.constraint)
         if (
             completable is None
@@ -475,10 +442,7 @@ class _BeamRequest(RunningRequest):
         return text
 
     def _rows_along(self, text: _BeamText, tokens: Sequence[int]) -> Iterator[tuple[Logits, Logits | None]] | None:
-        """Yield the logits after a text, and after each token but the last, with those after the negative prompt.
-
-        Returns None if the tokens have no logprobs, so that no logits are needed.
-        """
+        """Yield the logits after a text and after each token but the last; None if the tokens have no logprobs."""
         if self.request.logprobs.top_count is None:
             return None
 

@@ -9,75 +9,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..common.renamed import supports_old_names
 from ..common.text import count_noun
-from ..models.errors import AbortedError, ModelError
+from ..models.errors import AbortedError, ModelError, PromptTooLongError
 from .native.context import Logits, NativeContext
 
+# The minimum number of tokens for llama.cpp's tiled flash attention kernel. With this kernel, the logits do not
+# depend on where a prompt is divided into batches.
 SEGMENT_TOKENS = 64
-"""The minimum number of tokens for llama.cpp's tiled flash attention kernel.
 
-With this kernel, the logits do not depend on where a prompt is divided into batches.
-"""
-
+# Maximum number of tokens in a small batch. For more, flash attention uses a kernel whose logits differ.
 _MAX_ROWS = SEGMENT_TOKENS - 1
-"""Maximum number of tokens in a small batch. For more, flash attention uses a kernel whose logits differ."""
 
+# Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows.
 _MAX_LOGITS_BYTES = 32_000_000
-"""Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows."""
 
 
 def small_batch_rows(batch: int, vocab_size: int) -> int:
-    """Return the maximum number of tokens in a small batch.
-
-    Args:
-        batch: maximum number of tokens that one call reads.
-        vocab_size: number of logits in a row.
-    """
+    """Return the maximum number of tokens in a small batch."""
     return min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * vocab_size)))
 
 
+# Function that is called after each batch of a prompt, with the number of tokens read and the total number
 Progress = Callable[[int, int], None]
-"""Function that is called after each batch of a prompt, with the number of tokens read and the total number."""
 
 
-@supports_old_names
 class Context:
-    """One sequence of tokens in llama.cpp's memory.
+    """One sequence of tokens in llama.cpp's memory."""
 
-    A new prompt reuses the tokens at its beginning that the context already has: their keys and values are not
-    computed again. In small batches, llama.cpp computes the same logits however a text is split into batches. The
-    logits of every token of a small batch are available, not only those of the last one.
-
-    Attributes:
-        length: length of the context, which is the maximum number of tokens.
-        tokens: the tokens in the context, whose keys and values llama.cpp has computed.
-        max_rows: maximum number of tokens in a batch that computes the logits of each of its tokens.
-    """
+    # A new prompt reuses the tokens at its beginning that the context already has: their keys and values are not
+    # computed again. In small batches, llama.cpp computes the same logits however a text is split into batches.
+    # The logits of every token of a small batch are available, not only those of the last one.
 
     def __init__(self, native: NativeContext, batch_size: int, segment_size: int | None = None) -> None:
-        """Take over a context of llama.cpp.
-
-        Args:
-            native: the context, empty.
-            batch_size: maximum number of tokens of a prompt that one call reads.
-            segment_size: number of tokens. A batch can be divided at its multiples without changing the logits.
-                None: a batch cannot be divided.
-        """
         self._native = native
         self._batch_tokens = batch_size
         self._segments = PromptSegments(batch_size, min(batch_size, segment_size or batch_size))
+        # maximum number of tokens in a batch that computes the logits of each of its tokens
         self.max_rows = small_batch_rows(batch_size, native.vocab_size)
-        self.length = native.length
-        self.tokens: list[int] = []
+        self.length = native.length  # maximum number of tokens
+        self.tokens: list[int] = []  # the tokens in the context, whose keys and values llama.cpp has computed
+        # True if `discard` was called: the keys and values differ from those of a new reading
         self._is_shifted = False
-        """True if `discard` was called: the keys and values differ from those of a new reading."""
+        # Number of tokens at the beginning whose keys and values are those that an empty context computes
         self._exact_token_count = 0
-        """Number of tokens at the beginning whose keys and values are those that an empty context computes."""
+        # A copy of the logits after the exact tokens, if these are a complete prompt; otherwise None
         self._prompt_logits: Logits | None = None
-        """A copy of the logits after the exact tokens, if these are a complete prompt; otherwise None."""
+        # The logits after the last token, if they are this copy; None if llama.cpp has them
         self._logits: Logits | None = None
-        """The logits after the last token, if they are this copy; None if llama.cpp has them."""
 
     def read(
         self,
@@ -87,21 +65,12 @@ class Context:
         small_batches: bool = False,
         exact: bool = False,
     ) -> int:
-        """Make ``prompt`` the content of the context; return how many of its tokens did not have to be read again.
+        """Make ``prompt`` the content of the context; return how many of its tokens were there already.
 
-        Args:
-            prompt: The tokens.
-            progress: Called before the first batch, because a batch may take long, and after each one.
-            is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends.
-                ``tokens`` then has the tokens that were read, and a later call continues after them. `Model.abort`
-                has the same effect; without this argument, it raises ``AbortedError``.
-            small_batches: Whether to read as `append_in_small_batches` does: at most ``max_rows`` tokens per
-                batch, and no token alone.
-            exact: Whether to reuse only tokens whose keys and values are those of an empty context, so that all
-                logits are those of an empty context. If the whole prompt was read in this way before, nothing is
-                read again.
-
-        Raises ``ModelError`` when the prompt is empty or longer than the context.
+        With ``small_batches``, at most ``max_rows`` tokens are read per batch, and no token alone. With
+        ``exact``, all logits are those of an empty context. Once ``is_interrupted`` returns True, reading ends;
+        ``tokens`` then has what was read, and a later call continues. Without it, `Model.abort` raises
+        ``AbortedError``. Raises ``ModelError`` when the prompt is empty or longer than the context.
         """
         self.check(prompt)
         if exact and self._reuse_complete_prompt(prompt):
@@ -144,26 +113,20 @@ class Context:
             self.tokens.extend(batch)
 
     def read_each(self, prompt: Sequence[int]) -> Iterator[Logits]:
-        """Make ``prompt`` the content of the context, and yield the logits after each token.
-
-        All tokens are read again, in small batches. The logits are valid for as long as those of `logits`. Raises
-        ``ModelError`` as `read` does.
-        """
+        """Make ``prompt`` the content of the context, and yield the logits after each token."""
+        # All tokens are read again, in small batches. The logits are valid for as long as those of `logits`.
+        # Raises ``ModelError`` as `read` does.
         self.check(prompt)
         self._keep_first_tokens(0)
         yield from self.append_in_small_batches(prompt)
 
     def append_in_small_batches(self, tokens: Sequence[int]) -> Iterator[Logits]:
-        """Append tokens in small batches, and yield the logits after each token. Raises as `append_batch` does."""
         for start in range(0, len(tokens), self.max_rows):
             batch = tokens[start : start + self.max_rows]
             yield from self._append_single(batch[0]) if len(batch) == 1 else self.append_batch(batch)
 
     def _append_single(self, token: int) -> list[Logits]:
-        """Append one token, for which llama.cpp uses another kernel than for several.
-
-        So the previous token is removed and read again, next to the new one.
-        """
+        """Append one token; the previous one is read again with it, since a single token has another kernel."""
         previous_tokens = self.tokens[-1:]
         if not previous_tokens or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
             return self.append_batch([token])
@@ -190,19 +153,16 @@ class Context:
         return self._native.shift_unsupported_reason
 
     def discard(self, start: int, count: int) -> None:
-        """Remove ``count`` tokens from position ``start`` on; later tokens move up.
-
-        The keys and values of later tokens are not computed again. llama.cpp rotates the keys of all tokens, which
-        changes even those of tokens that do not move (greatly with gpt-oss). So no later prompt reuses any of the
-        tokens.
-        """
+        """Remove ``count`` tokens from position ``start`` on; later tokens move up."""
+        # The keys and values of later tokens are not computed again. llama.cpp rotates the keys of all tokens,
+        # which changes even those of tokens that do not move (greatly with gpt-oss). So no later prompt reuses any
+        # of the tokens.
         self._native.remove_span(start, start + count, len(self.tokens))
         del self.tokens[start : start + count]
         self._is_shifted = True
         self._record_exact_tokens_up_to(0)
 
     def append(self, token: int) -> None:
-        """Append one token. Raises ``ModelError`` when the context is full."""
         if self.is_full:
             raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
         self._native.decode((token,), len(self.tokens))
@@ -210,10 +170,7 @@ class Context:
         self.tokens.append(token)
 
     def append_batch(self, tokens: Sequence[int]) -> list[Logits]:
-        """Append tokens in one batch; return the logits after each token, valid for as long as those of `logits`.
-
-        Raises ``ModelError`` when they do not fit.
-        """
+        """Append tokens in one batch; return the logits after each, valid as long as those of `logits`."""
         if len(tokens) == 1:  # the usual case, and the fastest way
             self.append(tokens[0])
             return [self._native.logits()]
@@ -226,34 +183,26 @@ class Context:
 
     @property
     def remaining(self) -> int:
-        """The number of tokens that still fit."""
         return self.length - len(self.tokens)
 
     @property
     def is_full(self) -> bool:
-        """True if no more token fits."""
         return len(self.tokens) >= self.length
 
     def logits(self) -> Logits:
-        """Return the logits after the last token, float32 (V,), in llama.cpp's memory.
-
-        They are valid until the next token is read. The array is read-only; copy it to keep it longer.
-        """
+        """Return the logits after the last token, float32 (V,), in llama.cpp's memory."""
+        # They are valid until the next token is read. The array is read-only; copy it to keep it longer.
         return self._native.logits() if self._logits is None else self._logits
 
     def exact_state(self) -> tuple[list[int], memoryview]:
-        """Return the tokens that an exact reading can reuse, and llama.cpp's state of them; drop all other tokens.
-
-        Both are empty for a recurrent model, which can reuse no tokens.
-        """
+        """Return the tokens that an exact reading can reuse, and llama.cpp's state of them; drop the others."""
+        # Both are empty for a recurrent model, which can reuse no tokens.
         kept_count = self._keep_first_tokens(self._exact_token_count if self._native.can_truncate else 0)
         return self.tokens[:], self._native.state() if kept_count else memoryview(b"")
 
     def restore_exact_state(self, tokens: Sequence[int], state: bytes) -> bool:
-        """Replace the content by a result of `exact_state`; return False if llama.cpp rejects it.
-
-        After a rejection the context is empty.
-        """
+        """Replace the content by a result of `exact_state`; return False if llama.cpp rejects it."""
+        # After a rejection the context is empty.
         self._keep_first_tokens(0)
         if len(tokens) > self.length or not self._native.set_state(state):
             return False
@@ -261,7 +210,6 @@ class Context:
         return True
 
     def close(self) -> None:
-        """Free the memory of the context."""
         self._native.close()
 
     def check(self, prompt: Sequence[int]) -> None:
@@ -311,23 +259,17 @@ class Context:
 
 
 class PromptSegments(NamedTuple):
-    """The division of a prompt by an empty context: into batches, and of a batch into segments.
-
-    Attributes:
-        batch_tokens: number of tokens in a batch.
-        segment_tokens: number of tokens. A batch can be divided at its multiples without changing the logits.
-            Equal to ``batch_tokens`` if a batch cannot be divided.
-    """
+    """The division of a prompt by an empty context: into batches, and of a batch into segments."""
 
     batch_tokens: int
+    # number of tokens. A batch can be divided at its multiples without changing the logits. Equal to
+    # ``batch_tokens`` if a batch cannot be divided.
     segment_tokens: int
 
     def reusable_token_count(self, common_count: int, prompt_length: int) -> int:
-        """Return how many of the first ``common_count`` tokens a prompt of ``prompt_length`` tokens can reuse.
-
-        Reused tokens end where a batch ends. They may also end between two segments of a batch, if the prompt has
-        at least one more segment in this batch.
-        """
+        """Return how many of the first ``common_count`` tokens a prompt of ``prompt_length`` tokens can reuse."""
+        # Reused tokens end where a batch ends. They may also end between two segments of a batch, if the prompt
+        # has at least one more segment in this batch.
         batch_start = common_count - common_count % self.batch_tokens
         common_segment_tokens = (common_count - batch_start) // self.segment_tokens * self.segment_tokens
         max_segment_tokens = (
@@ -342,8 +284,8 @@ class PromptSegments(NamedTuple):
         return position - position % self.batch_tokens + self.batch_tokens
 
 
+# Number of tokens in one comparison. Python compares lists faster than their items one by one.
 _COMPARED_TOKENS = 256
-"""Number of tokens in one comparison. Python compares lists faster than their items one by one."""
 
 
 def common_token_count(held_tokens: list[int], prompt: list[int]) -> int:
@@ -358,33 +300,25 @@ def common_token_count(held_tokens: list[int], prompt: list[int]) -> int:
 
 
 def check_prompt(prompt: Sequence[int], max_tokens: int, holder_words: str) -> None:
-    """Raise ``ModelError`` if a prompt is empty or has more than ``max_tokens`` tokens.
-
-    ``holder_words``: the words before this number in the message, such as ``the context holds``.
-    """
+    """Raise ``ModelError`` if a prompt is empty or too long. ``holder_words``: such as ``the context holds``."""
     if not prompt:
         raise ModelError("the prompt is empty")
     if len(prompt) > max_tokens:
         prompt_length = count_noun(len(prompt), "token")
-        raise ModelError(
+        raise PromptTooLongError(
             f"the prompt has {prompt_length} and {holder_words} {max_tokens:,}",
             advice="shorten it, or give a larger n_ctx",
+            prompt_tokens=len(prompt),
+            context_tokens=max_tokens,
         )
 
 
 class ContextShift:
-    """The capacity of a context that discards old tokens when it is full, as llama.cpp's ``--context-shift`` does.
+    """The capacity of a context that discards old tokens when it is full, like llama.cpp's ``--context-shift``."""
 
-    The context counts as full when only one more token fits. Then the first tokens stay, half of the later tokens
-    are discarded, and the rest moves up. The keys and values of the rest are not computed again, so they still
-    depend on the discarded tokens.
-
-    Attributes:
-        kept_prompt_token_count: number of tokens at the beginning that are never discarded; -1 stands for the
-            whole prompt until `resolve_kept_prompt_tokens` is called.
-        shift_count: number of times that tokens were discarded.
-        max_rows: see `Context`.
-    """
+    # The context counts as full when only one more token fits. Then the first tokens stay, half of the later
+    # tokens are discarded, and the rest moves up. The keys and values of the rest are not computed again, so they
+    # still depend on the discarded tokens.
 
     def __init__(self, context: Context, kept_prompt_token_count: int) -> None:
         """Check that the context can shift. Raises ``ModelError``."""
@@ -396,15 +330,14 @@ class ContextShift:
                 f"{context.shift_unsupported_reason}"
             )
         self._context = context
+        # number of tokens at the beginning that are never discarded; -1 stands for the whole prompt until
+        # `resolve_kept_prompt_tokens` is called
         self.kept_prompt_token_count = kept_prompt_token_count
-        self.shift_count = 0
-        self.max_rows = context.max_rows
+        self.shift_count = 0  # number of times that tokens were discarded
+        self.max_rows = context.max_rows  # see `Context`
 
     def resolve_kept_prompt_tokens(self, prompt_tokens: int, adds_bos: bool) -> None:
-        """Replace -1, or a number above the prompt's length, by this length; otherwise add the BOS token.
-
-        This is what llama.cpp does.
-        """
+        """Replace -1, or more than the prompt's length, by this length; otherwise add BOS. As llama.cpp does."""
         if self.kept_prompt_token_count < 0 or self.kept_prompt_token_count > prompt_tokens:
             self.kept_prompt_token_count = prompt_tokens
         else:
@@ -412,14 +345,11 @@ class ContextShift:
 
     @property
     def remaining(self) -> int:
-        """The number of tokens that still fit before old tokens are discarded."""
         return self._context.remaining - 1  # old tokens are discarded when only one more token fits
 
     def discard_oldest(self, rejected_token_count: int, needed_token_count: int) -> bool:
-        """Remove the last ``rejected_token_count`` tokens, and discard half of the tokens that may be discarded.
-
-        Of the tokens that are left, the last ``needed_token_count`` stay. Returns False if none may be discarded.
-        """
+        """Remove the last ``rejected_token_count`` tokens, and half of the others."""
+        # False if none may be discarded. The last ``needed_token_count`` of the others stay.
         context = self._context
         context.truncate(len(context.tokens) - rejected_token_count)
         token_count = len(context.tokens) - self.kept_prompt_token_count

@@ -33,139 +33,96 @@ from .vocabulary import TextStream, TextStreamState, Vocabulary
 
 
 class LogitsRequest(NamedTuple):
-    """A request of a decoder: remove tokens, append tokens, and send the logits after each appended one.
+    """A request of a decoder: remove tokens, append tokens, and send the logits after each appended one."""
 
-    Attributes:
-        tokens: the tokens to append. If empty, the decoder needs the logits after the last token that was read.
-        drop_count: number of tokens to remove from the end of the sequence first.
-    """
-
+    # the tokens to append. If empty, the decoder needs the logits after the last token that was read.
     tokens: Sequence[int]
-    drop_count: int = 0
+    drop_count: int = 0  # number of tokens to remove from the end of the sequence first
 
 
-DecoderRow = Logits | GuidedLogits
-"""The logits of one step: the model's, or with guidance those of both readings."""
+DecoderRow = Logits | GuidedLogits  # the logits of one step: the model's, or with guidance those of both readings
 
+# A running decoder: yields events and `LogitsRequest`, receives the logits, and returns the finish reason
 Decoding = Generator[Token | Rewind | LogitsRequest, Sequence[DecoderRow] | None, str]
-"""A running decoder: yields events and `LogitsRequest`, receives the logits, and returns the finish reason."""
 
 _Tokens = Generator[Token | Rewind | LogitsRequest, Sequence[DecoderRow] | None, None]
 
 
 class SequenceCapacity(Protocol):
-    """The free space of a sequence.
+    """The free space of a sequence."""
 
-    Attributes:
-        max_rows: maximum number of tokens that one call can read with the logits of each token.
-    """
-
-    max_rows: int
+    max_rows: int  # maximum number of tokens that one call can read with the logits of each token
 
     @property
-    def remaining(self) -> int:
-        """The number of tokens that still fit."""
-        ...
+    def remaining(self) -> int: ...
 
 
 class CommonCapacity:
     """The free space of two sequences that are read in parallel."""
 
     def __init__(self, first: SequenceCapacity, second: SequenceCapacity) -> None:
-        self._first, self._second = first, second
+        self._first = first
+        self._second = second
         self.max_rows = min(first.max_rows, second.max_rows)
 
     @property
     def remaining(self) -> int:
-        """The number of tokens that still fit into both."""
         return min(self._first.remaining, self._second.remaining)
 
 
 class Checkpoint(NamedTuple):
-    """The state before a token was made, to which the text can return.
-
-    Attributes:
-        phase: the state of the phase and its chain.
-        stream: the state of the text.
-        guard: the state of the guard.
-        constraint_token_count: number of tokens that the constraint has accepted.
-        forced_count: number of forced tokens.
-        healed_bytes: the bytes that the next tokens must spell.
-        open_places: see `TextGuard.open_places`.
-    """
+    """The state before a token was made, to which the text can return."""
 
     phase: PhaseState
     stream: TextStreamState
     guard: GuardState
     constraint_token_count: int
     forced_count: int
-    healed_bytes: bytes
+    healed_bytes: bytes  # the bytes that the next tokens must spell
     open_places: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _HeldToken:
-    """A token that is held back.
-
-    Attributes:
-        event: the token.
-        checkpoint: the state before the token.
-        logits: a copy of the logits that the token was made from; None if they must be computed again.
-    """
-
     event: Token
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # the state before the token
+    # a copy of the logits that the token was made from; None if they must be computed again
     logits: DecoderRow | None = None
 
 
+# Maximum number of held tokens whose logits are copied. Before later ones, a token is read again.
 _MAX_COPIED_ROWS = 64
-"""Maximum number of held tokens whose logits are copied. Before later ones, a token is read again."""
 
 
 @dataclass
 class Decoder:
-    """The generation of tokens after a prompt that has been read.
+    """The generation of tokens after a prompt that has been read."""
 
-    A decoder requests logits, so that many decoders can share a batch.
-
-    Attributes:
-        vocabulary: the tokens of the model.
-        capacity: the free space of the sequence.
-        phases: the chains that draw the tokens, and the tokens that end each phase.
-        constraint: masks the tokens of the last phase before the chain; None: every token is allowed.
-        reader: reads the logprobs of each token.
-        stream: decodes the text, and finds stop strings.
-        jump: whether forced tokens are read in one batch.
-        drafts: drafts tokens; None: no token is drafted.
-        discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its first
-            argument says; as many of the others as its second argument says must stay. Returns False if it
-            cannot. None: a full sequence ends the text.
-        stop_token_ids: tokens that end the text, in addition to the model's end-of-generation tokens.
-        ends_at_eog: whether end-of-generation tokens end the text; under a constraint they always do.
-        guard: finds bans and loops, and decides where to go back; None: every token is final.
-        healer: makes the first tokens spell the end of the prompt; None: the prompt is complete.
-        token_count: number of tokens made so far.
-        forced_count: number of these tokens that were forced.
-        discarded_count: number of tokens that were dropped by going back.
-        chain_seconds: time spent in the chain.
-    """
+    # It requests logits, so that many can share a batch.
 
     vocabulary: Vocabulary
-    capacity: SequenceCapacity
+    capacity: SequenceCapacity  # the free space of the sequence
     phases: PhaseTracker
+    # masks the tokens of the last phase before the chain; None: every token is allowed
     constraint: Constraint | None
     reader: LogprobReader
     stream: TextStream
-    jump: bool
+    jump: bool  # whether forced tokens are read in one batch
     drafts: DraftSource | None = None
+    # frees space in a full sequence, and first removes as many of the last tokens as its first argument says; as
+    # many of the others as its second argument says must stay. Returns False if it cannot. None: a full sequence
+    # ends the text.
     discard_oldest: Callable[[int, int], bool] | None = None
+    # tokens that end the text, in addition to the model's end-of-generation tokens
     stop_token_ids: frozenset[int] = frozenset()
-    ends_at_eog: bool = True
+    ends_at_eog: bool = True  # whether end-of-generation tokens end the text; under a constraint they always do
+    # finds bans and loops, and decides where to go back; None: every token is final
     guard: TextGuard | None = None
+    # makes the first tokens spell the end of the prompt; None: the prompt is complete
     healer: PromptHealer | None = None
     token_count: int = 0
-    forced_count: int = 0
-    discarded_count: int = 0
+    forced_count: int = 0  # number of these tokens that were forced
+    discarded_count: int = 0  # number of tokens that were dropped by going back
     chain_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -174,22 +131,18 @@ class Decoder:
         )
         if self.guard is not None and self._constraint_tracker is not None and self.guard.settings.goes_back:
             self._constraint_tracker.check_reversible()
-        self._pending_token: int | None = None
-        """The last token, which has been made but not yet read."""
+        self._pending_token: int | None = None  # the last token, which has been made but not yet read
         self._has_ended = False
         self._final_reason: str | None = None
-        """The finish reason that the guard has decided; None if it has not ended the text."""
+        # Number of tokens at the end of the sequence that must be removed: wrong drafts, and dropped tokens
         self._rejected_count = 0
-        """Number of tokens at the end of the sequence that must be removed: wrong drafts, and dropped tokens."""
-        self._read_count = 0
-        """Number of tokens after the prompt in the sequence, those to be removed included."""
+        self._read_count = 0  # number of tokens after the prompt in the sequence, those to be removed included
+        # A copy of the logits for the next token, if it needs no reading; None otherwise
         self._next_logits: DecoderRow | None = None
-        """A copy of the logits for the next token, if it needs no reading; None otherwise."""
         self._output: list[int] = []
         self._held: deque[_HeldToken] = deque()
         self._copied_row_count = 0
-        self._return_count = 0
-        """Number of times that the text has returned to an earlier token."""
+        self._return_count = 0  # number of times that the text has returned to an earlier token
 
     @property
     def _tracker(self) -> _ConstraintTracker | None:
@@ -198,25 +151,17 @@ class Decoder:
 
     @property
     def grammar_seconds(self) -> float:
-        """Time spent in the constraint."""
         return 0.0 if self._constraint_tracker is None else self._constraint_tracker.seconds
 
     @property
     def is_complete(self) -> bool | None:
-        """True if the text is a complete sentence of the constraint; None if the constraint does not know."""
         return None if self._constraint_tracker is None else self._constraint_tracker.is_complete
 
     def decode(
         self, max_tokens: int, is_interrupted: Callable[[], bool] | None, completes_sentence: bool = False
     ) -> Decoding:
-        """Make up to ``max_tokens`` tokens; return the finish reason, see `Done`.
-
-        Args:
-            max_tokens: maximum number of tokens.
-            is_interrupted: called before each token. Once it returns True, the text ends.
-            completes_sentence: whether the constraint's sentence is completed beyond that number, if it fits into
-                the context. `is_complete` stays False if the sentence cannot be completed.
-        """
+        """Make up to ``max_tokens`` tokens; return the finish reason, see `Done`."""
+        # ``completes_sentence``: whether the constraint's sentence is completed beyond that number, if it fits.
         while True:
             finish_reason = self._finish_reason(max_tokens, is_interrupted)
             if finish_reason is None:
@@ -288,7 +233,6 @@ class Decoder:
         return self._pending_token is not None and self.capacity.remaining + self._rejected_count <= 0
 
     def _discard_old_tokens(self) -> bool:
-        """Free space in a full sequence; return False if that is not possible."""
         if self.discard_oldest is None:
             return False
         self._read_count -= self._rejected_count
@@ -298,10 +242,7 @@ class Decoder:
         return self.discard_oldest(rejected_count, needed_count)
 
     def _max_forced_count(self) -> int:
-        """Return the maximum number of forced tokens in one batch.
-
-        The batch includes the pending token, but not the last forced one.
-        """
+        """Return how many tokens one batch forces: with the pending token, without the last forced one."""
         free_token_count = min(self.capacity.remaining + self._rejected_count, self.capacity.max_rows)
         return free_token_count if self._pending_token is not None else free_token_count + 1
 
@@ -374,7 +315,6 @@ class Decoder:
         return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
 
     def _next_row(self) -> Generator[LogitsRequest, Sequence[DecoderRow] | None, DecoderRow]:
-        """Return the logits for the next token, when all tokens before it have been read."""
         logits, self._next_logits = self._next_logits, None
         return (yield from self._read(()))[0] if logits is None else logits
 
@@ -455,7 +395,6 @@ class Decoder:
             yield held.event
 
     def take_held(self) -> list[Token]:
-        """Return the tokens that are held back, and hold them no longer."""
         events = [held.event for held in self._held]
         self._held.clear()
         return events
@@ -466,12 +405,13 @@ class Decoder:
             self.phases.end_phase(self._output)
         if verdict.place is not None:
             dropped = self._go_back(verdict.place, guard)
+            dropped_data = b"".join(token.own_data for token in dropped if not token.is_control)
             if verdict.finish_reason is None:
                 guard.record_return(verdict.place, dropped[0].id)
             yield Rewind(
                 index=verdict.place,
                 ban=None if verdict.ban is None else verdict.ban.text,
-                text=b"".join(token.data for token in dropped if not token.is_control).decode(errors="replace"),
+                text=dropped_data.decode(errors="replace"),
                 dropped=tuple(token.id for token in dropped),
                 attempt=verdict.attempt,
             )
@@ -545,6 +485,7 @@ class Decoder:
         mask, named_masks = self._mask()
         start_seconds = perf_counter()
         phase = self.phases.current
+        waits_for_length = self.token_count < phase.chain.min_token_count
         tracer = phase.tracer
         if tracer is not None:
             token = tracer.sample(row, named_masks)
@@ -564,14 +505,15 @@ class Decoder:
         if tracker is not None:
             tracker.accept(token)
         is_end = is_eog and (self.ends_at_eog or tracker is not None)
-        self._has_ended = is_end or token in self.stop_token_ids
+        self._has_ended = is_end or (token in self.stop_token_ids and not waits_for_length)
         # The chain's top rows are those of its own logits, and cannot serve for other ones.
         distributions = self.reader.read(logits, token, candidates, is_same_row=chain_logits is logits)
-        if self.healer is not None and not is_control:
-            data = self.healer.accept(data)
-        self._new_text = "" if is_control else self.stream.decode(data)
-        text = self.stream.release(self._new_text)
-        event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
+        healed_bytes = 0 if self.healer is None or is_control else self.healer.accept(data)
+        self._new_text = "" if is_control else self.stream.decode(data[healed_bytes:])
+        text = self.stream.release(self._new_text, finds_stop=not waits_for_length)
+        event = Token(
+            self.token_count, token, data, text, is_control, distributions, healed_bytes=healed_bytes, trace=trace
+        )
         self.token_count += 1
         self._pending_token = token
         if self.drafts is not None:
@@ -580,15 +522,9 @@ class Decoder:
 
 
 class _ConstraintTracker:
-    """A reader of a constraint's masks, each at most once, that measures how long the constraint takes.
+    """A reader of a constraint's masks, each at most once, that measures how long the constraint takes."""
 
-    Only a `ForcingConstraint` has forced tokens and knows whether a sentence is complete; other constraints only
-    have masks.
-
-    Attributes:
-        token_count: number of tokens that were accepted.
-        seconds: time spent in the constraint so far.
-    """
+    # Only a `ForcingConstraint` has forced tokens and knows whether a sentence is complete.
 
     def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
         self._constraint = constraint
@@ -606,7 +542,6 @@ class _ConstraintTracker:
         return None if self._forcing is None else self._forcing.is_complete
 
     def mask(self) -> NDArray[np.bool_]:
-        """Return the tokens that are allowed next, bool (V,)."""
         if self._mask is None:
             start_seconds = perf_counter()
             self._mask = self._constraint.mask()
@@ -629,7 +564,6 @@ class _ConstraintTracker:
             )
 
     def return_to(self, token_count: int) -> None:
-        """Remove all tokens after the first ``token_count``."""
         constraint = as_reversible(self._constraint)
         if constraint is not None and token_count < self.token_count:
             start_seconds = perf_counter()

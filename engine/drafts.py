@@ -24,18 +24,13 @@ if TYPE_CHECKING:
 
 
 class DraftSource(Protocol):
-    """A source of drafts, which follows the text.
-
-    Attributes:
-        drafted_token_count: number of tokens that were drafted so far.
-        accepted_token_count: number of drafted tokens that the chain drew, too.
-    """
+    """A source of drafts, which follows the text."""
 
     @property
-    def drafted_token_count(self) -> int: ...  # noqa: D102 - see the class
+    def drafted_token_count(self) -> int: ...
 
     @property
-    def accepted_token_count(self) -> int: ...  # noqa: D102 - see the class
+    def accepted_token_count(self) -> int: ...
 
     def add(self, token: int) -> None:
         """Append one token to the text."""
@@ -51,45 +46,41 @@ class DraftSource(Protocol):
         """Record how many tokens of the last draft were right."""
 
 
+# Tokens at the end of the text that must occur earlier: 4 for the first draft and after a wrong one, 2 after a
+# right one. A longer match is preferred
 _MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
-"""Number of tokens at the end of the text that must occur earlier in the text: the maximum for the first draft and
-after a wrong draft, the minimum after a right one. A longer match is preferred to a shorter one."""
+# Length of the first draft, and of a draft after a wrong one. On CPUs the first rows of a batch cost most.
 _FIRST_DRAFT_TOKENS = 4
-"""Length of the first draft, and of a draft after a wrong one. On CPUs the first rows of a batch cost most."""
+# Limit of the pause after wrong drafts, in tokens. The pause begins with one token, and doubles with each wrong
+# draft.
 _MAX_PAUSE_TOKENS = 32
-"""Limit of the pause after wrong drafts, in tokens. The pause begins with one token, and doubles with each wrong
-draft."""
 
 
 class PromptLookup:
-    """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
+    """Drafts of up to ``max_tokens`` tokens, which followed an earlier occurrence of the text's last tokens."""
 
-    A wrong draft costs time. So the first draft needs a long match. While all tokens of the drafts are right, the
-    length doubles, and a short match is enough. If less than half of a draft was right, it cost more time than it
-    saved, and there is no draft for some tokens. All of this depends on the tokens alone, never on measured times,
-    so that a repeated run has the same batches.
-    Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
-
-    Attributes:
-        drafted_token_count: number of tokens that were drafted so far.
-        accepted_token_count: number of drafted tokens that the chain drew, too.
-    """
+    # A wrong draft costs time. So the first draft needs a long match. While all tokens of the drafts are right,
+    # the length doubles, and a short match is enough. If less than half of a draft was right, it cost more time
+    # than it saved, and there is no draft for some tokens. All of this depends on the tokens alone, never on
+    # measured times, so that a repeated run has the same batches. Source: prompt lookup decoding (A. Saxena 2023);
+    # similar to llama.cpp's examples/lookup.
 
     def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
         self._max_tokens = max_tokens
         self._text_tokens: list[int] = []
+        # For each sequence of tokens, the index in the text after its latest occurrence
         self._continuations: dict[tuple[int, ...], int] = {}
-        """For each sequence of tokens, the index in the text after its latest occurrence."""
-        self._max_draft_tokens, self._min_match_tokens = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
-        self._paused_tokens, self._next_pause_tokens = 0, 1
+        self._max_draft_tokens = min(_FIRST_DRAFT_TOKENS, max_tokens)
+        self._min_match_tokens = _MAX_MATCH_TOKENS
+        self._paused_tokens = 0
+        self._next_pause_tokens = 1
+        # For each added token, the entries of `_continuations` that it replaced, to remove the token again
         self._replaced_entries: list[list[tuple[tuple[int, ...], int | None]]] = []
-        """For each added token, the entries of `_continuations` that it replaced, to remove the token again."""
         self.drafted_token_count = self.accepted_token_count = 0
         for token in text:
             self.add(token)
 
     def add(self, token: int) -> None:
-        """Append one token to the text."""
         end = len(self._text_tokens)
         replaced_entries = []
         for match_length in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
@@ -101,7 +92,6 @@ class PromptLookup:
         self._paused_tokens -= self._paused_tokens > 0
 
     def remove_last(self, count: int) -> None:
-        """Remove the last ``count`` tokens of the text."""
         for _ in range(count):
             self._text_tokens.pop()
             for sequence, continuation_start in reversed(self._replaced_entries.pop()):
@@ -111,7 +101,6 @@ class PromptLookup:
                     self._continuations[sequence] = continuation_start
 
     def draft(self, max_count: int) -> list[int]:
-        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
         if self._paused_tokens:
             return []
         for match_length in range(min(_MAX_MATCH_TOKENS, len(self._text_tokens)), self._min_match_tokens - 1, -1):
@@ -204,24 +193,17 @@ class DraftOptions:
         return {"model": Path(self.model).stem, "n_max": self.n_max, "n_min": self.n_min, "p_min": self.p_min}
 
 
+# Number of tokens by which the sizes of two vocabularies may differ, as in llama.cpp. Models of a family often
+# have different padding.
 _MAX_SIZE_DIFFERENCE = 128
-"""Number of tokens by which the sizes of two vocabularies may differ, as in llama.cpp. Models of a family often
-have different padding."""
+# The tokens before this id may differ, as in llama.cpp. They are often special tokens with other names.
 _FIRST_COMPARED_TOKEN = 5
-"""The tokens before this id may differ, as in llama.cpp. They are often special tokens with other names."""
 
 
 def vocabulary_difference(vocabulary: Vocabulary, draft_vocabulary: Vocabulary) -> str:
-    """Return the first difference that prevents a vocabulary from drafting for another; empty if there is none.
-
-    As llama.cpp does, this compares the types, whether the tokens that begin and end a text are added to it, the
-    ids of those that are added, the sizes (up to 128 tokens more or fewer are allowed) and the texts of all common
-    tokens from id 5 on.
-
-    Args:
-        vocabulary: the vocabulary of the model.
-        draft_vocabulary: the vocabulary of the draft model.
-    """
+    """Return the first difference that prevents a vocabulary from drafting for another; empty if there is none."""
+    # Compared as in llama.cpp: types, whether BOS and EOS are added and their ids, sizes (±128), texts from id 5
+    # on.
     if draft_vocabulary.kind != vocabulary.kind:
         return f"its vocabulary is of the type {draft_vocabulary.kind}, not {vocabulary.kind}"
     for name, adds, draft_adds, token, draft_token in (
@@ -263,33 +245,23 @@ def _shown(text: bytes) -> str:
     return repr(text.decode("utf-8", "replace"))
 
 
+# makes a draft model read a text, of which it may reuse the beginning; returns the logits after it, float32 (V,),
+# valid until the next call, or None if it was interrupted
 ReadTokens = Callable[[Sequence[int]], Logits | None]
-"""Function that makes a draft model read a text, and returns the logits after it, float32 (V,).
-
-It need not read what the text has in common with the previous one. It returns None if it was interrupted. The
-logits are valid until the next call.
-"""
 
 
 class DraftText:
     """The text of a single run, which a draft model reads in a separate context."""
 
     def __init__(self, context: Context, is_interrupted: Callable[[], bool] | None) -> None:
-        """Begin a run.
-
-        Args:
-            context: a context of the draft model.
-            is_interrupted: called while a long text is read. Once it returns True, reading ends.
-        """
-        self._context, self._is_interrupted = context, is_interrupted
+        self._context = context
+        self._is_interrupted = is_interrupted
         self._has_begun = False
 
     def read(self, tokens: Sequence[int]) -> Logits | None:
-        """Read a text; see `ReadTokens`.
-
-        The first text of a run is read as an empty context reads it. So the drafts of a run depend on its text
-        alone, and a repeated run has the same batches.
-        """
+        """Read a text; see `ReadTokens`."""
+        # The first text of a run is read as an empty context reads it. So the drafts of a run depend on its text
+        # alone, and a repeated run has the same batches.
         context, is_first = self._context, not self._has_begun
         kept_count = 0 if is_first else common_token_count(context.tokens, list(tokens))
         # llama.cpp calls `is_interrupted` at each node of the graph, which costs more than reading a few tokens.
@@ -300,29 +272,17 @@ class DraftText:
 
 
 class ModelDraft:
-    """Drafts of a draft model: after the text, always the model's most likely token.
+    """Drafts of a draft model: after the text, always the model's most likely token."""
 
-    The draft model reads the same text. When its context is full, it forgets the first half of the text. The
-    limits of `DraftOptions` are those of llama.cpp, except that llama.cpp computes the probability for ``p_min``
-    from the ten most likely tokens alone.
-
-    Attributes:
-        drafted_token_count: number of tokens that were drafted so far.
-        accepted_token_count: number of drafted tokens that the chain drew, too.
-    """
+    # The draft model reads the same text. When its context is full, it forgets the first half of the text. The
+    # limits of `DraftOptions` are those of llama.cpp, except that llama.cpp computes the probability for ``p_min``
+    # from the ten most likely tokens alone.
 
     def __init__(
         self, options: DraftOptions, draft_model: Model, vocabulary: Vocabulary, read: ReadTokens
     ) -> None:
-        """Begin with an empty text.
-
-        Args:
-            options: the limits of drafts.
-            draft_model: the model that drafts.
-            vocabulary: the vocabulary of the model that the drafts are for.
-            read: makes the draft model read a text.
-        """
-        self._options, self._read = options, read
+        self._options = options
+        self._read = read
         self._length = draft_model.context_length
         self._last_token = draft_model.vocabulary.size - 1
         self._common_token_count = min(draft_model.vocabulary.size, vocabulary.size)
@@ -330,15 +290,12 @@ class ModelDraft:
         self.drafted_token_count = self.accepted_token_count = 0
 
     def add(self, token: int) -> None:
-        """Append one token to the text."""
         self._text_tokens.append(min(token, self._last_token))  # the draft model may have fewer tokens
 
     def remove_last(self, count: int) -> None:
-        """Remove the last ``count`` tokens of the text."""
         del self._text_tokens[max(0, len(self._text_tokens) - count) :]
 
     def draft(self, max_count: int) -> list[int]:
-        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
         max_draft_tokens = min(max_count, self._options.n_max, self._length // 2)
         if max_draft_tokens < max(1, self._options.n_min):
             return []
@@ -363,13 +320,11 @@ class ModelDraft:
         return draft if len(draft) >= self._options.n_min else []
 
     def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
-        """Count the tokens of the last draft, of which ``accepted_count`` were right."""
         self.drafted_token_count += drafted_count
         self.accepted_token_count += accepted_count
 
 
 def _probability(logits: Logits, token: int) -> float:
-    """Return the probability of a token, by the softmax of the logits."""
     highest = logits.max()
     weights = np.exp(logits - highest)
     return float(weights[token] / weights.sum())
@@ -385,26 +340,21 @@ class FirstDraft:
 
     @property
     def drafted_token_count(self) -> int:
-        """The number of tokens that were drafted so far."""
         return sum(source.drafted_token_count for source in self._sources)
 
     @property
     def accepted_token_count(self) -> int:
-        """The number of drafted tokens that the chain drew, too."""
         return sum(source.accepted_token_count for source in self._sources)
 
     def add(self, token: int) -> None:
-        """Append one token to the text."""
         for source in self._sources:
             source.add(token)
 
     def remove_last(self, count: int) -> None:
-        """Remove the last ``count`` tokens of the text."""
         for source in self._sources:
             source.remove_last(count)
 
     def draft(self, max_count: int) -> list[int]:
-        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
         for source in self._sources:
             draft = source.draft(max_count)
             if draft:

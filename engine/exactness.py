@@ -24,39 +24,23 @@ from .native.options import ContextOptions
 
 
 class RowGroup(NamedTuple):
-    """Adjacent slots that one call decodes.
-
-    Attributes:
-        first_slot: index of the first slot.
-        row_count: how many slots there are; 1 for a token that is decoded without other sequences.
-    """
+    """Adjacent slots that one call decodes."""
 
     first_slot: int
     row_count: int
 
 
 class GroupSizes(NamedTuple):
-    """The sizes of groups that are allowed.
+    """The sizes of groups that are allowed."""
 
-    Attributes:
-        allowed_row_counts: the numbers of rows, one for each decoded token, that one call of llama.cpp may have,
-            ascending.
-        slot_count: number of slots in the batch.
-        can_fill_gaps: whether a slot without a token may get a filler token, whose row is discarded.
-    """
-
+    # the numbers of rows, one for each decoded token, that one call of llama.cpp may have, ascending
     allowed_row_counts: tuple[int, ...]
     slot_count: int
-    can_fill_gaps: bool
+    can_fill_gaps: bool  # whether a slot without a token may get a filler token, whose row is discarded
 
     def smallest_group(self, first_slot: int, last_slot: int, token_count: int) -> RowGroup | None:
-        """Return the smallest allowed group that includes two slots; None if no group does.
-
-        Args:
-            first_slot: index of the first slot.
-            last_slot: index of the last slot.
-            token_count: how many of the slots from the first to the last have a token to decode.
-        """
+        """Return the smallest allowed group from one slot to another; None if there is none."""
+        # ``token_count`` of these slots have a token to decode.
         span = last_slot - first_slot + 1
         for row_count in self.allowed_row_counts:
             if span <= row_count <= self.slot_count and (self.can_fill_gaps or span == row_count == token_count):
@@ -64,22 +48,19 @@ class GroupSizes(NamedTuple):
         return None
 
 
+# A decode is recorded if it took less than this share of the shortest time so far. Smaller gains are ignored,
+# because each change of the table makes `divide_rows` compute its divisions again.
 _MAX_SHARE_OF_SHORTEST_TIME = 0.9
-"""A decode is recorded if it took less than this share of the shortest time so far. Smaller gains are ignored,
-because each change of the table makes `divide_rows` compute its divisions again."""
 
 
 class DecodeTimes:
-    """The shortest time that a decode of each number of rows took.
-
-    Attributes:
-        table: pairs of a number of rows and seconds, for the numbers that were decoded. The table stays empty if
-            ``is_ignored`` was set, so that no division depends on the clock.
-    """
+    """The shortest time that a decode of each number of rows took."""
 
     def __init__(self, *, is_ignored: bool = False) -> None:
         self._is_ignored = is_ignored
         self._seconds: dict[int, float] = {}
+        # pairs of a number of rows and seconds, for the numbers that were decoded. The table stays empty if
+        # ``is_ignored`` was set, so that no division depends on the clock.
         self.table: tuple[tuple[int, float], ...] = ()
 
     def record(self, row_count: int, seconds: float) -> None:
@@ -99,14 +80,7 @@ def divide_rows(
     sizes: GroupSizes,
     times: tuple[tuple[int, float], ...],
 ) -> tuple[RowGroup, ...]:
-    """Return the groups that together take the least time.
-
-    Args:
-        slot_numbers: the indices of the slots that have a token to decode, ascending.
-        single_row_copies: for each of these slots, the number of copies of its token if it is decoded alone.
-        sizes: the groups that are allowed.
-        times: the table of `DecodeTimes`.
-    """
+    """Return the groups that together take the least time."""
     best_by_slot_count: list[tuple[float, tuple[RowGroup, ...]]] = [(0.0, ())]  # at index n: the first n slots
     for end, (last_slot, copies) in enumerate(zip(slot_numbers, single_row_copies, strict=True), 1):
         seconds, groups = best_by_slot_count[-1]
@@ -119,54 +93,42 @@ def divide_rows(
             elif last_slot - slot_numbers[start] >= sizes.allowed_row_counts[-1]:
                 break
         best_by_slot_count.append(best)
-    return best_by_slot_count[-1][1]
+    _, fastest_groups = best_by_slot_count[-1]
+    return fastest_groups
 
 
 def _estimate_seconds(row_count: int, times: Sequence[tuple[int, float]]) -> float:
-    """Estimate the time of a decode from the nearest number of rows that was measured.
-
-    The fixed cost of a decode is assumed to equal the cost of one row.
-    """
+    """Estimate the time of a decode from the nearest number of rows that was measured."""
+    # The fixed cost of a decode is assumed to equal the cost of one row.
     if not times:
         return row_count + 1.0
     measured_row_count, seconds = min(times, key=lambda entry: abs(entry[0] - row_count))
     return seconds * (row_count + 1) / (measured_row_count + 1)
 
 
-_KERNEL_COUNTS = (2, 4, 8)
-"""Numbers of rows at which llama.cpp changes kernels on some processors."""
+_KERNEL_COUNTS = (2, 4, 8)  # Numbers of rows at which llama.cpp changes kernels on some processors
+# Numbers of rows that are compared in turn if two rows differ from one row alone. They must not depend on the
+# number of slots, because answers would then depend on it.
 _FALLBACK_ROW_COUNTS = (2, 3, 4, 8)
-"""Numbers of rows that are compared in turn if two rows differ from one row alone. They must not depend on the
-number of slots, because answers would then depend on it."""
-_MAX_ROWS = 32
-"""Limit of the rows of one decode. More rows take hardly less time per row."""
+_MAX_ROWS = 32  # more rows take hardly less time per row
 
 
 @dataclass
 class DecodePlan:
-    """The way in which a batch decodes the single tokens of several sequences.
-
-    Attributes:
-        exactness: what can be promised about the answers of the batch.
-        allowed_row_counts: the numbers of rows that one decode may have, ascending.
-        single_row_copies: number of copies of a token that is decoded without other sequences, where one row alone
-            is not computed like ``allowed_row_counts`` rows. All copies but the first are discarded.
-        is_one_call_exact_by_count: whether N tokens of one sequence get the same logits in one call as one by one.
-            N is the key; a number of tokens that was not compared yet is absent.
-        times: the durations of decodes.
-    """
+    """The way in which a batch decodes the single tokens of several sequences."""
 
     exactness: BatchExactness
-    allowed_row_counts: tuple[int, ...]
+    allowed_row_counts: tuple[int, ...]  # the numbers of rows that one decode may have, ascending
+    # number of copies of a token that is decoded without other sequences, where one row alone is not computed like
+    # ``allowed_row_counts`` rows. All copies but the first are discarded.
     single_row_copies: int
+    # whether N tokens of one sequence get the same logits in one call as one by one. N is the key; a number of
+    # tokens that was not compared yet is absent.
     is_one_call_exact_by_count: dict[int, bool] = field(default_factory=dict)
     times: DecodeTimes = field(default_factory=DecodeTimes)
 
     def copies_of_single_token(self, sequence_length: int) -> int:
-        """Return how many copies of a token to decode if it is decoded without other sequences.
-
-        ``sequence_length``: number of tokens before it in its sequence.
-        """
+        """Return how many copies of a token to decode alone after ``sequence_length`` tokens."""
         exactness = self.exactness
         exact_length = exactness.max_exact_tokens or sequence_length + 1
         if exactness.level is not ExactnessLevel.EXACT or sequence_length >= exact_length:
@@ -175,35 +137,25 @@ class DecodePlan:
 
 
 class ProbeRow(NamedTuple):
-    """The result of the model for one token: its logits, and its last hidden state.
+    """The result of the model for one token: its logits, and its last hidden state."""
 
-    The state shows differences that the logits lose: before the last product it is rounded to 8 bits.
-    """
+    # The state shows differences that the logits lose: before the last product it is rounded to 8 bits.
 
     logits: Logits
     state: Logits
 
     def equals(self, other: ProbeRow) -> bool:
-        """Return whether logits and states of two rows are bit-identical."""
         return np.array_equal(self.logits, other.logits) and np.array_equal(self.state, other.state)
 
 
 class ProbeRows(Protocol):
-    """Sequences of some tokens, with one more token each to decode.
+    """Sequences of some tokens, with one more token each to decode."""
 
-    Attributes:
-        distinct_sequence_count: number of different sequences. Sequence n has the same tokens as sequence n +
-            ``distinct_sequence_count``.
-    """
-
+    # number of different sequences. Sequence n has the same tokens as sequence n + ``distinct_sequence_count``.
     distinct_sequence_count: int
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
-        """Decode the next token of ``count`` sequences, beginning with ``first``, in one call.
-
-        Each token is decoded ``copies`` times; the row of its first copy is returned. Afterwards the sequences are
-        unchanged.
-        """
+        """Decode the next token of sequences in one call, and restore them; return the rows of first copies."""
         ...
 
 
@@ -213,18 +165,10 @@ def _max_probe_rows(slot_count: int) -> int:
 
 
 def choose_decode_plan(probe_rows: ProbeRows, slot_count: int, tests_every_count: bool = False) -> DecodePlan:
-    """Measure which numbers of rows give bit-identical logits, and choose the numbers that a batch uses.
-
-    Numbers that agree with one row alone are preferred. If two rows already differ from one row, the plan uses
-    numbers that agree with two rows; if there are none, numbers that agree with three, and so on. So the number of
-    slots decides how many rows one decode has, but not which logits are computed.
-
-    Args:
-        probe_rows: computes rows in the model's own graph.
-        slot_count: number of slots in the batch.
-        tests_every_count: whether every number of rows is tested, not only those at which llama.cpp may change
-            kernels.
-    """
+    """Measure which numbers of rows give bit-identical logits, and choose the numbers that a batch uses."""
+    # Numbers that agree with one row alone are preferred. If two rows already differ from one row, the plan uses
+    # numbers that agree with two rows; if there are none, numbers that agree with three, and so on. So the number
+    # of slots decides how many rows one decode has, but not which logits are computed.
     probe = _Probe(probe_rows)
     max_rows = min(slot_count, _MAX_ROWS)
     tested_counts = range(2, max_rows + 1) if tests_every_count else (*_KERNEL_COUNTS, 16, 32)
@@ -249,10 +193,8 @@ def _inexact_plan(slot_count: int, max_logit_difference: float, can_truncate: bo
 
 
 def common_plan(first_plan: DecodePlan, second_plan: DecodePlan, slot_count: int) -> DecodePlan:
-    """Return a plan whose promise is kept by both plans.
-
-    Only two plans of the level `ExactnessLevel.EXACT` have such numbers of rows; others give a rounding plan.
-    """
+    """Return a plan whose promise is kept by both plans."""
+    # Only two plans of the level `ExactnessLevel.EXACT` have such numbers of rows; others give a rounding plan.
     row_counts = tuple(count for count in first_plan.allowed_row_counts if count in second_plan.allowed_row_counts)
     levels = {first_plan.exactness.level, second_plan.exactness.level}
     if levels == {ExactnessLevel.EXACT}:
@@ -262,20 +204,17 @@ def common_plan(first_plan: DecodePlan, second_plan: DecodePlan, slot_count: int
 
 
 class _Probe:
-    """A comparison of rows that were decoded in batches of different sizes, and at different places in a batch."""
+    """A comparison of rows that were decoded in batches of different sizes and at different places in a batch."""
 
     def __init__(self, rows: ProbeRows) -> None:
         self._rows = rows
+        # The row that all later rows of a sequence must equal, by sequence modulo ``distinct_sequence_count``
         self._references: dict[int, ProbeRow] = {}
-        """The row that all later rows of a sequence must equal, by sequence modulo ``distinct_sequence_count``."""
         self.max_logit_difference = 0.0
 
     def agreeing_row_counts(self, reference_row_count: int, row_counts: Iterable[int]) -> tuple[int, ...]:
-        """Return ``reference_row_count`` and the larger ``row_counts`` whose rows agree with it.
-
-        The result ends before the first number that differs. It is empty if the rows of a decode of
-        ``reference_row_count`` rows depend on their place in the batch.
-        """
+        """Return ``reference_row_count`` and larger counts that agree with it, up to the first that differs."""
+        # The result is empty if the rows depend on their place in the batch.
         self._references = {}
         is_independent_of_place = self._agrees_everywhere(reference_row_count)
         if not is_independent_of_place or (reference_row_count > 1 and not self._agrees(1, reference_row_count)):
@@ -313,18 +252,15 @@ class _Probe:
         return is_equal
 
 
-_CONTEXT_TOKENS = 256
-"""The shortest sequence that llama.cpp makes. In longer ones, flash attention has a separate kernel for a single
-token."""
+_CONTEXT_TOKENS = 256  # the shortest sequence of llama.cpp; flash attention in longer ones has another kernel
+# In models with fewer layers, some rows lose a difference: llama.cpp rounds activations to 8 bits before each
+# product
 _MIN_LAYERS_OF_DEEP_MODEL = 8
-"""In models with fewer layers, some rows lose a difference: llama.cpp rounds activations to 8 bits before each
-product."""
+# Number of different sequences that are compared. Each takes time; a shallow model needs more, because some of its
+# rows lose a difference.
 _DISTINCT_SEQUENCES, _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL = 2, 8
-"""Number of different sequences that are compared. Each takes time; a shallow model needs more, because some of
-its rows lose a difference."""
+# Limit of the rows of one decode in a mixture of experts, because testing takes time for every number up to it
 _MAX_MIXTURE_ROWS = 8
-"""Limit of the rows of one decode in a mixture of experts, because testing takes time for every number up to
-it."""
 
 
 class _ContextRows:
@@ -339,7 +275,6 @@ class _ContextRows:
             native.copy_sequence(sequence % distinct, sequence)
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
-        """Decode rows, see `ProbeRows`."""
         native, sequences = self._native, range(first, first + count)
         native.decode_spans([self._next_token(number, copies) for number in sequences])
         indices = range(0, count * copies, copies)
@@ -366,15 +301,8 @@ def _probe_token(native: NativeContext, sequence: int, step: int) -> int:
 def probe_decode_plan(
     model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
 ) -> DecodePlan:
-    """Measure on this model and processor how the batch of a context should decode rows.
-
-    The probe takes about as long as 15 tokens, in a separate context that is freed before this returns.
-
-    Args:
-        model: the model.
-        context: the options of the batch's context.
-        adapters: the LoRA adapters of the context, with their scales.
-    """
+    """Measure on this model and processor how the batch of a context should decode rows."""
+    # The probe takes about as long as 15 tokens, in a separate context that is freed before this returns.
     slot_count = context.sequence_count
     if model.uses_gpu or not model.can_truncate:
         # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
@@ -401,38 +329,30 @@ def probe_decode_plan(
     return plan
 
 
+# The numbers of rows of one sequence that are compared with rows one by one, in addition to the largest number.
+# Only as many rows as the last of these are compared, because computing rows one by one takes long.
 _PROBED_DRAFT_ROWS = (2, 3, 4, 5, 6, 7, 8, 16)
-"""The numbers of rows of one sequence that are compared with rows one by one, in addition to the largest number.
-Only as many rows as the last of these are compared, because computing rows one by one takes long."""
 
 
 class DraftExactness:
-    """The promises about runs with drafts, compared with runs without. They are measured when they are needed.
+    """The promises about runs with drafts, compared with runs without. They are measured when they are needed."""
 
-    A run with drafts is exact if the tokens of one sequence get the same logits in one call as one by one. The
-    probe takes about as long as 20 tokens for a draft of 3, in a separate context that is freed afterwards.
-    """
+    # A run with drafts is exact if the tokens of one sequence get the same logits in one call as one by one. The
+    # probe takes about as long as 20 tokens for a draft of 3, in a separate context that is freed afterwards.
 
     def __init__(
         self, model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]]
     ) -> None:
-        """Measure nothing yet.
-
-        Args:
-            model: the model.
-            context: the options of the context in which a run reads its drafts.
-            adapters: the LoRA adapters of the context, with their scales.
-        """
-        self._model, self._context, self._adapters = model, context, adapters
+        self._model = model
+        self._context = context
+        self._adapters = adapters
+        # For each number of rows that was measured, the largest difference of logits; None if there is none
         self._differences: dict[int, float | None] = {}
-        """For each number of rows that was measured, the largest difference of logits; None if there is none."""
 
     def promise(self, draft_tokens: int) -> BatchExactness:
-        """Return the promise about drafts of up to ``draft_tokens`` tokens.
-
-        A promise for fewer tokens than an earlier one needs no other probe. If its number of rows was not
-        measured, the next larger measured number counts, too.
-        """
+        """Return the promise about drafts of up to ``draft_tokens`` tokens."""
+        # A promise for fewer tokens than an earlier one needs no other probe: the next larger measured number
+        # counts.
         context, vocab_size = self._context, self._model.vocabulary.size
         # One call reads the last token and the draft, and never more than a small batch.
         max_rows = max(2, min(draft_tokens + 1, small_batch_rows(context.batch_tokens, vocab_size)))

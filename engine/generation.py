@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
+from ..common.seeds import RANDOM_SEED, fixed_seed
 from ..grammars.bans import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, parse_bans
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_completable
 from ..grammars.errors import GrammarError
@@ -36,6 +37,7 @@ from .vocabulary import TextStream, Vocabulary
 if TYPE_CHECKING:
     from ..grammars.grammar import Grammar
     from ..grammars.spec import GrammarSpec
+    from ..samplers.building import Step
     from ..samplers.chain import Phase
 
 
@@ -204,15 +206,7 @@ def _yield_echo(
     progress: Progress | None,
     is_interrupted: Callable[[], bool] | None,
 ) -> Iterator[PromptToken]:
-    """Read the prompt and yield its tokens with the model's logprobs.
-
-    Args:
-        model: the model, whose context is used.
-        prompt_ids: the tokens of the prompt.
-        logprobs: the logprobs to read; the source is always the model.
-        progress: called while the prompt is read.
-        is_interrupted: called between batches; reading ends once it returns True.
-    """
+    """Read the prompt, and yield its tokens with the model's logprobs."""
     context = model.context
     yield from score_prompt(model, prompt_ids, replace(logprobs, source="model"), progress, is_interrupted)
     if len(prompt_ids) > context.max_rows and len(context.tokens) == len(prompt_ids):
@@ -224,7 +218,6 @@ def _yield_echo(
 def _decode_tokens(
     running: RunningRequest, context: Context, negative: NegativeText | None
 ) -> Iterator[Token | Rewind]:
-    """Provide the logits that the request needs, until it ends."""
     yield from running.resume()
     while running.finish_reason is None:
         tokens, drop_count = running.needed_tokens, running.drop_count
@@ -235,22 +228,7 @@ def _decode_tokens(
 
 
 class RunningRequest:
-    """A request that is being run: call `begin` after its prompt was read, `resume` until it ends, then `finish`.
-
-    Attributes:
-        model: the model.
-        request: the request.
-        prompt_ids: the tokens of the prompt.
-        draft_model: the draft model, which needs a `draft_with`; None without one.
-        chain: the built chain.
-        constraint: the constraint, which has read the beginning of the answer; None: no constraint.
-        healer: makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed.
-        negative_ids: the tokens of the negative prompt; None without guidance.
-        finish_reason: None until the text ends.
-        needed_tokens: the tokens to be read next. `resume` is sent the logits after each of them. If there are
-            none, it is sent the logits after the last token that was read.
-        drop_count: number of tokens to remove from the end of the sequence before that.
-    """
+    """A request that is run: call `begin` after its prompt was read, `resume` until it ends, then `finish`."""
 
     def __init__(
         self,
@@ -281,17 +259,21 @@ class RunningRequest:
             raise ModelError("beams: generate_request draws each token; call generate_beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids)
-        self.request = request
-        self.finish_reason: str | None = None
+        self.request = request = _with_fixed_seed(request)
+        self.finish_reason: str | None = None  # None until the text ends
+        # the tokens to be read next. `resume` is sent the logits after each of them. If there are none, it is sent
+        # the logits after the last token that was read.
         self.needed_tokens: Sequence[int] = ()
-        self.drop_count = 0
+        self.drop_count = 0  # number of tokens to remove from the end of the sequence before that
         self.model = model
+        # the constraint, which has read the beginning of the answer; None: no constraint
         self.constraint = _start_constraint(model, request, compiles_in_background)
         if request.complete_sentence and as_completable(self.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
         self.chain = build_chain(model, request)
         self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
+        # makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed
         self.healer = heal_prompt_of(model.vocabulary, request, self.prompt_ids)
         self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
         if self.healer is not None and self.negative_ids is not None:
@@ -303,10 +285,8 @@ class RunningRequest:
         self._read_draft_text: ReadTokens | None = None
 
     def open_negative_text(self) -> NegativeText | None:
-        """Return the text after the negative prompt, for a single run; None without guidance.
-
-        Raises ``ModelError`` if the other model cannot be used, or if the negative prompt does not fit.
-        """
+        """Return the text after the negative prompt, for a single run; None without guidance."""
+        # Raises ``ModelError``.
         guidance = self.request.guidance
         if guidance is None or self.negative_ids is None:
             return None
@@ -315,7 +295,6 @@ class RunningRequest:
         return NegativeText(context, self.negative_ids, guidance.scale)
 
     def draft_with(self, read: ReadTokens) -> None:
-        """Set the function that makes the draft model read the text of this request."""
         self._read_draft_text = read
 
     @property
@@ -354,16 +333,7 @@ class RunningRequest:
         shift: ContextShift | None = None,
         is_interrupted: Callable[[], bool] | None = None,
     ) -> Start:
-        """Reset the chain, and return the event with everything that is needed to repeat the run.
-
-        Args:
-            capacity: free space of the sequence in which the prompt was read.
-            cached_tokens: number of the prompt's tokens that did not have to be read again.
-            length: maximum number of tokens in the sequence.
-            exactness: the promise of the batch about its answers; None without a batch.
-            shift: discards old tokens when ``capacity`` is used up; None: the text ends.
-            is_interrupted: called before each token. Once it returns True, the text ends.
-        """
+        """Reset the chain, and return the event with everything that is needed to repeat the run."""
         request, chain, vocabulary = self.request, self.chain, self.model.vocabulary
         self._shift = shift
         if shift is not None:
@@ -412,6 +382,7 @@ class RunningRequest:
             text_rules=request.text_rules,
             draft=None if self.draft_model is None or request.draft is None else request.draft.as_setting(),
             draft_exactness=draft_exactness,
+            adapters=[{"file": str(file), "scale": scale} for file, scale in self.model.lora] or None,
         )
 
     def resume(self, logits_rows: Sequence[DecoderRow] | None = None) -> Iterator[Token | Rewind]:
@@ -433,10 +404,7 @@ class RunningRequest:
         return self._decoder.take_held()
 
     def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
-        """Release the text that is held back, and return the last event.
-
-        The finish reason is ``interrupted`` if the text has not ended.
-        """
+        """Release the text that is held back. The finish reason is ``interrupted`` if the text has not ended."""
         decoder, stream = self._decoder, self._stream
         held_back_text = stream.finish()
         return Done(
@@ -457,27 +425,35 @@ class RunningRequest:
         )
 
 
+def _with_fixed_seed(request: GenerationRequest) -> GenerationRequest:
+    # All chains of the request get the same seed.
+    return replace(request, seed=fixed_seed(request.seed)) if request.seed == RANDOM_SEED else request
+
+
 def build_chain(model: Model, request: GenerationRequest) -> Chain:
     """Return the chain of a request, built for the model. Raises ``SamplingError``."""
     if isinstance(request.chain, Chain):
         return request.chain
-    return build(request.chain, seed=request.seed, vocab=model.vocabulary)
+    return _build(model, request, request.chain)
 
 
+def _build(model: Model, request: GenerationRequest, steps: str | Sequence[Step]) -> Chain:
+    return build(steps, seed=request.seed, vocab=model.vocabulary, stop_tokens=request.stop_token_ids)
+
+
+# The end of a phase that names none, if the model's chat template has no reasoning
 _DEFAULT_THINKING_END = "</think>"
-"""The end of a phase that names none, if the model's chat template has no reasoning."""
 
 
 def _build_phase(model: Model, request: GenerationRequest, phase: Phase) -> RunningPhase:
     """Return a phase before the last one, with its chain built for the model."""
     until = phase.until or _thinking_end(model, request)
-    chain = build(phase.steps, seed=request.seed, vocab=model.vocabulary)
+    chain = _build(model, request, phase.steps)
     then = forced_token_ids(model.vocabulary, phase.then + (until if phase.adds_end else ""))
     return RunningPhase(chain, ChainStates(chain), None, until.encode(), phase.max_tokens, then)
 
 
 def _thinking_end(model: Model, request: GenerationRequest) -> str:
-    """Return the tag with which the chat template ends the reasoning."""
     from .templates import open_chat_template  # noqa: PLC0415 - most runs have no template
 
     source = request.prompt.template if isinstance(request.prompt, ChatMessages) else None
@@ -504,7 +480,6 @@ def _start_constraint(model: Model, request: GenerationRequest, compiles_in_back
 
 
 def read_beginning(model: Model, constraint: Constraint, beginning: str) -> None:
-    """Append the beginning of an answer to a constraint. Raises ``GrammarError`` if it does not match."""
     try:
         for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
             constraint.accept(token)
@@ -520,7 +495,7 @@ def versions() -> dict[str, str]:
 @cache
 def _versions() -> Mapping[str, str]:
     """Return the versions, which are read from files only once, because a batch has many requests."""
-    return {"logitsmith": version("logitsmith"), "llama-cpp-python": binding_version()}
+    return {"logitsmith": __version__, "llama-cpp-python": binding_version()}
 
 
 def _check_lookup(model: Model, request: GenerationRequest) -> None:
@@ -539,7 +514,7 @@ def _tokenize_prompt_of(
         from .templates import format_chat, open_chat_template  # noqa: PLC0415 - most runs have no template
 
         template = open_chat_template(model, prompt.template, prompt.variables)
-        prompt = format_chat(model, prompt.messages, template, show_note) + request.beginning
+        prompt = format_chat(model, prompt.messages, template, show_note, request.beginning)
     return prompt_token_ids(model.vocabulary, prompt)
 
 
@@ -557,15 +532,7 @@ def heal_prompt_of(
 
 
 def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> list[int] | None:
-    """Return the tokens of the negative prompt of a request; None without guidance.
-
-    Args:
-        model: the model.
-        request: the request.
-        prompt_ids: the tokens of its prompt.
-
-    Raises ``ModelError``.
-    """
+    """Return the tokens of the negative prompt; None without guidance. Raises ``ModelError``."""
     guidance = request.guidance
     if guidance is None:
         return None

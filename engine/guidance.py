@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..common.machine import MAX_GUIDANCE_SCALE
+from ..common.llama_cpp_limits import MAX_GUIDANCE_SCALE
 from ..logprobs.events import BatchExactness, ExactnessLevel
-from ..models.errors import ModelError
+from ..models.errors import ModelError, PromptTooLongError
 from .context import Context, Progress
 from .native.context import Logits
 from .vocabulary import first_different_token
@@ -57,16 +57,11 @@ class Guidance:
 
 
 class GuidedLogits(NamedTuple):
-    """The logits of one step under guidance.
+    """The logits of one step under guidance, float32 (V,)."""
 
-    Attributes:
-        model: the model's own logits after the text, float32 (V,), which the model's logprobs are computed from.
-        guided: the logits that the chain draws from, float32 (V,).
-        scale: the scale.
-    """
-
+    # the model's own logits after the text, float32 (V,), which the model's logprobs are computed from
     model: Logits
-    guided: Logits
+    guided: Logits  # the logits that the chain draws from, float32 (V,)
     scale: float
 
     def copy(self) -> GuidedLogits:
@@ -96,17 +91,13 @@ def guide(logits: Logits, negative_logits: Logits, scale: float) -> GuidedLogits
 
 
 def check_guidance(guidance: Guidance) -> None:
-    """Raise ``ModelError`` if the scale is not within ±`MAX_GUIDANCE_SCALE`, or not a number."""
     if not abs(guidance.scale) <= MAX_GUIDANCE_SCALE:
         raise ModelError(f"guidance: the scale {guidance.scale:g} is not within ±{MAX_GUIDANCE_SCALE:g}")
 
 
 def guidance_model(model: Model, guidance: Guidance) -> Model:
-    """Return the model that reads the negative prompt.
-
-    Another model is loaded once, with the context length and the threads of the first. Raises ``ModelError`` if it
-    cannot be loaded, or if its vocabulary differs.
-    """
+    """Return the model that reads the negative prompt, loaded once."""
+    # Raises ``ModelError``, also if its vocabulary differs.
     if guidance.model is None:
         return model
     other = model.companion(guidance.model)
@@ -130,7 +121,7 @@ def _vocabulary_difference(model: Model, other: Model) -> str:
     return f"token {token} is {other_vocabulary.pieces[token]!r}, not {vocabulary.pieces[token]!r}"
 
 
-def with_system_message(messages: Sequence[dict[str, str]], text: str) -> list[dict[str, str]]:
+def with_system_message(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """Return the messages of a chat with another system message, or with one if there is none."""
     others = messages[1:] if messages and messages[0].get("role") == "system" else messages
     return [{"role": "system", "content": text}, *others]
@@ -139,16 +130,18 @@ def with_system_message(messages: Sequence[dict[str, str]], text: str) -> list[d
 def negative_prompt_error(error: ModelError) -> ModelError:
     """Return an error about a prompt as one about the negative prompt."""
     problem = error.problem.replace("the prompt", "the negative prompt of guidance", 1)
+    if isinstance(error, PromptTooLongError):
+        return PromptTooLongError(
+            problem,
+            advice=error.advice,
+            prompt_tokens=error.prompt_tokens,
+            context_tokens=error.context_tokens,
+        )
     return ModelError(problem, advice=error.advice)
 
 
 class NegativeText:
-    """The text of a single run after its negative prompt, in a context of its own.
-
-    Attributes:
-        context: the context that has read this text.
-        prompt_ids: the tokens of the negative prompt.
-    """
+    """The text of a single run after its negative prompt, in a context of its own."""
 
     def __init__(self, context: Context, prompt_ids: Sequence[int], scale: float) -> None:
         """Take the context. Raises ``ModelError`` if the negative prompt does not fit."""
@@ -168,13 +161,7 @@ class NegativeText:
         return len(self.context.tokens) == len(self.prompt_ids)
 
     def guide_rows(self, rows: Sequence[Logits], tokens: Sequence[int], drop_count: int) -> list[GuidedLogits]:
-        """Read the tokens that the text has read, and return the logits under guidance.
-
-        Args:
-            rows: the model's logits after each token; of no tokens, the logits after the last token.
-            tokens: the tokens that were appended to the text.
-            drop_count: number of tokens that were removed from the end of the text before.
-        """
+        """Read the tokens that the text has read, and return the logits under guidance."""
         context = self.context
         if drop_count:
             context.truncate(len(context.tokens) - drop_count)
@@ -185,14 +172,7 @@ class NegativeText:
 def guided_exactness(
     exactness: BatchExactness, negative: BatchExactness, scale: float, extra_tokens: int
 ) -> BatchExactness:
-    """Return the promise of a batch about an answer under guidance: the weaker one of two.
-
-    Args:
-        exactness: the promise about the text.
-        negative: the promise about the text after the negative prompt.
-        scale: the scale, by which differences grow.
-        extra_tokens: number of tokens by which the negative prompt is longer than the prompt.
-    """
+    """Return the weaker of two promises, for an answer under guidance."""
     levels = list(ExactnessLevel)  # from the strongest to the weakest
     weaker = max((exactness, negative), key=lambda promise: levels.index(promise.level))
     difference = abs(scale) * exactness.max_logit_difference + abs(1 - scale) * negative.max_logit_difference

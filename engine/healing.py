@@ -16,11 +16,8 @@ from .vocabulary import Vocabulary
 
 
 def removable_token_count(vocabulary: Vocabulary, prompt_ids: Sequence[int]) -> int:
-    """Return the greatest number of tokens at the end of a prompt that one longer token can begin with.
-
-    The first token of the prompt and control tokens stay. Returns 0 if no longer token begins with the last token.
-    Tokens that the model suppresses do not count.
-    """
+    """Return how many tokens at a prompt's end one longer token can begin with; not the first, nor control."""
+    # Tokens that the model suppresses do not count.
     pieces = _text_pieces(vocabulary)
     max_bytes = max(map(len, pieces), default=0)
     sorted_pieces = sorted(piece for piece in pieces if piece)
@@ -38,10 +35,8 @@ def removable_token_count(vocabulary: Vocabulary, prompt_ids: Sequence[int]) -> 
 
 
 def heal_prompt(vocabulary: Vocabulary, prompt_ids: list[int]) -> PromptHealer | None:
-    """Remove the last tokens of a prompt that a longer token can begin with; return what spells them again.
-
-    Returns None if no token is removed.
-    """
+    """Remove the last tokens of a prompt that a longer token can begin with; return what spells them again."""
+    # Returns None if no token is removed.
     removed_count = removable_token_count(vocabulary, prompt_ids)
     if not removed_count:
         return None
@@ -62,17 +57,12 @@ def _has_longer_piece(sorted_pieces: Sequence[bytes], beginning: bytes) -> bool:
 
 
 class PromptHealer:
-    """The mask that makes the first tokens spell the end of the prompt.
-
-    Attributes:
-        remaining: the bytes that the next tokens must spell.
-        removed_ids: the tokens that were removed from the prompt.
-    """
+    """The mask that makes the first tokens spell the end of the prompt."""
 
     def __init__(self, vocabulary: Vocabulary, ending: bytes, removed_ids: Sequence[int] = ()) -> None:
         self._pieces = _text_pieces(vocabulary)
-        self.remaining = ending
-        self.removed_ids = removed_ids
+        self.remaining = ending  # the bytes that the next tokens must spell
+        self.removed_ids = removed_ids  # the tokens that were removed from the prompt
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the tokens that continue the spelling, bool (V,)."""
@@ -88,8 +78,8 @@ class PromptHealer:
         has_same_end = count < len(ids) and list(ids[len(ids) - count :]) == list(self.removed_ids)
         return list(ids[: len(ids) - count]) if has_same_end else list(ids)
 
-    def accept(self, data: bytes) -> bytes:
-        """Add a token; return its bytes after the end of the prompt."""
+    def accept(self, data: bytes) -> int:
+        """Add a token; return the number of its bytes that belong to the end of the prompt."""
         spelled_count = min(len(data), len(self.remaining))
         self.remaining = self.remaining[spelled_count:]
-        return data[spelled_count:]
+        return spelled_count

@@ -16,24 +16,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from ..common.machine import MAX_SLOTS
-from ..common.renamed import supports_old_names
+from ..common.llama_cpp_limits import MAX_SLOTS
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
-from ..models.gguf import find_duplicate_token
 from ..models.listing import model_name
 from ..models.names import part_paths
 from .context import SEGMENT_TOKENS, Context
 from .exactness import DecodePlan, DraftExactness, probe_decode_plan
 from .native.context import NativeContext, SequenceSpan
-from .native.model import BackgroundLoad, NativeModel
+from .native.model import NativeModel
 from .native.options import (
     LLAMA_CPPS_DEFAULTS,
     LLAMA_CPPS_GPU_DEFAULTS,
     ComputeOptions,
     ContextOptions,
     GpuOptions,
-    LoadPlan,
     MetadataOverrides,
     check_number,
     default_slots,
@@ -61,16 +58,14 @@ class Model:
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
         self._second_context: Context | None = None
+        # the models that were loaded beside this one, by the path of their files
         self._companions: dict[Path, Model] = {}
-        """The models that were loaded beside this one, by the path of their files."""
-        self._decode_plans: dict[int, DecodePlan] = {}
-        """The plan of a batch, by its number of slots."""
+        self._decode_plans: dict[int, DecodePlan] = {}  # the plan of a batch, by its number of slots
         self._draft_exactness = DraftExactness(native, context, self._adapters)
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
         self._overrides: MetadataOverrides = {}
         self._gpu_layers = 0
-        self._background_load: BackgroundLoad | None = None
         self.threads = context.threads
         self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
@@ -85,7 +80,7 @@ class Model:
         threads: int | None = None,
         gpu_layers: int = 0,
         batch: int = 512,
-        mmap: bool | None = None,
+        mmap: bool = True,
         mlock: bool = False,
         lora: Sequence[tuple[str | Path, float]] = (),
         overrides: MetadataOverrides | None = None,
@@ -102,8 +97,7 @@ class Model:
             threads: Number of CPU threads; None: the physical cores.
             gpu_layers: Number of layers that are computed on the GPU; -1: all.
             batch: Maximum number of tokens of a prompt that one call of llama.cpp reads.
-            mmap: Whether to map the file into memory instead of reading it; None: read a file of 16 to 500 MB
-                where Linux has huge pages for it, and map other files.
+            mmap: Whether to map the file into memory instead of reading it.
             mlock: Whether to keep the model from being swapped out.
             lora: Adapter files with their scales.
             overrides: Values that replace values of the file's metadata, by key.
@@ -127,38 +121,13 @@ class Model:
             compute=compute,
             gpu=gpu,
         )
-        return cls.from_plan(plan, progress)
-
-    @classmethod
-    @supports_old_names
-    def from_plan(
-        cls,
-        plan: LoadPlan,
-        progress: Callable[[float], bool] | None = None,
-        background_load: BackgroundLoad | None = None,
-    ) -> Model:
-        """Load a model as `load` does.
-
-        Args:
-            plan: The checked file, and the settings for loading it.
-            progress: As in `load`.
-            background_load: A load of this plan that has begun or is complete; None: there is none.
-
-        Raises ``ModelError``.
-        """
         path = plan.path
-        try:
-            native = NativeModel(str(path), plan.options, progress, background_load)
-        except ModelError as error:
-            duplicate_token = find_duplicate_token(path)
-            raise (
-                ModelError(f"{path}: {duplicate_token}; convert the model again") if duplicate_token else error
-            ) from None
+        native = NativeModel(str(path), plan.options, progress)
         try:
             if reason := native.generation_unsupported_reason():
                 raise ModelError(f"{path}: {reason}")
             model = cls(path, native, plan.context_options(native.trained_context))
-            model.lora, model._background_load = plan.lora, background_load
+            model.lora = plan.lora
             model._overrides, model._gpu_layers = plan.options.overrides, plan.options.gpu_layers
             model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in plan.lora]
         except BaseException:
@@ -171,12 +140,7 @@ class Model:
         """The context for single runs, made when it is first used. Raises ``ModelError``."""
         self.check_open()
         if self._context is None:
-            handle = (
-                None
-                if self._background_load is None
-                else self._background_load.wait_for_context(self._context_options)
-            )
-            self._context = self._make_context(handle)
+            self._context = self.make_context()
         return self._context
 
     @property
@@ -193,11 +157,7 @@ class Model:
     def make_context(self) -> Context:
         """Make another context of the same length. Close it before the model. Raises ``ModelError``."""
         self.check_open()
-        return self._make_context(None)
-
-    def _make_context(self, handle: object | None) -> Context:
-        """Make a context, around llama.cpp's context ``handle`` if there is one."""
-        native = NativeContext(self._native, self._context_options, self._adapters, handle)
+        native = NativeContext(self._native, self._context_options, self._adapters)
         return Context(native, self._context_options.batch_tokens, self._segment_tokens)
 
     def companion(self, path: str | Path) -> Model:
@@ -221,10 +181,9 @@ class Model:
 
     @property
     def _segment_tokens(self) -> int | None:
-        """The number of tokens at whose multiples a batch can be divided without effect; None if unknown.
-
-        In a mixture of experts, the division of a batch changes how many tokens an expert gets, and so the logits.
-        """
+        """The number of tokens at whose multiples a batch can be divided without effect; None if unknown."""
+        # In a mixture of experts, the division of a batch changes how many tokens an expert gets, and so the
+        # logits.
         has_tiled_attention = self._context_options.compute_options.has_tiled_attention
         return (
             SEGMENT_TOKENS
@@ -232,7 +191,6 @@ class Model:
             else None
         )
 
-    @supports_old_names
     def make_slots(self, count: int, deterministic: bool = False, length: int | None = None) -> SequenceSlots:
         """Make sequence slots. Close them before the model. Raises ``ModelError``.
 
@@ -255,7 +213,6 @@ class Model:
         )
         return SequenceSlots(native, count, chunks, plan)
 
-    @supports_old_names
     def batch_exactness(self, parallel: int, deterministic: bool = False) -> BatchExactness:
         """Return the promise about answers of `generate_many`. It is measured once for each value of ``parallel``.
 
@@ -310,7 +267,7 @@ class Model:
     @cached_property
     def name(self) -> str:
         """The file's name without its suffix; for a model of Ollama, ``ollama:NAME:TAG``."""
-        return model_name(self.path)
+        return model_name(self.path, [file for file, _ in self.lora])
 
     def identity(self) -> dict[str, Any]:
         """Return what the logits of the model depend on, as JSON: fingerprints of its files, and settings.
@@ -387,15 +344,13 @@ def _free_memory_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+# Size and number of the blocks of a file that are read. Reading a whole file would take seconds.
 _BLOCK_BYTES, _BLOCK_COUNT = 65_536, 64
-"""Size and number of the blocks of a file that are read. Reading a whole file would take seconds."""
 
 
 def fingerprint(path: Path) -> str:
-    """Return a SHA-256, in hexadecimal, of the size of a model's files and of 4 MB spread evenly over each file.
-
-    Two models have different fingerprints unless their files agree in all these places. Raises ``ModelError``.
-    """
+    """Return a SHA-256, in hexadecimal, of the size of a model's files and of 4 MB spread evenly over each."""
+    # Two models have different fingerprints unless their files agree in all these places. Raises ``ModelError``.
     parts = part_paths(path)
     try:
         return _fingerprint(tuple((part, *_size_and_time(part)) for part in parts))
@@ -410,10 +365,8 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _fingerprint(parts: Iterable[tuple[Path, int, int]]) -> str:
-    """Return the fingerprint of files, given as path, size and time of the last change.
-
-    The time is not part of the fingerprint. It makes the cache compute the fingerprint again after a change.
-    """
+    """Return the fingerprint of files, given as path, size and time of the last change."""
+    # The time is not part of the fingerprint. It makes the cache compute the fingerprint again after a change.
     digest = hashlib.sha256()
     for path, size, _ in parts:
         digest.update(size.to_bytes(8, "little"))
@@ -431,27 +384,18 @@ def _hash_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
     digest.update(file.read(_BLOCK_BYTES))
 
 
-_DIGEST_CONTEXT_TOKENS = 256
-"""The shortest context that llama.cpp makes."""
+_DIGEST_CONTEXT_TOKENS = 256  # the shortest context that llama.cpp makes
+# Number of tokens that the digest reads in one call, as a prompt is read. Number of rows that it decodes in one
+# call, as a batch decodes its slots.
 _DIGEST_PROMPT_TOKENS, _DIGEST_ROWS = 64, 8
-"""Number of tokens that the digest reads in one call, as a prompt is read. Number of rows that it decodes in one
-call, as a batch decodes its slots."""
 
 
 def kernel_digest(
     model: NativeModel, threads: int, compute_options: ComputeOptions, adapters: Sequence[tuple[object, float]]
 ) -> str:
-    """Return a SHA-256, in hexadecimal, of the logits of fixed tokens: of a prompt, of one row, of eight rows.
-
-    Two machines with the same digest compute bit-identical logits for these tokens. Computing the digest takes
-    about as long as reading 75 tokens of a prompt, in a separate context. Raises ``ModelError``.
-
-    Args:
-        model: the model.
-        threads: number of CPU threads of the context.
-        compute_options: other settings of the context that the logits depend on.
-        adapters: LoRA adapters with their scales.
-    """
+    """Return a SHA-256, in hexadecimal, of the logits of fixed tokens: of a prompt, of one row, of eight rows."""
+    # Two machines with the same digest compute bit-identical logits for these tokens. Computing the digest takes
+    # about as long as reading 75 tokens of a prompt, in a separate context. Raises ``ModelError``.
     digest = hashlib.sha256()
     sequence_count = _DIGEST_ROWS + 1 if model.decodes_sequences_together else 1
     length = _DIGEST_CONTEXT_TOKENS

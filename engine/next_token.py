@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names
 from ..grammars.constraint import Constraint, as_forcing
 from ..logprobs.jsonl import ChainDistance, TracedChain, next_token_fields
 from ..logprobs.records import Trace
@@ -44,7 +43,6 @@ class ChainComparison:
     distance: ChainDistance
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class NextToken:
     """The next token before it is drawn.
@@ -107,16 +105,7 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> NextToken | None:
-    """Return the distribution of a request's first token with a trace, see `trace_next`.
-
-    Args:
-        model: The model, whose context is used.
-        request: The request.
-        top: Number of most likely tokens of each stage that are candidates.
-        against: Other chains to compare with.
-        progress: Called while the prompt is read.
-        is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
-    """
+    """Return the distribution of a request's first token with a trace, see `trace_next`."""
     running = RunningRequest(model, request, compiles_in_background=True)
     prompt_ids = running.prompt_ids
     context = model.context
@@ -133,19 +122,14 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     return trace_row(model.vocabulary, row, request, top=top, against=against, healer=running.healer)
 
 
-class RowReader(Chain):
-    """A chain that keeps a copy of the last logits that were applied, float32 (V,), and draws any token.
-
-    Attributes:
-        row: the logits; None before the first ones.
-    """
+class RecordingChain(Chain):
+    """A chain that keeps a copy of the last logits, float32 (V,), and draws any token."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__([], BuildContext(0, vocabulary))
-        self.row: Floats | None = None
+        self.row: Floats | None = None  # the logits; None before the first ones
 
     def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
-        """Copy the logits."""
         self.row = logits.copy()
         return super().apply(logits, mask)
 
@@ -159,17 +143,9 @@ def trace_row(  # noqa: PLR0913 - a command and a route share it
     against: Sequence[Chain] = (),
     healer: PromptHealer | None = None,
 ) -> NextToken:
-    """Return the distribution of a request's first token with a trace, given the logits after its prompt.
+    """Return the distribution of a request's first token with a trace, from the logits after its prompt.
 
-    Args:
-        vocabulary: The tokens of the model.
-        row: The model's logits after the prompt, float32 (V,), or those of both readings under guidance.
-        request: The request. Its prompt is token ids, its chain is built, and its constraint is started.
-        top: How many of the most likely tokens of each stage are candidates.
-        against: Other chains to compare with.
-        healer: Makes the token spell the end of the prompt, which was removed; None: the prompt is complete.
-
-    Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
+    The prompt is token ids, the chain built, the constraint started. ``healer``: spells the prompt's end.
     """
     prompt_ids, constraint = cast("Sequence[int]", request.prompt), cast("Constraint | None", request.constraint)
     masks = [] if constraint is None else [NamedMask(GRAMMAR_STAGE, constraint.mask())]
@@ -200,14 +176,6 @@ def trace_row(  # noqa: PLR0913 - a command and a route share it
 def next_token_json(
     model: Model, chain: Chain, result: NextToken, against: Sequence[tuple[str, Chain]] = ()
 ) -> dict[str, Any]:
-    """Return the JSON fields of a result: ``prompt_tokens, model, seed, chain, stages, candidates, against``.
-
-    Args:
-        model: The model.
-        chain: The chain.
-        result: The result.
-        against: The other chains, with their names.
-    """
     compared_chains = [
         (TracedChain(name, other.config, comparison.trace), comparison.distance)
         for (name, other), comparison in zip(against, result.comparisons, strict=True)

@@ -15,73 +15,49 @@ from .vocabulary import Vocabulary
 
 @dataclass
 class RunningPhase:
-    """A phase of a running text.
-
-    Attributes:
-        chain: draws the tokens.
-        states: the states of the chain, to go back.
-        tracer: samples instead of the chain, and records each step; None: the run is not traced.
-        until: the bytes that end the phase; empty for the last phase.
-        max_tokens: maximum number of tokens; None: no limit.
-        then: the tokens that are forced after the last one.
-    """
+    """A phase of a running text."""
 
     chain: Chain
     states: ChainStates
+    # samples instead of the chain, and records each step; None: the run is not traced
     tracer: TraceReader | None = None
-    until: bytes = b""
-    max_tokens: int | None = None
-    then: tuple[int, ...] = ()
+    until: bytes = b""  # the bytes that end the phase; empty for the last phase
+    max_tokens: int | None = None  # maximum number of tokens; None: no limit
+    then: tuple[int, ...] = ()  # the tokens that are forced after the last one
 
 
 class PhaseState(NamedTuple):
-    """The state of a `PhaseTracker` before a token.
-
-    Attributes:
-        phase_index: index of the phase.
-        token_count: number of tokens of the phase.
-        last_bytes: the last bytes of the phase, which may be the beginning of its end.
-        forced: the tokens that are forced next.
-        chain: the state of the phase's chain.
-    """
+    """The state of a `PhaseTracker` before a token."""
 
     phase_index: int
     token_count: int
-    last_bytes: bytes
+    last_bytes: bytes  # the last bytes of the phase, which may be the beginning of its end
     forced: tuple[int, ...]
     chain: ChainState
 
 
 class PhaseTracker:
-    """The phase of a text, from token to token.
-
-    Attributes:
-        phases: the phases, in order; the last one has no end.
-        index: index of the current phase.
-        forced: tokens that are forced next, because the phase ends.
-    """
+    """The phase of a text, from token to token."""
 
     def __init__(self, phases: Sequence[RunningPhase], prompt_ids: Sequence[int]) -> None:
         self.phases = phases
         self.index = 0
-        self.forced: tuple[int, ...] = ()
+        self.forced: tuple[int, ...] = ()  # tokens that are forced next, because the phase ends
         self._prompt_ids = prompt_ids
-        self._token_count, self._last_bytes = 0, b""
+        self._token_count = 0
+        self._last_bytes = b""
         phases[0].states.begin(prompt_ids, ())
         self._apply_limit(())
 
     @property
     def current(self) -> RunningPhase:
-        """The current phase."""
         return self.phases[self.index]
 
     @property
     def is_last(self) -> bool:
-        """True if no other phase follows."""
         return self.index == len(self.phases) - 1
 
     def save(self) -> PhaseState:
-        """Return the state before the next token."""
         chain_state = self.current.states.save()
         return PhaseState(self.index, self._token_count, self._last_bytes, self.forced, chain_state)
 
@@ -91,12 +67,7 @@ class PhaseTracker:
         self.current.states.restore(chain_state, self._prompt_ids, output)
 
     def accept(self, data: bytes, output: Sequence[int]) -> None:
-        """Add a token to the phase, which may end it.
-
-        Args:
-            data: the bytes of the token; for a control token, its name.
-            output: the tokens after the prompt, this one included.
-        """
+        """Add a token to the phase, which may end it. ``data``: its bytes; for a control token, its name."""
         if self.is_last:
             return
         if self.forced:
@@ -114,7 +85,6 @@ class PhaseTracker:
         self._apply_limit(output)
 
     def end_phase(self, output: Sequence[int]) -> None:
-        """End the phase early, with the tokens that are forced at its end."""
         self.forced = self.current.then
         if not self.forced:
             self._enter_next(output)
@@ -132,10 +102,8 @@ class PhaseTracker:
 
 
 def forced_token_ids(vocabulary: Vocabulary, text: str) -> tuple[int, ...]:
-    """Return tokens with exactly the bytes of a text, although some tokenizers add a space before a text.
-
-    Raises ``ModelError`` if the vocabulary has no such tokens.
-    """
+    """Return tokens with exactly the bytes of a text, although some tokenizers add a space before a text."""
+    # Raises ``ModelError`` if the vocabulary has no such tokens.
     data = text.encode()
     if not data:
         return ()

@@ -85,10 +85,8 @@ def _file_name_error(path: Path) -> PromptCacheError:
 
 
 def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
-    """Return the token ids and the state in a file.
-
-    Raises ``OSError``, ``ValueError`` for a path that no file can have, and ``PromptCacheError`` without the path.
-    """
+    """Return the token ids and the state in a file."""
+    # Raises ``OSError``, ``ValueError``, ``PromptCacheError`` without path.
     with path.open("rb") as file:
         header = _read_header(file)
         token_count = header["tokens"]
@@ -111,10 +109,7 @@ _MATCHED_FACTS = {"model": "model or other settings of the model", "llama_cpp": 
 
 
 def _facts_that_must_match(model: Model) -> dict[str, Any]:
-    """Return the fields of the header that must be equal when a cache is loaded.
-
-    The number of threads may differ, because the state after a prompt does not depend on it.
-    """
+    # Not the number of threads, because the state after a prompt does not depend on it.
     identity = {name: value for name, value in model.identity().items() if name != "threads"}
     build = llama_cpp_build()
     return {"model": identity, "llama_cpp": [build.binding_version, build.ggml_version, build.system_info]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..common.machine import MAX_SLOTS
+from ..common.llama_cpp_limits import MAX_SLOTS
 from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
 from ..models.errors import ModelError
 from .drafts import DraftOptions
@@ -28,23 +28,21 @@ class ChatMessages:
     """A chat whose next message the model writes.
 
     Attributes:
-        messages: dicts like ``{"role": "system" | "user" | "assistant", "content": text}``, the oldest message
-            first.
+        messages: dicts like ``{"role": "system" | "user" | "assistant" | "tool", "content": text}``, the oldest
+            message first; some templates also read ``reasoning_content``, ``tool_calls`` and others.
         template: the chat template in Jinja, or the name of one of llama.cpp's templates; None: the model's
             template.
         variables: variables of the template; None: no variables.
     """
 
-    messages: Sequence[dict[str, str]]
+    messages: Sequence[dict[str, Any]]
     template: str | None = None
     variables: Mapping[str, Any] | None = None
 
 
-EarlyStopping = Literal[False, True, "never"]
-"""When a beam search ends; see `BeamSearch`."""
+EarlyStopping = Literal[False, True, "never"]  # When a beam search ends; see `BeamSearch`
 
-MAX_LENGTH_PENALTY = 20.0
-"""Greatest absolute length penalty. The power of a long text's length must stay within float64."""
+MAX_LENGTH_PENALTY = 20.0  # the power of a long text's length must stay within float64
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,6 @@ class BeamSearch:
 
 
 def rules_from_json(rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request for rules that `GenerationRequest.text_rules` has described."""
     from ..samplers.building import build_phases  # noqa: PLC0415 - only replays need it
     from ..samplers.loop_guard import parse_loop_guard  # noqa: PLC0415
 
@@ -131,7 +128,7 @@ class GenerationRequest:
         lookup: maximum number of tokens in a draft, which is guessed from the text so far; 0: no drafts.
         trace: number of most likely tokens of each stage that a trace has; None: no trace.
         id: identifies the request among others.
-        seed: random seed, 32 bits, of a chain that is not built yet.
+        seed: seed of a chain that is not built yet, an integer of 64 bits with a sign; -1: a random one.
         beginning: text of the answer with which the prompt ends. The grammar reads it before the first token. A
             chat's beginning is added after the template.
         echo: whether the tokens of the prompt are returned, too.

@@ -17,10 +17,8 @@ from .native.context import Logits
 from .token_records import LogprobReader, LogprobRequest
 
 CHOSEN_ONLY = LogprobRequest(0)
-"""The logprobs of the text's tokens only."""
 
 WITH_TOP_TOKEN = LogprobRequest(1)
-"""The logprobs of the text's tokens, and of the most likely token at each step."""
 
 
 def score_prompt(
@@ -48,14 +46,7 @@ def score_prompt(
 def scored_tokens(
     model: Model, ids: Sequence[int], rows: Iterator[Logits], logprobs: LogprobRequest
 ) -> Iterator[PromptToken]:
-    """Yield each token of a prompt with the model's logprobs, computed from the logits after each token.
-
-    Args:
-        model: The model.
-        ids: The tokens of the prompt. The first one gets no logprob.
-        rows: The logits after each of these tokens. The iterator is exhausted.
-        logprobs: The logprobs to read.
-    """
+    """Yield each token of a prompt with the model's logprobs, from the logits after each; the first gets none."""
     scorer = _Scorer(model, LogprobReader(model.vocabulary, replace(logprobs, source="model")), None)
     return _join_prompt_tokens(model, ids, scorer.read_rows(rows, ids, None))
 
@@ -131,7 +122,7 @@ def score_choices(
     for ids in choices:
         context.truncate(len(prompt))
         rows = chain([first_row], context.append_in_small_batches(ids[:-1]))
-        distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
+        distributions = (reader.read_of_text(row, token) for token, row in zip(ids, rows, strict=True))
         tokens_by_choice.append(list(_join_prompt_tokens(model, ids, distributions, prompt[-1])))
         done_tokens += len(ids) - 1
         if progress is not None:
@@ -140,16 +131,8 @@ def score_choices(
 
 
 def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> list[int]:
-    """Return the end of a prompt that fits into the context together with a choice.
-
-    The first tokens are left out, as in lm-evaluation-harness. A BOS at the beginning stays if another token fits
-    after it. The complete prompt is returned if it fits, or if the choice alone does not fit.
-
-    Args:
-        model: The model.
-        prompt: The tokens of the prompt.
-        choice: The tokens of the choice. All but the last are read after the prompt.
-    """
+    """Return the end of a prompt that fits into the context with a choice, as in lm-evaluation-harness."""
+    # BOS stays if another token fits after it. The complete prompt is returned if the choice alone does not fit.
     max_prompt_tokens = model.context.length - (len(choice) - 1)
     if max_prompt_tokens < 1 or len(prompt) <= max_prompt_tokens:
         return list(prompt)  # `score_choices` rejects a choice that does not fit without a prompt
@@ -174,23 +157,16 @@ def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequen
     model.vocabulary.check(prompt)
 
 
-Distributions = tuple[Distribution, ...]
-"""The distributions of one token, one per source."""
+Distributions = tuple[Distribution, ...]  # the distributions of one token, one per source
 
 
 @dataclass(frozen=True)
 class _Scorer:
-    """A reader of texts that yields the distributions that each token was taken from; () for a text's first token.
-
-    Attributes:
-        model: the model.
-        logprob_reader: reads the logprobs.
-        is_interrupted: called after each token. Once it returns True, reading ends.
-    """
+    """A reader of texts that yields the distributions that each token was taken from; () for the first token."""
 
     model: Model
     logprob_reader: LogprobReader
-    is_interrupted: Callable[[], bool] | None
+    is_interrupted: Callable[[], bool] | None  # called after each token. Once it returns True, reading ends.
 
     def until_aborted(self, distributions: Iterator[Distributions]) -> Iterator[Distributions]:
         """Yield distributions until `Model.abort` ends the computation; without ``is_interrupted``, raise."""
@@ -215,7 +191,7 @@ class _Scorer:
             if self.is_interrupted is not None and self.is_interrupted():
                 return
             if token_count < len(ids):
-                yield self.logprob_reader.read(logits, ids[token_count])
+                yield self.logprob_reader.read_of_text(logits, ids[token_count])
 
     def read_windows(self, ids: Sequence[int], stride: int, progress: Progress | None) -> Iterator[Distributions]:
         """Read a text of any length in overlapping windows, and yield the distributions of each token."""
@@ -238,10 +214,7 @@ class _Scorer:
 def _join_prompt_tokens(
     model: Model, ids: Iterable[int], distributions: Iterable[Distributions], previous_token: int | None = None
 ) -> Iterator[PromptToken]:
-    """Join each token with its distributions, until either iterable ends. An added BOS has no text.
-
-    ``previous_token``: the token before the first one; None if the tokens begin a text.
-    """
+    """Join each token with its distributions, until either iterable ends. An added BOS has no text."""
     vocabulary = model.vocabulary
     is_beginning = previous_token is None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

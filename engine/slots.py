@@ -21,27 +21,22 @@ from .context import SEGMENT_TOKENS, check_prompt, common_token_count, small_bat
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
+# llama.cpp's kernels take rows in groups of up to this many, and compute the remaining rows with other kernels
 _ALIGNED_TOKENS = 16
-"""llama.cpp's kernels take rows in groups of up to this many, and compute the remaining rows with other
-kernels."""
 
 
 @dataclass(frozen=True)
 class PromptChunks:
-    """A divider of prompts into chunks that llama.cpp computes as it does for a `Context`.
+    """A divider of prompts into chunks that llama.cpp computes as it does for a `Context`."""
 
-    Chunks end at the end of each batch, and within a batch. The last chunk of a batch, together with the chunks
-    that are read in the same call, has `SEGMENT_TOKENS` tokens or more.
+    # Chunks end at the end of each batch, and within a batch. The last chunk of a batch, together with the chunks
+    # that are read in the same call, has `SEGMENT_TOKENS` tokens or more.
 
-    Attributes:
-        batch: the maximum number of tokens that a `Context` reads in one call.
-        uses_whole_batches: whether every chunk is a complete batch, so that llama.cpp gets a `Context`'s calls.
-        is_divisible: whether a batch can be divided anywhere without changing the logits. If so, chunks are short,
-            and one call reads several of them. Otherwise each call reads one chunk.
-    """
-
-    batch: int
+    batch: int  # the maximum number of tokens that a `Context` reads in one call
+    # whether every chunk is a complete batch, so that llama.cpp gets a `Context`'s calls
     uses_whole_batches: bool = False
+    # whether a batch can be divided anywhere without changing the logits. If so, chunks are short, and one call
+    # reads several of them. Otherwise each call reads one chunk.
     is_divisible: bool = False
 
     def ends(self, prompt_length: int) -> list[int]:
@@ -65,14 +60,7 @@ class PromptChunks:
 def shared_token_count(
     held_tokens: Sequence[int], held_ends: Sequence[int], prompt: Sequence[int], ends: Sequence[int]
 ) -> int:
-    """Return the length of the beginning of a prompt that a slot holds in the same chunks.
-
-    Args:
-        held_tokens: the tokens in the slot.
-        held_ends: the ends of the chunks in the slot.
-        prompt: the tokens of the prompt.
-        ends: the ends of the chunks in which the prompt would be read.
-    """
+    """Return the length of the beginning of a prompt that a slot holds in the same chunks."""
     shared_count = 0
     for held_end, end in zip(held_ends, ends, strict=False):
         if held_end != end or end >= len(prompt) or held_tokens[shared_count:end] != prompt[shared_count:end]:
@@ -90,93 +78,62 @@ def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[
 
 
 def _common_token_count_before_last(slot: SequenceSlot, prompt: list[int]) -> int:
-    """Return the length of the beginning of a prompt that a slot holds, without the prompt's last token.
-
-    The last token must be read for its logits.
-    """
+    """Return the common beginning's length without the prompt's last token, which must be read for its logits."""
     return min(common_token_count(slot.tokens, prompt), len(prompt) - 1)
 
 
-_FILLER_TOKENS = (0,)
-"""The token that is decoded for a slot without a token of its own, and removed again."""
+_FILLER_TOKENS = (0,)  # the token that is decoded for a slot without a token of its own, and removed again
+# Limit of the tokens of one slot that are decoded one by one, together with tokens of other slots. More tokens
+# take less time in one call.
 _MAX_DIVIDED_TOKENS = 8
-"""Limit of the tokens of one slot that are decoded one by one, together with tokens of other slots. More tokens
-take less time in one call."""
 
 
 class SequenceSlot:
-    """The memory for one request: one sequence of tokens.
-
-    Attributes:
-        number: number of the sequence in llama.cpp's context, from 0.
-        length: maximum number of tokens.
-        max_rows: maximum number of tokens that one call can read with the logits of each token.
-        tokens: the tokens in the slot.
-        chunk_ends: the ends of the prompt's chunks, in tokens. Another slot may copy chunks that it would read in
-            the same way.
-        prompt_length: number of tokens of the prompt.
-        prompt_logits: a copy of the logits after the prompt, for a request with the same prompt; None if it is not
-            kept.
-    """
+    """The memory for one request: one sequence of tokens."""
 
     def __init__(self, number: int, length: int, max_rows: int) -> None:
-        self.number = number
+        self.number = number  # number of the sequence in llama.cpp's context, from 0
         self.length = length
-        self.max_rows = max_rows
+        self.max_rows = max_rows  # maximum number of tokens that one call can read with the logits of each token
         self.tokens: list[int] = []
+        # the ends of the prompt's chunks, in tokens. Another slot may copy chunks that it would read in the same
+        # way.
         self.chunk_ends: list[int] = []
         self.prompt_length = 0
+        # a copy of the logits after the prompt, for a request with the same prompt; None if it is not kept
         self.prompt_logits: Logits | None = None
 
     @property
     def remaining(self) -> int:
-        """The number of tokens that still fit."""
         return self.length - len(self.tokens)
 
 
 class ReadPrompt(NamedTuple):
-    """The outcome of reading a prompt.
-
-    Attributes:
-        kept_count: number of tokens that did not have to be read again.
-        exactness: the promise about the answer to this prompt.
-    """
+    """The outcome of reading a prompt."""
 
     kept_count: int
     exactness: BatchExactness
 
 
 class SlotAppend(NamedTuple):
-    """Tokens to be appended to a slot.
-
-    Attributes:
-        slot: the slot.
-        tokens: the tokens.
-        is_exact: False if the logits may differ by rounding from those that the batch promises.
-    """
+    """Tokens to be appended to a slot."""
 
     slot: SequenceSlot
     tokens: Sequence[int]
-    is_exact: bool = True
+    is_exact: bool = True  # False if the logits may differ by rounding from those that the batch promises
 
 
 class SequenceSlots:
-    """All sequence slots of one context.
+    """All sequence slots of one context."""
 
-    Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`. Prompts
-    share the chunks that they have in common.
-
-    Single tokens of several slots are read in one call, in groups whose sizes ``plan`` allows; of all divisions
-    into groups, the fastest is taken. A slot without a token that lies inside a group gets a filler token, which
-    is removed again. Where llama.cpp computes a token without other sequences with another kernel, several copies
-    of the token are read, and all but the first are removed. So requests do not change each other, as far as
-    ``exactness`` promises it. If no token has to be exact, groups of all sizes are allowed, and no copies are
-    needed. Without a plan, every slot is read in a separate call.
-
-    Attributes:
-        length: maximum number of tokens per slot.
-        slots: the slots, by number.
-    """
+    # Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`. Prompts
+    # share the chunks that they have in common. Single tokens of several slots are read in one call, in groups
+    # whose sizes ``plan`` allows; of all divisions into groups, the fastest is taken. A slot without a token that
+    # lies inside a group gets a filler token, which is removed again. Where llama.cpp computes a token without
+    # other sequences with another kernel, several copies of the token are read, and all but the first are removed.
+    # So requests do not change each other, as far as ``exactness`` promises it. If no token has to be exact,
+    # groups of all sizes are allowed, and no copies are needed. Without a plan, every slot is read in a separate
+    # call.
 
     def __init__(
         self, native: NativeContext, count: int, chunks: PromptChunks, plan: DecodePlan | None = None
@@ -185,6 +142,7 @@ class SequenceSlots:
         self._plan = plan
         self._chunks = chunks
         # Some tokens stay free for the copies of a token that is read without other sequences.
+        # maximum number of tokens per slot
         self.length = native.length - (plan.single_row_copies - 1 if plan is not None else 0)
         max_rows = small_batch_rows(chunks.batch, native.vocab_size)
         self.slots = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
@@ -211,16 +169,9 @@ class SequenceSlots:
         )
 
     def read(self, slot: SequenceSlot, prompt: Sequence[int], *, reuses_answers: bool = False) -> ReadPrompt:
-        """Make ``prompt`` the content of a slot.
-
-        Args:
-            slot: the slot.
-            prompt: the tokens of the prompt.
-            reuses_answers: whether to reuse all tokens that a slot has in common with the prompt, also generated
-                ones. Their keys and values differ by rounding from those of a prompt that is read.
-
-        Raises ``ModelError`` for a prompt that is empty or does not fit.
-        """
+        """Make ``prompt`` the content of a slot."""
+        # Raises ``ModelError`` for a prompt that is empty or does not fit. ``reuses_answers``: whether also
+        # generated tokens are reused; their keys and values differ by rounding.
         check_prompt(prompt, slot.length, "each slot of the batch holds")
         prompt = list(prompt)
         chunk_ends = self._chunks.ends(len(prompt))
@@ -264,11 +215,9 @@ class SequenceSlots:
         return ReadPrompt(kept_count, BatchExactness(ExactnessLevel.ROUNDING, self.exactness.max_logit_difference))
 
     def follow(self, slot: SequenceSlot, tokens: Sequence[int]) -> Logits:
-        """Make ``tokens`` the content of a slot; return the logits after the last one, valid until the next call.
-
-        All tokens that the slot has in common with them are reused, and those of another slot if that saves much.
-        So the logits are exact to rounding only. Raises ``ModelError`` as `read` does.
-        """
+        """Make ``tokens`` the content of a slot; return the logits after the last, valid until the next call."""
+        # All tokens that the slot has in common with them are reused, and those of another slot if that saves
+        # much. So the logits are exact to rounding only. Raises ``ModelError`` as `read` does.
         check_prompt(tokens, slot.length, "each slot of the batch holds")
         tokens = list(tokens)
         count_common = partial(_common_token_count_before_last, prompt=tokens)
@@ -285,13 +234,7 @@ class SequenceSlots:
     def best_slot_for(
         self, prompt: Sequence[int], free_slots: Sequence[SequenceSlot], *, reuses_answers: bool = False
     ) -> SequenceSlot:
-        """Return the slot that holds the longest beginning of a prompt; of several such slots, the first.
-
-        Args:
-            prompt: the tokens of the prompt.
-            free_slots: the slots to choose from.
-            reuses_answers: see `read`.
-        """
+        """Return the slot that holds the longest beginning of a prompt; of several such slots, the first."""
         if not self._can_truncate:
             return free_slots[0]
         prompt = list(prompt)
@@ -301,10 +244,8 @@ class SequenceSlots:
         return max(free_slots, key=lambda slot: _reusable_token_count(slot, prompt, ends))
 
     def read_each(self, slot: SequenceSlot, prompt: Sequence[int]) -> Iterator[Logits]:
-        """Make ``prompt`` the content of a slot, and yield the logits after each token, valid until the next step.
-
-        All tokens are read, in small batches, as `Context.read_each` does. Raises ``ModelError`` as `read` does.
-        """
+        """Read all tokens of a prompt, as `Context.read_each` does; yield the logits after each token."""
+        # They are valid until the next step.
         check_prompt(prompt, slot.length, "each slot of the batch holds")
         self._truncate_slot(slot, 0)
         for start in range(0, len(prompt), slot.max_rows):
@@ -317,15 +258,12 @@ class SequenceSlots:
         self._prompt_rows = [self._native.logits()]
 
     def prompt_rows(self) -> list[Logits]:
-        """Return the logits after the prompt that was read last, as a list of one row."""
         return self._prompt_rows
 
     def append(self, appends: Sequence[SlotAppend]) -> Generator[tuple[SequenceSlot, list[Logits]]]:
-        """Append tokens to slots, and yield each slot with the logits of its tokens.
-
-        The logits are valid until the next slot is yielded. If the iterator is closed early, the slots that were
-        not yielded hold what they held before.
-        """
+        """Append tokens to slots, and yield each slot with the logits of its tokens."""
+        # The logits are valid until the next slot is yielded. If the iterator is closed early, the slots that were
+        # not yielded hold what they held before.
         plan = self._plan
         if plan is None:
             for append in appends:
@@ -355,11 +293,7 @@ class SequenceSlots:
         return self._plan is not None and self._plan.is_one_call_exact_by_count.get(token_count, False)
 
     def _append_several(self, append: SlotAppend) -> tuple[SequenceSlot, list[Logits]]:
-        """Append several tokens to one slot, in one call.
-
-        The first time for each number of tokens, they are read twice, in one call and one by one, to compare the
-        logits.
-        """
+        """Append several tokens to one slot in one call; the first time for each count also singly, to compare."""
         slot, tokens, _ = append
         plan, token_count = self._plan, len(tokens)
         rows = self._decode([append])
@@ -404,10 +338,8 @@ class SequenceSlots:
     def _append_group(
         self, group: RowGroup, single_appends: dict[int, SlotAppend], times: DecodeTimes
     ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Append a token to each slot of a group that has one in ``single_appends``, and remove it there.
-
-        The other slots of the group get a filler token, which is removed again.
-        """
+        """Append a token from ``single_appends`` to each slot of a group, and remove it there."""
+        # Gaps get filler tokens.
         slots = self.slots[group.first_slot : group.first_slot + group.row_count]
         filler_slots = [slot for slot in slots if slot.number not in single_appends]
         for slot in filler_slots:  # a prompt that could not be read may have left tokens
@@ -442,21 +374,14 @@ class SequenceSlots:
         return [self._native.logits_at(index) for index in range(sum(len(append.tokens) for append in appends))]
 
     def _copy_beginning(self, slot: SequenceSlot, count_tokens: Callable[[SequenceSlot], int]) -> None:
-        """Copy the slot that shares the longest beginning with a prompt, unless ``slot`` shares as much.
-
-        Args:
-            slot: the slot for the prompt.
-            count_tokens: returns the length of the beginning that a slot shares with the prompt.
-        """
+        """Copy the slot that shares the longest beginning with a prompt, unless ``slot`` shares as much."""
         source = max(self.slots, key=count_tokens)
         if count_tokens(source) > count_tokens(slot):
             self.copy(source, slot)
 
     def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
-        """Replace the content of a slot by that of another one.
-
-        A recurrent state is copied by the next decode. Until then, both sequences share it.
-        """
+        """Replace the content of a slot by that of another one."""
+        # A recurrent state is copied by the next decode. Until then, both sequences share it.
         self._native.truncate_sequence(0, target.number)
         self._native.copy_sequence(source.number, target.number)
         target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
@@ -481,5 +406,4 @@ class SequenceSlots:
             slot.prompt_length, slot.prompt_logits = 0, None
 
     def close(self) -> None:
-        """Free the memory of all slots."""
         self._native.close()

@@ -23,24 +23,21 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
+# Maximum length of a template. llama.cpp's longest template has 17,000 characters.
 MAX_SOURCE_CHARACTERS = 200_000
-"""Maximum length of a template. llama.cpp's longest template has 17,000 characters."""
+# Units of work of one rendering. A unit is one character of output, or work that takes as long as a few
+# characters. For a hundred messages, the templates in llama.cpp's repository need 40,000 to 1,500,000 units. This
+# limit takes a few seconds.
 _MAX_WORK = 20_000_000
-"""Units of work of one rendering. A unit is one character of output, or work that takes as long as a few
-characters. For a hundred messages, the templates in llama.cpp's repository need 40,000 to 1,500,000 units. This
-limit takes a few seconds."""
+# Units of work: of a loop turn, of each node in a loop's body, and of a filter, test, operator or call
 TURN_WORK, NODE_WORK, CALL_WORK = 20, 4, 100
-"""Units of work: of a loop turn, of each node in a loop's body, and of a filter, test, operator or call."""
-_WORK_PER_CHARACTER = 100
-"""Additional units of work for each character of the messages."""
-MAX_TEXT_CHARACTERS = 4_000_000
-"""Maximum length of each string that a template makes, including the prompt."""
-_TEXT_PER_CHARACTER = 10
-"""Additional characters of a string for each character of the messages."""
+_WORK_PER_CHARACTER = 100  # Additional units of work for each character of the messages
+MAX_TEXT_CHARACTERS = 4_000_000  # maximum length of each string that a template makes, including the prompt
+_TEXT_PER_CHARACTER = 10  # Additional characters of a string for each character of the messages
 _MAX_INTEGER_BITS = 4096
+# Maximum number of tuples inside a tuple. Python does not store a tuple's hash, and computes it through all inner
+# tuples.
 _MAX_TUPLE_NODES = 10_000
-"""Maximum number of tuples inside a tuple. Python does not store a tuple's hash, and computes it through all inner
-tuples."""
 _CONTAINER_TYPES = (list, tuple, Mapping, KeysView, ValuesView, ItemsView)
 
 
@@ -49,29 +46,19 @@ class TemplateLimitError(Exception):
 
 
 class _TreeSize(NamedTuple):
-    """The size of a value as a tree, in which a part counts each time it appears.
-
-    Attributes:
-        nodes: number of values.
-        characters: length of its text.
-    """
+    """The size of a value as a tree, in which a part counts each time it appears."""
 
     nodes: int
     characters: int
 
 
 class WorkBudget:
-    """The work that one rendering may still do."""
-
     def __init__(self, input_characters: int) -> None:
-        """Begin with the full budget of one rendering.
-
-        ``input_characters``: length of the messages and the other variables. Long messages allow more work.
-        """
+        # Long messages and variables allow more work.
         self._max_work = self._remaining_work = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
         self._max_characters = MAX_TEXT_CHARACTERS + _TEXT_PER_CHARACTER * input_characters
+        # The sizes of values, by their ``id``. The values are kept, so that Python does not reuse an id.
         self._tree_sizes: dict[int, tuple[object, _TreeSize]] = {}
-        """The sizes of values, by their ``id``. The values are kept, so that Python does not reuse an id."""
 
     def spend(self, units: int) -> None:
         """Count work. Raises ``TemplateLimitError`` when the budget is used up."""
@@ -119,7 +106,8 @@ class WorkBudget:
             return _TreeSize(1, 8)
         stored_size = self._tree_sizes.get(id(value))
         if stored_size is not None:
-            return stored_size[1]
+            _, size = stored_size
+            return size
         child_values = [*value, *value.values()] if isinstance(value, Mapping) else list(value)
         self.spend(1 + len(child_values))
         child_sizes = [self.tree_size(part) for part in child_values]
@@ -131,7 +119,6 @@ class WorkBudget:
         return size
 
     def text(self, value: Any) -> str:
-        """Return ``str(value)``. Raises ``TemplateLimitError`` if it would be too long."""
         if not isinstance(value, str):
             self.spend(self.tree_size(value).characters)
             value = str(value)
@@ -147,19 +134,17 @@ class WorkBudget:
 
 
 current_budget: ContextVar[WorkBudget] = ContextVar("current_budget")
-"""The budget of the current rendering."""
 
 
 Function = Callable[..., Any]
 
 _TEXT_FILTERS = "capitalize e escape format indent lower replace safe string title trim truncate upper wordcount"
-"""Filters that read their value as text."""
 _COMPARING_FILTERS = "dictsort groupby max min sort unique"
+# the others are not supported: they are for web pages, or make text of any length
 _OTHER_FILTERS = """
     abs count d default first float int items join last length list map reject rejectattr reverse select selectattr
     sum
 """
-"""Jinja's other filters are not supported: they are for web pages, or make text of any length."""
 _TEXT_METHODS = """
     capitalize casefold count endswith find format index isalnum isalpha isascii isdecimal isdigit islower
     isnumeric isspace istitle isupper join lower lstrip partition removeprefix removesuffix replace rfind rindex
@@ -176,18 +161,13 @@ _ALLOWED_METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (bytes, frozenset()),
     (type, frozenset()),
 )
-"""The methods that templates may call, by type."""
 
-_MAX_FIELD_WIDTH = 9_999
-"""Maximum width of a format field, such as ``%9999d``, in characters."""
-_WIDE_FIELD = re.compile(r"\d{5}|\*|\{[^{}]*\{")
-"""A format field that may be wider, or whose width is computed."""
-_SORT_WORK = 100
-"""Units of work for each item of a list that is sorted: about twenty comparisons."""
+_MAX_FIELD_WIDTH = 9_999  # maximum width of a format field, such as ``%9999d``, in characters
+_WIDE_FIELD = re.compile(r"\d{5}|\*|\{[^{}]*\{")  # A format field that may be wider, or whose width is computed
+_SORT_WORK = 100  # work for each item of a list that is sorted: about twenty comparisons
 
 
 def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
-    """Return the filters that templates may use; each counts its work."""
     names = f"{_TEXT_FILTERS} {_COMPARING_FILTERS} {_OTHER_FILTERS}".split()
     return {
         **{name: _budgeted_filter(name, filters[name]) for name in names},
@@ -262,14 +242,7 @@ def _check_filter(
 
 
 def _check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``TemplateLimitError`` for a method of a string whose result would be too large.
-
-    Args:
-        budget: the budget of the rendering.
-        function: the method.
-        args: positional arguments.
-        kwargs: named arguments.
-    """
+    """Raise ``TemplateLimitError`` for a method of a string whose result would be too large."""
     text = getattr(getattr(function, "__wrapped__", function), "__self__", None)
     if not isinstance(text, str):
         return
@@ -284,14 +257,7 @@ def _check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwar
 
 
 def _check_operator(budget: WorkBudget, operator: str, left: Any, right: Any) -> None:
-    """Raise ``TemplateLimitError`` for an operator whose result would be too large.
-
-    Args:
-        budget: the budget of the rendering.
-        operator: the operator, as templates write it.
-        left: left operand.
-        right: right operand.
-    """
+    """Raise ``TemplateLimitError`` for an operator whose result would be too large."""
     if operator == "%" and isinstance(left, str):
         _check_format(budget, left, "%", (right,))
     elif operator == "+" and hasattr(left, "__len__") and hasattr(right, "__len__"):
@@ -325,13 +291,11 @@ def _check_format(budget: WorkBudget, text: str, field_mark: str, values: tuple[
 
 
 def _count_and_pass(value: Any, units: int) -> Any:
-    """Count work, and return the value unchanged."""
     current_budget.get().spend(units)
     return value
 
 
 def _concatenate(values: list[Any]) -> str:
-    """Join the operands of ``~``."""
     budget = current_budget.get()
     texts = [budget.text(value) for value in values]
     length = sum(map(len, texts))
@@ -347,7 +311,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return a value as JSON without escapes for HTML, as in transformers; Jinja's filter escapes them."""
+    """Return JSON without escapes for HTML, as in transformers; Jinja's filter escapes them."""
     budget = current_budget.get()
     budget.spend(CALL_WORK)
     budget.spend(budget.tree_size(value).characters)
@@ -393,14 +357,6 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.tests: Any = _budgeted_tests(self.tests)
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or a method for a template.
-
-        Args:
-            context: the template's variables.
-            function: the function or method.
-            args: positional arguments.
-            kwargs: named arguments.
-        """
         budget = current_budget.get()
         budget.spend(CALL_WORK)
         if isinstance(function, (Macro, LoopContext)):
@@ -409,14 +365,6 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return budget.check(super().call(context, function, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Compute ``left operator right``.
-
-        Args:
-            context: the template's variables.
-            operator: one of `intercepted_binops`.
-            left: left operand.
-            right: right operand.
-        """
         budget = current_budget.get()
         budget.spend(CALL_WORK)
         if operator == "+":  # as in llama.cpp, an undefined variable counts as an empty string
@@ -426,14 +374,13 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return budget.check(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether templates may use an attribute."""
         for kind, names in _ALLOWED_METHODS:
             if isinstance(obj, kind):
                 return attr in names
         return super().is_safe_attribute(obj, attr, value)
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
-        """Compile a template. Jinja documents this method as the place to change how."""
+        # Jinja documents this method as the place to change how a template is compiled.
         counted_source = _WorkCountingTransformer().visit(source)
         counted_source.set_environment(self)
         return super()._generate(counted_source, *args, **kwargs)
@@ -441,12 +388,11 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
 @jinja2.pass_context
 def _finalize(_: Context, value: Any) -> str:
-    """Return an expression in ``{{ }}`` as a string. The unused context keeps Jinja from folding constants."""
+    # The unused context keeps Jinja from folding constants.
     return current_budget.get().text(value)
 
 
 def _join_output(parts: Iterable[str]) -> str:
-    """Join the parts of the output, of a macro or of a block."""
     budget = current_budget.get()
     length, checked_parts = 0, []
     for part in parts:
@@ -458,15 +404,11 @@ def _join_output(parts: Iterable[str]) -> str:
 
 
 class _WorkCountingTransformer(NodeTransformer):
-    """A transformer that inserts filters, which count work.
+    """Inserts filters that count work into loop turns, calls, comparisons and joins."""
 
-    The filters are inserted in loop turns, in calls, and where values are joined or compared.
-
-    The names of these filters contain a space, so that no template can call or replace them.
-    """
+    # Their names contain a space, so that no template can call or replace them.
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the replacement of a node."""
         if isinstance(node, (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)):
             self._insert_work_count(node)
             return node
@@ -484,10 +426,7 @@ class _WorkCountingTransformer(NodeTransformer):
         return node
 
     def _insert_work_count(self, node: Any) -> None:
-        """Make each call, and each turn of a loop, count the nodes that it executes.
-
-        Turns that the loop's condition filters out count, too.
-        """
+        """Make each call and each turn of a loop, filtered ones included, count the nodes that it executes."""
         units = TURN_WORK + NODE_WORK * sum(_node_count(child) for child in node.body)
         condition = getattr(node, "test", None)
         condition_units = 0 if condition is None else TURN_WORK + NODE_WORK * _node_count(condition)
@@ -503,7 +442,6 @@ def _filter_node(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filte
 
 
 def _node_count(node: nodes.Node) -> int:
-    """Return the number of nodes in a part of a template."""
     return 1 + sum(1 for _ in _descendants(node))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..common.renamed import supports_old_names
 from ..models.errors import ModelError
 from .native.binding import lib
 
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from .model import Model
     from .vocabulary import Vocabulary
 
-Message = dict[str, str]
-"""``{"role": "system" | "user" | "assistant", "content": text}``."""
+Message = dict[str, Any]
+"""``{"role": "system" | "user" | "assistant" | "tool", "content": text}``, and what some templates read besides:
+``reasoning_content``, ``tool_calls``, ``tool_call_id`` and ``name``.
+
+The content may also be a list of parts, ``{"type": "text", "text": text}``. Most templates get them as one text.
+"""
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class ReasoningTags:
     """The strings that a model writes before and after its reasoning, such as ``<think>`` and ``</think>``.
@@ -62,15 +65,10 @@ _REASONING_TAGS = (
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """A prompt that a chat template has made.
-
-    Attributes:
-        text: the prompt.
-        note: a sentence, if the messages had to be changed for the template; otherwise None.
-    """
+    """A prompt that a chat template has made."""
 
     text: str
-    note: str | None = None
+    note: str | None = None  # a sentence, if the messages had to be changed for the template; otherwise None
 
 
 class ChatTemplate(ABC):
@@ -97,6 +95,49 @@ class ChatTemplate(ABC):
 
         Raises ``ModelError`` when the template rejects the messages, or computes too much.
         """
+
+    def render_beginning(self, messages: Sequence[Message], beginning: str) -> ChatPrompt:
+        """Return the prompt that ends with the beginning of the assistant's answer.
+
+        The beginning stands where the template writes the text of answers: after a header that only complete
+        messages have, and after a reasoning that the prompt opens, which is closed.
+
+        Args:
+            messages: The chat before the answer.
+            beginning: The beginning of the answer's text, which may contain the model's reasoning.
+
+        Raises ``ModelError`` as `render` does.
+        """
+        prompt = self.render(messages)
+        if self.render(messages, add_generation_prompt=False).text == prompt.text:
+            return ChatPrompt(prompt.text + beginning, prompt.note)  # the model writes the whole message itself
+        try:
+            answer = {"role": "assistant", "content": _ANSWER_MARK}
+            complete = self.render([*messages, answer], add_generation_prompt=False).text
+        except ModelError:  # some templates want a user's message last
+            complete = ""
+        before = complete.partition(_ANSWER_MARK)[0] if _ANSWER_MARK in complete else None
+        text = _text_before_answer(prompt.text, before, beginning, self.reasoning_tags)
+        return ChatPrompt(text + beginning, prompt.note)
+
+
+_ANSWER_MARK = "AnswerMark"  # an answer that shows where a template writes the text of answers
+
+
+def _text_before_answer(prompt: str, before: str | None, beginning: str, tags: ReasoningTags | None) -> str:
+    """Return the prompt before the beginning of an answer; ``before``: see `_ANSWER_MARK`."""
+    end = prompt.rstrip()
+    if tags is not None:
+        is_open = end.endswith(tags.start)
+        if beginning.lstrip().startswith(tags.start):  # the beginning brings its reasoning along
+            return end.removesuffix(tags.start) if is_open else prompt
+        if tags.end in beginning or end.endswith(tags.end):
+            return prompt
+        if is_open:
+            if before is not None and before.startswith(end) and tags.end in before[len(end) :]:
+                return before
+            return end + tags.end
+    return prompt if before is None or before.rstrip() == end else before
 
 
 def open_chat_template(
@@ -135,11 +176,38 @@ def _open_by_source(source: str, bos: str, eos: str, variables: Mapping[str, Any
         if variables:
             raise ModelError(f"the chat template {source} is built into llama.cpp and has no variables")
         return NativeChatTemplate(source)
+    source = _template_in_json(source) or source
     if not is_chat_template(source):
         raise ModelError(
             "this is not a chat template: it is neither Jinja nor the name of a template of llama.cpp"
         )
     return _open_jinja(source, "the chat template", bos, eos, json.dumps(dict(variables or {})))
+
+
+# The name that transformers gives the template for a chat without tools, where a file has several templates
+_MAIN_TEMPLATE = "default"
+
+
+def _template_in_json(text: str) -> str | None:
+    """Return the template in transformers' ``tokenizer_config.json``; None if it is no JSON."""
+    # Raises ``ModelError``.
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # Jinja begins with a brace, too
+    found = values.get("chat_template")
+    if isinstance(found, list):
+        found = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
+    if isinstance(found, dict):
+        names = ", ".join(str(name) for name in found)
+        found = found.get(_MAIN_TEMPLATE) if len(found) != 1 else next(iter(found.values()))
+        if found is None:
+            raise ModelError(f"this JSON has the chat templates {names}, and none is named {_MAIN_TEMPLATE}")
+    if not isinstance(found, str):
+        raise ModelError("this JSON has no chat_template")
+    return found
 
 
 @lru_cache(maxsize=16)
@@ -150,6 +218,12 @@ def _open_jinja(source: str, name: str, bos: str, eos: str, variables: str) -> J
 def is_chat_template(text: str) -> bool:
     """Return whether a string has tags of Jinja, or is the name of one of llama.cpp's built-in templates."""
     return text in builtin_chat_templates() or "{{" in text or "{%" in text
+
+
+def template_reads(source: str, name: str) -> bool:
+    """Return whether a template may read a variable, or a field of a message."""
+    names = {name, *_OTHER_NAMES.get(name, ())}
+    return any(re.search(rf"\b{re.escape(other)}\b", source) for other in names)
 
 
 def build_prompt(  # noqa: PLR0913 - the arguments are public
@@ -185,6 +259,7 @@ def format_chat(
     messages: Sequence[Message],
     template: ChatTemplate | None = None,
     report: Callable[[str], object] | None = None,
+    beginning: str = "",
 ) -> str:
     """Return the prompt after which the model writes the next message of the assistant.
 
@@ -194,10 +269,12 @@ def format_chat(
         template: See `open_chat_template`; None: the model's template.
         report: Called with a sentence if the messages had to be changed for the template: if it has no system
             role, the text of the system message is placed before the first message of the user.
+        beginning: The beginning of the assistant's message, with which the prompt ends.
 
     Raises ``ModelError`` when the model has no chat template, or when the template rejects the messages.
     """
-    prompt = (template or open_chat_template(model)).render(messages)
+    template = template or open_chat_template(model)
+    prompt = template.render_beginning(messages, beginning) if beginning else template.render(messages)
     if prompt.note is not None and report is not None:
         report(prompt.note)
     return prompt.text
@@ -227,16 +304,22 @@ def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix
 
 
 _RESERVED_VARIABLES = ("messages", "add_generation_prompt")
+# Variables that make a template leave out the reasoning of earlier answers; each family of models has one
 _DROPPED_REASONING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
-"""Variables that make a template leave out the reasoning of earlier answers; each family of models has one."""
+# Variables that other templates have under other names, which `_with_other_names` sets, too
+_OTHER_NAMES = {
+    "preserve_reasoning": ("preserve_thinking", *_DROPPED_REASONING_VARIABLES),
+    "reasoning_effort": ("reasoning_strength",),
+}
+# Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
+# the messages of each template with these words.
 _TRIMMING_TEMPLATE_WORDS = "You have access to the following functions in JSONSchema format"
-"""Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
-the messages of each template with these words."""
 _ASCII_SPACES = " \t\n\v\f\r"
+# Characters that are added to the length of each message, for the work of the template on a short message
 _EXTRA_CHARACTERS_PER_MESSAGE = 200
-"""Characters that are added to the length of each message, for the work of the template on a short message."""
+# Messages with which a template is tested. Its output shows which of them it uses.
 _SYSTEM_MARK, _USER_MARK, _REASONING_MARK = "SystemMark", "UserMark", "ReasoningMark"
-"""Messages with which a template is tested. Its output shows which of them it uses."""
+_LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")  # A list of parts that was written like any other value
 
 
 class JinjaChatTemplate(ChatTemplate):
@@ -265,7 +348,8 @@ class JinjaChatTemplate(ChatTemplate):
 
         Raises ``ModelError`` for a template that is not valid, and for variables that the messages set.
         """
-        self.name, self._source = name, source
+        self.name = name
+        self._source = source
         variables = dict(variables or {})
         for variable in _RESERVED_VARIABLES:
             if variable in variables:
@@ -275,11 +359,9 @@ class JinjaChatTemplate(ChatTemplate):
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
-        """The first of the well-known pairs of tags that appears in the template.
+        """The first of the well-known pairs of tags that appears in the template."""
 
-        Some templates only remove the reasoning of earlier answers, and contain only the end tag.
-        """
-
+        # Some templates only remove the reasoning of earlier answers, and contain only the end tag.
         def is_used_by_template(tags: ReasoningTags) -> bool:
             can_lack_start_tag = not tags.answer_prefixes  # as in templates that only remove earlier reasoning
             return tags.end in self._source and (can_lack_start_tag or tags.start in self._source)
@@ -287,17 +369,16 @@ class JinjaChatTemplate(ChatTemplate):
         return next(filter(is_used_by_template, _REASONING_TAGS), None)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
-        """Return the prompt for the messages of a chat.
-
-        If the template does not support a system message, its text is placed before the text of the user's first
-        message, as in llama.cpp.
-        """
+        """Return the prompt for messages."""
+        # A system message that is not supported goes before the first one, as in llama.cpp.
         note = None
+        if _TRIMMING_TEMPLATE_WORDS in self._source:
+            messages = list(map(_with_trimmed_text, messages))
+        if not self._takes_content_parts:
+            messages = list(map(_with_text, messages))
         if messages and messages[0]["role"] == "system" and not self._has_system_role:
             messages = _merge_system_message(messages)
             note = f"{self.name} has no system role: the system message is placed before the user's first message"
-        if _TRIMMING_TEMPLATE_WORDS in self._source:
-            messages = [{**message, "content": message["content"].strip(_ASCII_SPACES)} for message in messages]
         return ChatPrompt(
             self._render(messages, self._expects_content_parts, add_generation_prompt, self._can_think), note
         )
@@ -323,11 +404,16 @@ class JinjaChatTemplate(ChatTemplate):
         return _USER_MARK in (self._render_or_none(user_messages, True) or "")
 
     @cached_property
-    def _can_think(self) -> bool:
-        """True if reasoning can be distinguished from the answer in the model's output.
+    def _takes_content_parts(self) -> bool:
+        """True if the template writes the texts of a list of parts, and not the list itself."""
+        parts = [{"type": "text", "text": text} for text in (_USER_MARK, _SYSTEM_MARK)]
+        prompt = self._render_or_none([{"role": "user", "content": parts}], False) or ""
+        return _USER_MARK in prompt and _SYSTEM_MARK in prompt and _LIST_OF_PARTS.search(prompt) is None
 
-        llama.cpp's server makes similar comparisons, and enables reasoning only for such templates.
-        """
+    @cached_property
+    def _can_think(self) -> bool:
+        """True if reasoning can be distinguished from the answer in the model's output."""
+        # llama.cpp's server makes similar comparisons, and enables reasoning only for such templates.
         if (
             "enable_thinking" in self._variables
             or "enable_thinking" not in self._source
@@ -373,7 +459,7 @@ class JinjaChatTemplate(ChatTemplate):
             if expects_content_parts
             else [dict(m) for m in messages]
         )
-        input_characters = sum(len(text) for message in messages for text in message.values()) + len(
+        input_characters = sum(len(str(value)) for message in messages for value in message.values()) + len(
             str(self._variables)
         )
         input_characters += _EXTRA_CHARACTERS_PER_MESSAGE * len(messages)
@@ -409,10 +495,8 @@ class _RefusalError(Exception):
 
 @lru_cache(maxsize=16)
 def _compile(source: str, name: str) -> Template:
-    """Compile a template.
-
-    Cached: compiling takes up to 0.1 seconds, and a batch may use a template 10,000 times.
-    """
+    """Compile a template."""
+    # Cached: compiling takes up to 0.1 seconds, and a batch may use a template 10,000 times.
     from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - only chats pay for Jinja
 
     from .template_sandbox import MAX_SOURCE_CHARACTERS, TemplateEnvironment  # noqa: PLC0415
@@ -445,10 +529,8 @@ def _date_variables() -> dict[str, str]:
 
 
 def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return variables with the names that other templates use for two of them; existing names keep their values.
-
-    llama.cpp adds the same names (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
-    """
+    """Return variables with the names that other templates use for two of them; existing names keep theirs."""
+    # llama.cpp adds the same names (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
     preserve_reasoning, reasoning_effort = (
         variables.get("preserve_reasoning", True),
         variables.get("reasoning_effort"),
@@ -464,8 +546,30 @@ def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
     return added_variables | dict(variables)
 
 
-def _with_content_parts(message: Message) -> dict[str, Any]:
-    return {**message, "content": [{"type": "text", "text": message["content"]}]}
+def content_text(content: str | Sequence[Mapping[str, str]]) -> str:
+    """Return the text of a message's content. The texts of parts are lines, as in llama-server."""
+    if isinstance(content, str):
+        return content
+    text = ""
+    for part in content:  # a join would also put a newline after an empty first part
+        text += ("\n" if text else "") + part["text"]
+    return text
+
+
+def _with_text(message: Message) -> Message:
+    return {**message, "content": content_text(message["content"])}
+
+
+def _with_trimmed_text(message: Message) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": content.strip(_ASCII_SPACES)}
+    return {**message, "content": [{**part, "text": part["text"].strip(_ASCII_SPACES)} for part in content]}
+
+
+def _with_content_parts(message: Message) -> Message:
+    content = message["content"]
+    return {**message, "content": [{"type": "text", "text": content}] if isinstance(content, str) else content}
 
 
 def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
@@ -473,7 +577,8 @@ def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
     system, *later_messages = messages
     for i, message in enumerate(later_messages):
         if message["role"] == "user":
-            later_messages[i] = {**message, "content": f"{system['content']}\n{message['content']}"}
+            texts = (content_text(merged["content"]) for merged in (system, message))
+            later_messages[i] = {**message, "content": "\n".join(texts)}
             return later_messages
     return [{"role": "user", "content": system["content"]}, *later_messages]
 
@@ -492,12 +597,16 @@ class NativeChatTemplate(ChatTemplate):
 
     def __init__(self, name: str) -> None:
         """Use a template. ``name``: one of `builtin_chat_templates`."""
-        self.name, self._key = f"the chat template {name}", name.encode()
+        self.name = f"the chat template {name}"
+        self._key = name.encode()
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for the messages of a chat, as llama.cpp's ``llama_chat_apply_template`` writes it."""
         native_messages = (lib.llama_chat_message * len(messages))()
-        texts = [(_encode_c_string(message["role"]), _encode_c_string(message["content"])) for message in messages]
+        texts = [
+            (_encode_c_string(message["role"]), _encode_c_string(content_text(message["content"])))
+            for message in messages
+        ]
         for native_message, (role, content) in zip(native_messages, texts, strict=True):
             native_message.role, native_message.content = role, content
         capacity = 1024 + 2 * sum(len(role) + len(content) for role, content in texts)

@@ -13,14 +13,7 @@ from ..samplers.loop_guard import LoopDetector, LoopGuard, LoopState
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """The bans and the loop guard of a text.
-
-    Attributes:
-        bans: the phrases and regular expressions that the text must not contain.
-        ban_retries: the number of times that the text returns to one place.
-        ban_then: what happens then: ``step_back``, ``keep`` or ``stop``.
-        loop_guard: the settings of the loop guard; None: loops are not found.
-    """
+    """The bans and the loop guard of a text."""
 
     bans: Sequence[TextBan] = ()
     ban_retries: int = DEFAULT_BAN_RETRIES
@@ -34,74 +27,50 @@ class GuardSettings:
 
 
 class Verdict(NamedTuple):
-    """A decision because of a ban or a loop.
+    """A decision because of a ban or a loop."""
 
-    Attributes:
-        place: index of the token to go back to, which is dropped with all later ones; None: no token is dropped.
-        ban: the ban that matched; None for a loop.
-        attempt: number of times that the text has returned to this token, counted from 1.
-        finish_reason: the reason with which the text ends there; None: it does not end.
-        ends_phase: whether the phase of thinking ends.
-    """
-
+    # index of the token to go back to, which is dropped with all later ones; None: no token is dropped
     place: int | None = None
     ban: TextBan | None = None
-    attempt: int = 0
-    finish_reason: str | None = None
-    ends_phase: bool = False
+    attempt: int = 0  # number of times that the text has returned to this token, counted from 1
+    finish_reason: str | None = None  # the reason with which the text ends there; None: it does not end
+    ends_phase: bool = False  # whether the phase of thinking ends
 
 
 class GuardState(NamedTuple):
-    """The state of a `TextGuard` before a token.
-
-    Attributes:
-        scanner: the state of the search for bans.
-        loop: the state of the search for loops; None without a loop guard.
-        character_count: number of complete characters so far.
-        incomplete_token: index of the token with the first byte of an incomplete character; None if there is none.
-        loop_period: the period of the last loop that was found; None if there was none.
-    """
+    """The state of a `TextGuard` before a token."""
 
     scanner: ScannerState
     loop: LoopState | None
     character_count: int
+    # index of the token with the first byte of an incomplete character; None if there is none
     incomplete_token: int | None
     loop_period: int | None
 
 
 class TextGuard:
-    """The search for bans and loops in one text, and the places to which the text has returned.
-
-    Attributes:
-        settings: the bans and the loop guard.
-        loop_period: the period of the loop that ended the text or its phase; None if there was none.
-    """
+    """The search for bans and loops in one text, and the places to which the text has returned."""
 
     def __init__(self, settings: GuardSettings) -> None:
         self.settings = settings
+        # the period of the loop that ended the text or its phase; None if there was none
         self.loop_period: int | None = None
         self._scanner = BanScanner(settings.bans)
         self._loops = None if settings.loop_guard is None else LoopDetector(settings.loop_guard)
+        # For each complete character, the index of the token with its first byte
         self._character_tokens: list[int] = []
-        """For each complete character, the index of the token with its first byte."""
         self._incomplete_token: int | None = None
         self._attempts: dict[int, int] = {}
         self._dropped_tokens: dict[int, list[int]] = {}
         self._forced_indices: set[int] = set()
 
     def save(self) -> GuardState:
-        """Return the state before the next token."""
         loop = None if self._loops is None else self._loops.state
         character_count = len(self._character_tokens)
         return GuardState(self._scanner.state, loop, character_count, self._incomplete_token, self.loop_period)
 
     def restore(self, state: GuardState, index: int) -> None:
-        """Return to the state before a token. Drops and attempts of later tokens are forgotten.
-
-        Args:
-            state: the saved state.
-            index: index of the token.
-        """
+        """Return to the state before a token. Drops and attempts of later tokens are forgotten."""
         self._scanner.state, self._incomplete_token = state.scanner, state.incomplete_token
         self.loop_period = state.loop_period
         if self._loops is not None and state.loop is not None:
@@ -112,7 +81,6 @@ class TextGuard:
         self._dropped_tokens = {place: ids for place, ids in self._dropped_tokens.items() if place <= index}
 
     def dropped_at(self, index: int) -> Collection[int]:
-        """Return the tokens that were dropped at a place."""
         return self._dropped_tokens.get(index, ())
 
     def record_return(self, index: int, token: int) -> None:
@@ -131,17 +99,7 @@ class TextGuard:
         first_held: int,
         can_end_phase: bool,
     ) -> Verdict | None:
-        """Add one token to the text, and return what happens because of it.
-
-        Args:
-            index: index of the token.
-            token: id of the token.
-            text: the characters that the token completed.
-            has_incomplete_character: whether the text ends inside a character.
-            is_forced: whether a phase forced the token, so that it cannot be drawn again.
-            first_held: index of the first token that was not shown yet.
-            can_end_phase: whether another phase follows.
-        """
+        """Add one token with the characters it completed, and return what happens because of it."""
         if is_forced:
             self._forced_indices.add(index)
         self._record_characters(index, len(text), has_incomplete_character)
@@ -152,10 +110,7 @@ class TextGuard:
         return self._judge_loop(period, first_held, can_end_phase)
 
     def review_end(self, first_held: int) -> Verdict | None:
-        """Return what happens because the text ends, which decides about whole words.
-
-        ``first_held``: index of the first token that was not shown yet.
-        """
+        """Return what happens because the text ends, which decides about whole words."""
         return self._judge_bans(self._scanner.end(), first_held)
 
     def review_banned_end(self) -> Verdict | None:
@@ -181,22 +136,15 @@ class TextGuard:
         return tuple(places)
 
     def first_undecided(self, next_index: int, places_before: Callable[[int], Sequence[int]]) -> int:
-        """Return the index of the first token that must be held back.
-
-        After a return to a token, another token there may complete a match that began earlier. So the tokens that
-        were undecided before that token are held back with it.
-
-        Args:
-            next_index: index of the next token.
-            places_before: returns what `open_places` returned before a token; nothing for a token that was shown.
-        """
+        """Return the index of the first token that must be held back."""
+        # After a return to a token, another token there may complete a match that began earlier. So the tokens
+        # that were undecided before that token are held back with it.
         places = _close(self.open_places(), places_before)
         if self.settings.bans and self.settings.ban_then == "step_back":
             places = _close({*places, *(place - 1 for place in places), next_index - 1}, places_before)
         return min(places, default=next_index)
 
     def _record_characters(self, index: int, character_count: int, has_incomplete_character: bool) -> None:
-        """Record which token has the first byte of each new character."""
         if character_count:
             first_token = index if self._incomplete_token is None else self._incomplete_token
             self._character_tokens += [first_token, *[index] * (character_count - 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,7 +33,6 @@ _SOURCES_BY_NAME: dict[str, tuple[LogprobSource, ...]] = {
     "chain": ("chain",),
     "both": ("model", "chain"),
 }
-"""The sources of the logprobs, by the value of ``logprobs_from``."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +44,21 @@ class LogprobRequest:
             a row with all tokens.
         source: ``model``, ``chain`` or ``both``.
         token_ids: tokens that are read at every step.
+        label: the name of ``top_count`` where the request comes from, for errors.
+        lowest: the lowest ``top_count`` that is allowed there.
     """
 
     top_count: int | None = None
     source: str = "model"
     token_ids: tuple[int, ...] = ()
+    label: str = "top_logprobs"
+    lowest: int = -1
 
     def check(self, vocabulary: Vocabulary) -> None:
         """Raise ``ModelError`` if a value is not allowed."""
-        if self.top_count is not None and not -1 <= self.top_count <= vocabulary.size:
-            raise ModelError(f"top_logprobs: {self.top_count} is not within -1..{vocabulary.size}")
+        if self.top_count is not None and not self.lowest <= self.top_count <= vocabulary.size:
+            allowed = f"{self.lowest}..{vocabulary.size}"
+            raise ModelError(f"{self.label}: {self.top_count} is not within {allowed}")
         if self.top_count is None and (self.token_ids or self.source != "model"):
             raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
         if self.source not in _SOURCES_BY_NAME:
@@ -63,10 +67,7 @@ class LogprobRequest:
 
 
 class LogprobReader:
-    """A maker of one `Distribution` per source for each token.
-
-    Logprobs are in nats; sums are computed in float64.
-    """
+    """A maker of one `Distribution` per source for each token: in nats, sums in float64."""
 
     def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
         request.check(vocabulary)
@@ -76,17 +77,15 @@ class LogprobReader:
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
         self._workspace = SoftmaxWorkspace()
 
+    def read_of_text(self, logits: Logits, token: int) -> tuple[Distribution, ...]:
+        """Return the distributions of a token of a given text, with its rank among all tokens."""
+        return tuple(replace(distribution, rank=_rank(logits, token)) for distribution in self.read(logits, token))
+
     def read(
         self, logits: Logits, token: int, candidates: Candidates | None = None, *, is_same_row: bool = True
     ) -> tuple[Distribution, ...]:
-        """Return the distributions of one token.
-
-        Args:
-            logits: the model's logits, float32 (V,).
-            token: id of the chosen token.
-            candidates: the candidates that the chain kept; None without a chain.
-            is_same_row: whether the chain got these logits; False under guidance.
-        """
+        """Return the distributions of one token."""
+        # ``is_same_row``: whether the chain got these logits; False under guidance.
         top_rows = None if candidates is None or not is_same_row else candidates.top_rows
         distributions = []
         for source in self._sources:
@@ -104,7 +103,10 @@ class LogprobReader:
             top_ids, max_logit = candidates.top_positions(top_count), candidates.max
             top_logits = logits[top_ids]
         else:
-            top_ids, top_logits, max_logit = top_rows[0][:top_count], top_rows[1][:top_count], top_rows[1][0]
+            row_ids, row_logits = top_rows
+            top_ids = row_ids[:top_count]
+            top_logits = row_logits[:top_count]
+            max_logit = row_logits[0]
         sums = self._workspace.sums(logits, max_logit)
         log_total, entropy = sums.log_total, sums.entropy
         return Distribution(
@@ -155,39 +157,36 @@ class LogprobReader:
         )
 
 
+def _rank(logits: Logits, token: int) -> int:
+    """Return the place of a token among all, counted from 1; of equal logits, the lower id comes first."""
+    logit = logits[token]
+    return 1 + int(np.count_nonzero(logits > logit)) + int(np.count_nonzero(logits[:token] == logit))
+
+
 def _row_bytes(logits: Logits, log_total: float) -> bytes:
-    """Return the logprobs of a whole row, float32 (V,), as little-endian bytes."""
     return (logits.astype(np.float64) - log_total).astype("<f4").tobytes()
 
 
+def check_trace_count(top_count: int, vocabulary: Vocabulary) -> None:
+    """Raise ``ModelError`` for a number of traced candidates that is not within the vocabulary."""
+    if not 1 <= top_count <= vocabulary.size:  # a trace always has the most likely token
+        raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
+
+
 class TraceReader:
-    """A sampler of tokens with a chain, which reads a trace of each token.
+    """A sampler of tokens with a chain, which reads a trace of each token."""
 
-    Attributes:
-        candidates: the candidates that the last token was drawn from.
-    """
-
-    candidates: Candidates
+    candidates: Candidates  # the candidates that the last token was drawn from
 
     def __init__(self, vocabulary: Vocabulary, chain: Chain, top_count: int) -> None:
-        """Trace the chain of a run. Raises ``ModelError`` if ``top_count`` is not within the vocabulary.
-
-        ``top_count``: number of most likely tokens of each stage that a trace has.
-        """
-        if not 1 <= top_count <= vocabulary.size:  # a trace always has the most likely token
-            raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
+        check_trace_count(top_count, vocabulary)
         self._vocabulary = vocabulary
         self._recorder = ChainRecorder(chain)
         self._top_count = top_count
         self._chain_record: ChainRecord
 
     def sample(self, row: Logits | GuidedLogits, mask: NDArray[np.bool_] | Sequence[NamedMask] | None) -> int:
-        """Return the token that the chain draws, without accepting it.
-
-        Args:
-            row: the model's logits, float32 (V,), or those of both readings under guidance.
-            mask: see `ChainRecorder.sample`.
-        """
+        """Return the token that the chain draws, without accepting it. ``mask``: see `ChainRecorder.sample`."""
         if isinstance(row, GuidedLogits):
             change = ChangedLogits(GUIDANCE_STAGE, row.guided, f"scale {row.scale:g}")
             self._chain_record = self._recorder.sample(row.model, mask, change)
@@ -197,10 +196,7 @@ class TraceReader:
         return self._chain_record.token
 
     def read(self, token: int, is_forced: bool = False) -> Trace:
-        """Return the trace of the last sample. The logits must not have been overwritten since.
-
-        ``token``: id of the chosen token, which is always in the trace.
-        """
+        """Return the trace of the last sample, whose logits must still be there; ``token`` is always in it."""
         draw = self._chain_record.draw
         drawn = None if draw is None or is_forced else TraceDraw(*draw)
         return self.make_trace(self.top_ids(token), drawn, is_forced)
@@ -208,13 +204,7 @@ class TraceReader:
     def make_trace(
         self, ids: NDArray[np.integer], draw: TraceDraw | None = None, is_forced: bool = False
     ) -> Trace:
-        """Return the trace of the last sample, with the tokens ``ids`` as candidates.
-
-        Args:
-            ids: token ids, in the order of the candidates.
-            draw: see `Trace`.
-            is_forced: see `Trace`.
-        """
+        """Return the trace of the last sample, with the tokens ``ids`` as candidates, in order."""
         stages = tuple(_trace_stage(stage) for stage in self._chain_record.stages)
         return Trace(stages, self._trace_candidates(ids), draw, is_forced)
 
@@ -248,12 +238,7 @@ class TraceReader:
 
 
 class _StageValues(NamedTuple):
-    """Logits and probabilities of tokens at one stage; None for tokens that are not candidates there.
-
-    Attributes:
-        logits: one per token.
-        probs: one probability per token.
-    """
+    """Logits and probabilities of tokens at one stage; None for tokens that are not candidates there."""
 
     logits: Sequence[float | None]
     probs: Sequence[float | None]

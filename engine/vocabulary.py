@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from operator import index
 from typing import NamedTuple, SupportsIndex
 
-from ..common.renamed import supports_old_names
 from ..models.errors import ModelError
+from ..samplers.tokens import tokens_of_text
 from .native.vocabulary import NativeVocabulary
 
 
 class VocabularyToken(NamedTuple):
-    """The properties of a token that a run needs.
-
-    Attributes:
-        piece: the bytes, see `Vocabulary.piece`.
-        is_control: whether it is a control token, which is not text.
-        is_eog: whether it is an end-of-generation token.
-    """
+    """The properties of a token that a run needs."""
 
     piece: bytes
     is_control: bool
@@ -91,7 +86,6 @@ class Vocabulary:
         """True if the tokenizer adds a space before a text, as SentencePiece does."""
         return b"".join(map(self.piece, self.tokenize(b"a"))).startswith(b" ")
 
-    @supports_old_names
     def added_bytes(self, token: int, previous_token: int | None) -> int:
         """Return the number of bytes that the tokenizer added before a token: 1 for a space, otherwise 0.
 
@@ -148,17 +142,39 @@ class Vocabulary:
             del tokens[0]  # the chat template has already written BOS
         return tokens
 
+    def tokenize_after(self, data: bytes, previous_token: int) -> list[int]:
+        """Return the token ids of a text that follows a token, without the space that is added before whole texts.
+
+        Names of control tokens become these tokens. After such a token a text begins, as in a prompt. Raises
+        ``ModelError`` if the bytes are not UTF-8.
+        """
+        if not self.adds_space or self._native.splits_text(self._check_id(previous_token)):
+            return self.tokenize(data, special=True)
+        _check_utf8(data)
+        added_ids = self.tokenize(self._separator)
+        return self.tokenize(self._separator + data, special=True)[len(added_ids) :]
+
+    @cached_property
+    def _separator(self) -> bytes:
+        """A character that no token contains beside others: what follows is tokenized as inside a text."""
+        for character in "\ue000\n\t|~":
+            data = character.encode()
+            with suppress(ModelError):  # no tokens for its bytes
+                if self.tokenize(data) and not any(data in text != data for text in self._text_bytes_by_id):
+                    return data
+        raise ModelError("the vocabulary has no character that separates texts")
+
     def detokenize(self, tokens: Sequence[int]) -> bytes:
         """Return the text of tokens, without control tokens. Raises ``ModelError``."""
         return self._native.detokenize([self._check_id(token) for token in tokens]) if tokens else b""
 
     def single(self, text: str) -> int:
-        """Return the id of the token that is exactly this text.
+        """Return the id of the token that a text names, see `tokens_of_text`.
 
-        Raises ``ModelError`` if there is no such token.
+        Raises ``ModelError`` if it is not one token.
         """
         try:
-            tokens = self.tokenize(text.encode(), special=True)
+            tokens = tokens_of_text(self, text.encode())
         except UnicodeEncodeError:
             raise ModelError("half of a surrogate pair is not allowed in text") from None
         if len(tokens) == 1:
@@ -174,10 +190,7 @@ class Vocabulary:
             self._check_id(token)
 
     def _check_id(self, token: int) -> int:
-        """Return a token id as an int, if the vocabulary has it.
-
-        Raises ``ModelError`` for a wrong one, because llama.cpp would read foreign memory.
-        """
+        """Return a token id as an int. Raises ``ModelError`` for a wrong one, since llama.cpp checks none."""
         if not isinstance(token, SupportsIndex) or not 0 <= index(token) < self.size:
             raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
         return index(token)
@@ -191,73 +204,60 @@ def _check_utf8(data: bytes) -> None:
 
 
 class TextStreamState(NamedTuple):
-    """A state of a `TextStream` in which no stop string has appeared.
-
-    Attributes:
-        decoder_state: the state of the decoder, with the bytes of an incomplete character.
-        held_back: the text that may be the beginning of a stop string.
-        text_length: number of characters that were released.
-    """
+    """A state of a `TextStream` in which no stop string has appeared."""
 
     decoder_state: tuple[bytes, int]
     held_back: str
     text_length: int
+    passed_length: int  # number of characters of ``held_back`` in which no stop string may end
 
 
 class TextStream:
-    """A decoder of the bytes of tokens, which also finds stop strings.
+    """A decoder of the bytes of tokens, which also finds stop strings."""
 
-    The bytes of an incomplete UTF-8 character are held back until the character is complete. Bytes that are not
-    UTF-8 become U+FFFD. Text that may be the beginning of a stop string is held back until the next tokens decide.
-
-    Attributes:
-        text: all text that was released.
-        matched_stop: the stop string that appeared, after which no more text is released; None if none has
-            appeared.
-    """
+    # The bytes of an incomplete UTF-8 character are held back until the character is complete. Bytes that are not
+    # UTF-8 become U+FFFD. Text that may be the beginning of a stop string is held back until the next tokens
+    # decide.
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         """Begin a text. ``stops``: stop strings; empty ones are ignored."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stop_strings = [stop for stop in stops if stop]
         self._held_back = ""
+        self._passed_length = 0
         self.text = ""
+        # the stop string that appeared, after which no more text is released; None if none has appeared
         self.matched_stop: str | None = None
 
     def copy(self) -> TextStream:
-        """Return an independent copy, which continues the text in another way."""
         stream_copy = TextStream(self._stop_strings)
         stream_copy._decoder.setstate(self._decoder.getstate())
         stream_copy._held_back, stream_copy.text = self._held_back, self.text
+        stream_copy._passed_length = self._passed_length
         stream_copy.matched_stop = self.matched_stop
         return stream_copy
 
-    def push(self, data: bytes) -> str:
-        """Decode the bytes of one token; return the text that can be shown now, possibly empty."""
-        return self.release(self.decode(data))
+    def push(self, data: bytes, *, finds_stop: bool = True) -> str:
+        """Decode the bytes of one token; return the text that can be shown now, possibly empty. See `release`."""
+        return self.release(self.decode(data), finds_stop=finds_stop)
 
     def decode(self, data: bytes) -> str:
-        """Return the characters that the bytes of one token complete."""
         return self._decoder.decode(data)
 
     @property
     def has_incomplete_character(self) -> bool:
-        """True if the last bytes are the beginning of a character."""
         return bool(self._decoder.getstate()[0])
 
     def save(self) -> TextStreamState:
-        """Return the state, for `restore`."""
-        return TextStreamState(self._decoder.getstate(), self._held_back, len(self.text))
+        return TextStreamState(self._decoder.getstate(), self._held_back, len(self.text), self._passed_length)
 
     def restore(self, state: TextStreamState) -> None:
-        """Return to a saved state; the text after it is forgotten."""
         self._decoder.setstate(state.decoder_state)
-        self._held_back, self.matched_stop = state.held_back, None
+        self._held_back, self._passed_length, self.matched_stop = state.held_back, state.passed_length, None
         if len(self.text) > state.text_length:
             self.text = self.text[: state.text_length]
 
     def finish(self) -> str:
-        """End the text; return the text that was held back."""
         released = self.release(self._decoder.decode(b"", True))
         if self.matched_stop is None:
             released += self._held_back
@@ -265,23 +265,34 @@ class TextStream:
             self._held_back = ""
         return released
 
-    def release(self, new_text: str) -> str:
-        """Append decoded text; return the text that can be shown now, possibly empty."""
+    def release(self, new_text: str, *, finds_stop: bool = True) -> str:
+        """Append decoded text; return the text that can be shown now, possibly empty.
+
+        ``finds_stop``: False to pass over the stop strings that end in this text. One that begins in it and ends
+        later still counts, as in vLLM.
+        """
         if self.matched_stop is not None or not new_text:
             return ""
         if not self._stop_strings:
             self.text += new_text
             return new_text
         self._held_back += new_text
-        matches = [(start, stop) for stop in self._stop_strings if (start := self._held_back.find(stop)) >= 0]
+        if not finds_stop:
+            self._passed_length = len(self._held_back)
+        matches = [(start, stop) for stop in self._stop_strings if (start := self._find(stop)) >= 0]
         if matches:
             start, self.matched_stop = min(matches, key=lambda match: match[0])
             released, self._held_back = self._held_back[:start], ""
         else:
             end = len(self._held_back) - self._undecided_length()
             released, self._held_back = self._held_back[:end], self._held_back[end:]
+            self._passed_length = max(self._passed_length - end, 0)
         self.text += released
         return released
+
+    def _find(self, stop: str) -> int:
+        """Return the place of a stop string that ends in text that was not passed over; -1 if there is none."""
+        return self._held_back.find(stop, max(self._passed_length + 1 - len(stop), 0))
 
     def _undecided_length(self) -> int:
         """Return the number of characters at the end that may be the beginning of a stop string."""
@@ -297,8 +308,8 @@ class Continuation(NamedTuple):
     """The tokens of a prompt and of a choice after it.
 
     Attributes:
-        prompt_ids: tokens of the prompt.
-        choice_ids: tokens of the choice.
+        prompt_ids: tokens of the prompt without white space at its end.
+        choice_ids: tokens of this white space and the choice.
         is_separate: whether the choice was tokenized separately. In the joined text, its first characters would
             share a token with the prompt's last ones.
     """
@@ -309,13 +320,7 @@ class Continuation(NamedTuple):
 
 
 def first_different_token(texts: Sequence[bytes], other_texts: Sequence[bytes], start: int = 0) -> int | None:
-    """Return the first token id whose texts differ; None if the ids that both vocabularies have agree.
-
-    Args:
-        texts: the texts of a vocabulary, by token id.
-        other_texts: those of another one.
-        start: the first id that is compared.
-    """
+    """Return the first token id whose texts differ; None if the ids that both vocabularies have agree."""
     end = min(len(texts), len(other_texts))
     if texts[start:end] == other_texts[start:end]:  # much faster than one by one
         return None
@@ -323,13 +328,16 @@ def first_different_token(texts: Sequence[bytes], other_texts: Sequence[bytes], 
 
 
 def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
-    """Tokenize a prompt and a choice after it.
+    """Tokenize a prompt and a choice after it, as lm-evaluation-harness does.
 
+    White space at the end of the prompt belongs to the choice, because words have tokens with a space before them.
     If the tokens of the joined text begin with the tokens of the prompt, the choice gets the remaining tokens.
     Otherwise the choice is tokenized separately. Raises ``ModelError`` if that is not possible.
     """
-    prompt_ids = vocabulary.tokenize_prompt(prompt.encode())
-    text_ids = vocabulary.tokenize_prompt((prompt + choice).encode())
+    stripped_prompt = prompt.rstrip()
+    choice = prompt[len(stripped_prompt) :] + choice
+    prompt_ids = vocabulary.tokenize_prompt(stripped_prompt.encode())
+    text_ids = vocabulary.tokenize_prompt((stripped_prompt + choice).encode())
     if text_ids[: len(prompt_ids)] == prompt_ids:
         return Continuation(prompt_ids, text_ids[len(prompt_ids) :], False)
     choice_bytes = choice.encode()

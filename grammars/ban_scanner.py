@@ -15,71 +15,44 @@ from .linear_regex import NO_THREADS, LinearRegex, Threads, is_word_character
 
 
 class BanMatch(NamedTuple):
-    """A match of a ban.
+    """A match of a ban."""
 
-    Attributes:
-        start: position of the first character of the match in the text.
-        ban_index: index of the ban.
-    """
-
-    start: int
-    ban_index: int
+    start: int  # position of the first character of the match in the text
+    ban_index: int  # index of the ban
 
 
 @dataclass(slots=True)
 class _TrieNode:
-    """The beginning of phrases.
+    """The beginning of phrases."""
 
-    Attributes:
-        following: the node after each character.
-        ban_index: index of the first ban whose phrase ends here; None if no phrase ends here.
-    """
-
-    following: dict[str, _TrieNode] = field(default_factory=dict)
-    ban_index: int | None = None
+    following: dict[str, _TrieNode] = field(default_factory=dict)  # the node after each character
+    ban_index: int | None = None  # index of the first ban whose phrase ends here; None if no phrase ends here
 
 
 @dataclass(frozen=True, slots=True)
 class _Trie:
-    """The phrases with the same rules.
+    """The phrases with the same rules."""
 
-    Attributes:
-        root: the node before the first character.
-        folds_case: whether the characters of the text are folded.
-        whole_words: whether phrases must be whole words.
-    """
-
-    root: _TrieNode
+    root: _TrieNode  # the node before the first character
     folds_case: bool
     whole_words: bool
 
 
+# the starts that may still become a phrase, in ascending order, each with the node that the text reached
 _PhraseThreads = tuple[tuple[int, _TrieNode], ...]
-"""The starts that may still become a phrase, in ascending order, each with the node that the text reached."""
 
 
 class ScannerState(NamedTuple):
-    """The state of a `BanScanner`.
+    """The state of a `BanScanner`."""
 
-    Attributes:
-        position: number of characters so far.
-        last_character: the last character; empty at the beginning.
-        phrase_threads: for each trie, the live starts.
-        regex_threads: for each regex, its threads.
-    """
-
-    position: int
-    last_character: str
-    phrase_threads: tuple[_PhraseThreads, ...]
-    regex_threads: tuple[Threads, ...]
+    position: int  # number of characters so far
+    last_character: str  # the last character; empty at the beginning
+    phrase_threads: tuple[_PhraseThreads, ...]  # for each trie, the live starts
+    regex_threads: tuple[Threads, ...]  # for each regex, its threads
 
 
 class BanScanner:
-    """A search for bans, which is given a text in parts.
-
-    Attributes:
-        state: the state after the text so far, which may be saved, and set again.
-    """
+    """A search for bans, which is given a text in parts."""
 
     def __init__(self, bans: Sequence[TextBan]) -> None:
         tries: dict[tuple[bool, bool], _Trie] = {}
@@ -92,6 +65,7 @@ class BanScanner:
             trie = tries.setdefault(rules, _Trie(_TrieNode(), *rules))
             _add_phrase(trie.root, ban.text.casefold() if ban.ignores_case else ban.text, index)
         self._tries = list(tries.values())
+        # the state after the text so far, which may be saved, and set again
         self.state = ScannerState(0, "", tuple(() for _ in self._tries), tuple(NO_THREADS for _ in self._regexes))
 
     def live_starts(self) -> set[int]:
@@ -154,16 +128,7 @@ def _add_phrase(root: _TrieNode, phrase: str, index: int) -> None:
 def _step_phrases(  # noqa: PLR0913, PLR0917 - called for each character; an object would take time
     trie: _Trie, threads: _PhraseThreads, before: str, character: str, position: int, matches: list[BanMatch]
 ) -> _PhraseThreads:
-    """Return the threads of a trie after one more character, and add the matches.
-
-    Args:
-        trie: the trie.
-        threads: the threads before the character.
-        before: the character before; empty at the beginning of the text.
-        character: the character.
-        position: position of the character in the text.
-        matches: the list that matches are added to.
-    """
+    """Return the threads of a trie after one more character, and add the matches."""
     folded = character.casefold() if trie.folds_case else character
     has_start = folded[0] in trie.root.following or len(folded) > 1
     if trie.whole_words:
@@ -189,16 +154,7 @@ def _follow(  # noqa: PLR0913, PLR0917 - called for each character; an object wo
     stepped: list[tuple[int, _TrieNode]],
     matches: list[BanMatch],
 ) -> None:
-    """Follow a start by the folded characters of one character of the text.
-
-    Args:
-        trie: the trie.
-        start: position of the first character.
-        node: the node before the characters.
-        characters: the folded characters.
-        stepped: the list that the thread is added to, if it may still become a phrase.
-        matches: the list that matches are added to.
-    """
+    """Follow a start by the folded characters of one character; add the thread if it may still become a phrase."""
     for number, character in enumerate(characters, 1):
         next_node = node.following.get(character)
         if next_node is None:

@@ -7,44 +7,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from ..common.text import nearest_name, short_repr
+from ..common.text import short_repr, unknown_name
 from .errors import GrammarError
 from .linear_regex import LinearRegex
 
+# The number of characters that a match may reach back. Text is held back while a match can still come, so a
+# pattern that never ends must not hold back everything.
 MAX_MATCH_CHARACTERS = 1_000
-"""The number of characters that a match may reach back. Text is held back while a match can still come, so a
-pattern that never ends must not hold back everything."""
 
-MAX_BANS = 5_000
-"""Maximum number of bans of one text, as in KoboldCpp."""
+MAX_BANS = 5_000  # maximum number of bans of one text, as in KoboldCpp
 
 
+# the value of ``ban_then``: what happens at a match after all retries at its place
 BanAction = Literal["step_back", "keep", "stop"]
-"""The value of ``ban_then``: what happens at a match after all retries at its place."""
 
 BAN_ACTIONS: tuple[BanAction, ...] = ("step_back", "keep", "stop")
-DEFAULT_BAN_RETRIES = 20
-"""The default of ``ban_retries``, the number of times that a text returns to one place."""
+DEFAULT_BAN_RETRIES = 20  # the default of ``ban_retries``, the number of times that a text returns to one place
 
 
 @dataclass(frozen=True)
 class TextBan:
-    """A phrase or a regular expression that a text must not contain.
+    """A phrase or a regular expression that a text must not contain."""
 
-    Attributes:
-        text: the phrase, or the pattern.
-        is_regex: whether ``text`` is a pattern.
-        ignores_case: whether letters match in any case, by Unicode's case folding.
-        whole_words: whether the characters before and after a match must not belong to words.
-    """
-
-    text: str
-    is_regex: bool = False
-    ignores_case: bool = True
-    whole_words: bool = False
+    text: str  # the phrase, or the pattern
+    is_regex: bool = False  # whether ``text`` is a pattern
+    ignores_case: bool = True  # whether letters match in any case, by Unicode's case folding
+    whole_words: bool = False  # whether the characters before and after a match must not belong to words
 
     def as_setting(self) -> str | dict[str, Any]:
-        """Return the ban as a preset writes it."""
         table: dict[str, Any] = {"regex" if self.is_regex else "text": self.text}
         if self.ignores_case == self.is_regex:
             table["case"] = not self.ignores_case
@@ -54,15 +44,10 @@ class TextBan:
 
 
 def parse_bans(values: object, place: str = "bans") -> tuple[TextBan, ...]:
-    """Return the bans that a preset, a line of a batch or a client writes.
-
-    Args:
-        values: a string, a table, or a list of both. A string is a phrase. A table has ``text`` or ``regex``, and
-            may have ``case`` and ``words``.
-        place: the place of the values, with which messages begin.
-
-    Raises ``GrammarError`` that names the ban.
-    """
+    """Return the bans that a preset, a line of a batch or a client writes."""
+    # Raises ``GrammarError`` that names the ban.
+    # The value is a string (a phrase), a table with ``text`` or ``regex``, maybe ``case`` and ``words``, or a list
+    # of both.
     is_single = isinstance(values, (str, Mapping, TextBan))
     entries = [values] if is_single else values
     if not isinstance(entries, Sequence):
@@ -75,14 +60,8 @@ def parse_bans(values: object, place: str = "bans") -> tuple[TextBan, ...]:
 
 
 def parse_ban_lines(text: str, place: str) -> tuple[TextBan, ...]:
-    """Return the bans of a file: a phrase on each line; ``/…/`` is a regex. Empty lines are ignored.
-
-    Args:
-        text: the content of the file.
-        place: the name of the file, with which messages begin.
-
-    Raises ``GrammarError`` that names the line.
-    """
+    """Return the bans of a file: a phrase on each line; ``/…/`` is a regex."""
+    # Raises ``GrammarError`` with the line.
     return tuple(
         _check_ban(ban, f"{place}: line {number}")
         for number, line in enumerate(text.splitlines(), 1)
@@ -110,9 +89,7 @@ def _parse_ban(entry: object, place: str) -> TextBan:
         raise GrammarError(f"{place}: {short_repr(entry)} is not a string or a table")
     for key in entry:
         if key not in _KEYS:
-            nearest = nearest_name(str(key), _KEYS)
-            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(_KEYS)}"
-            raise GrammarError(f"{place}: unknown key {short_repr(key)}; {hint}")
+            raise GrammarError(f"{place}: {unknown_name('key', key, _KEYS)}")
     if ("text" in entry) == ("regex" in entry):
         raise GrammarError(f"{place}: expected either text or regex")
     is_regex = "regex" in entry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
@@ -17,45 +17,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import GrammarError
-from .tokenizer import Vocabulary
+from .tokenizer import MAX_COMPLETION_BYTES, Vocabulary
 
 # These limits bound the time of a search. tests/grammars/test_completion.py has grammars for which they suffice.
 
-_MAX_TRIES_BY_LENGTH = 300
-"""Maximum number of candidates that are extended in the order of their length."""
+_MAX_TRIES_BY_LENGTH = 300  # maximum number of candidates that are extended in the order of their length
 
+# maximum number of candidates that are then extended in the order of their revisits, see `_Candidate`
 _MAX_TRIES_BY_REVISITS = 5_000
-"""Maximum number of candidates that are then extended in the order of their revisits, see `_Candidate`."""
 
-_MAX_STEPS = 120_000
-"""Maximum number of extensions that one search tries. Each takes about 10 µs."""
+_MAX_STEPS = 120_000  # Maximum number of extensions that one search tries. Each takes about 10 µs.
 
-_MAX_SHORTENING_TRIES = 2_000
-"""Maximum number of attempts to remove a part of a completion."""
+_MAX_SHORTENING_TRIES = 2_000  # maximum number of attempts to remove a part of a completion
 
-_MAX_EQUIVALENT_CANDIDATES = 4
-"""Maximum number of candidates of equal cost and equal mask that are extended."""
+# maximum length of a completion of the walk that is shortened: each attempt reads all of it
+_MAX_SHORTENED_BYTES = 200
 
+# number of bytes that the walk writes without an end in sight, before it writes each hint and other letters
+_MAX_PATIENT_STEPS = 64
+
+_MAX_TRIED_HINTS = 20_000  # maximum number of ends of hints that one walk tries
+
+_MAX_EQUIVALENT_CANDIDATES = 4  # maximum number of candidates of equal cost and equal mask that are extended
+
+# If more letters, more digits or more non-ASCII bytes than this are allowed, only one of them is tried
 _MAX_GROUP_BYTES = 12
-"""If more letters, more digits or more non-ASCII bytes than this are allowed, only one of them is tried."""
 
 
 class SearchableState(Protocol):
     """The state of a text of single bytes. `GrammarState` implements this protocol."""
 
     @property
-    def is_complete(self) -> bool:
-        """True if the text is a complete sentence."""
-        ...
+    def is_complete(self) -> bool: ...
 
     @property
     def forced_text(self) -> bytes:
         """The bytes that must come next; often empty."""
         ...
 
-    def mask(self) -> NDArray[np.bool_]:
-        """Return the mask of the allowed next bytes, bool (V,)."""
-        ...
+    def mask(self) -> NDArray[np.bool_]: ...
 
     def accept_prefix(self, tokens: list[int]) -> int:
         """Append the bytes up to the first that is not allowed. Return the number of appended bytes."""
@@ -70,7 +70,8 @@ class _LimitedState:
     """A state that does not allow some bytes, which no token of a vocabulary can write."""
 
     def __init__(self, state: SearchableState, excluded_bytes: frozenset[int]) -> None:
-        self._state, self._excluded_bytes = state, excluded_bytes
+        self._state = state
+        self._excluded_bytes = excluded_bytes
 
     @property
     def is_complete(self) -> bool:
@@ -94,10 +95,9 @@ class _LimitedState:
 
 
 class _Cursor:
-    """The only state of a search, which is moved from text to text.
+    """The only state of a search, which is moved from text to text."""
 
-    A separate state for each text would also copy llguidance's lexer, whose size grows during the search.
-    """
+    # A separate state for each text would also copy llguidance's lexer, whose size grows during the search.
 
     def __init__(self, state: SearchableState) -> None:
         self.state = state
@@ -113,7 +113,6 @@ class _Cursor:
 
 
 def _common_length(first: bytes, second: bytes) -> int:
-    """Return the length of the longest common prefix, bytes."""
     common_length, max_length = 0, min(len(first), len(second))
     if first[:max_length] == second[:max_length]:
         return max_length
@@ -128,38 +127,125 @@ def _common_length(first: bytes, second: bytes) -> int:
     return common_length
 
 
+_LETTERS = bytes(range(ord("a"), ord("z") + 1))
+_BYTES_IN_TEXT = b'"'
+# bytes that the walk prefers to letters, where many letters are allowed and elsewhere; the best first
+_BYTES_OF_STRUCTURE = b'}],"0123456789:'
+
+
+class _Walk:
+    """A walk that continues one text with the bytes, and the ends of hints, that end its parts."""
+
+    # In a string whose pattern has no anchors, all masks are the same until the pattern is matched. A search by
+    # masks finds no way; a hint is a text that matches the pattern.
+
+    def __init__(self, cursor: _Cursor, hints: Sequence[bytes], is_json: bool, is_reversed: bool) -> None:
+        self._cursor = cursor
+        self._is_json = is_json
+        # Of two keys, one may lead to ever deeper objects.
+        letters = _LETTERS[::-1] if is_reversed else _LETTERS
+        self._bytes_in_text = _BYTES_IN_TEXT + letters
+        self._bytes_of_structure = _BYTES_OF_STRUCTURE + letters
+        self._ends = sorted({hint[start:] for hint in hints for start in range(len(hint))}, key=len)
+        self._hints = hints
+        self._tried_count = 0
+
+    def complete(self) -> bytes | None:
+        """Return a text that completes the sentence; None if the walk reaches no end."""
+        text, patient_steps = b"", 0
+        while len(text) <= MAX_COMPLETION_BYTES:
+            if not self._cursor.go_to(text):
+                return None
+            state = self._cursor.state
+            if state.is_complete:
+                return text
+            forced_text = state.forced_text
+            if forced_text:
+                text, patient_steps = text + forced_text, 0
+                continue
+            mask = state.mask()[:256]
+            if not mask.any():
+                return None
+            is_text = mask[list(_LETTERS)].sum() > _MAX_GROUP_BYTES
+            if is_text and not (self._is_json and mask[_QUOTE]):
+                end = self._find_end(text, mask)
+                if end is not None:
+                    text, patient_steps = text + end, 0
+                    continue
+                patient_steps += bool(self._hints)  # else only the length is missing
+                if patient_steps == _MAX_PATIENT_STEPS:
+                    text = self._with_all_hints(text)
+                    continue
+            elif is_text:
+                patient_steps = 0
+            else:
+                patient_steps += 1
+            text += _choose_byte(mask, self._bytes_in_text if is_text else self._bytes_of_structure, patient_steps)
+        return None
+
+    def _find_end(self, text: bytes, mask: NDArray[np.bool_]) -> bytes | None:
+        """Return an end of a hint after which a part of the text, or all of it, may end; None if there is none."""
+        for end in self._ends:
+            self._tried_count += 1
+            if self._tried_count > _MAX_TRIED_HINTS:
+                return None
+            if self._cursor.go_to(text + end):
+                state = self._cursor.state
+                if state.is_complete or not np.array_equal(state.mask()[:256], mask):
+                    return end
+        return None
+
+    def _with_all_hints(self, text: bytes) -> bytes:
+        """Return the text with all hints that may follow, for patterns that must all match."""
+        for hint in self._hints:
+            if self._cursor.go_to(text + hint):
+                text += hint
+        return text
+
+
+_QUOTE = ord('"')
+
+
+def _choose_byte(mask: NDArray[np.bool_], preferred_bytes: bytes, patient_steps: int) -> bytes:
+    """Return the next byte. After many steps without an end, other bytes than the best take turns."""
+    preferred = [byte for byte in preferred_bytes if mask[byte]]
+    turn = max(patient_steps - _MAX_PATIENT_STEPS, 0)
+    if not preferred or turn > len(preferred):
+        preferred = np.flatnonzero(mask).tolist()
+    return bytes([preferred[turn % len(preferred)]])
+
+
 @dataclass
 class _Candidate:
-    """A text that may be the beginning of a completion.
+    """A text that may be the beginning of a completion."""
 
-    Attributes:
-        added_text: the text that is added to the text of the start state.
-        mask: the mask after the text.
-        earlier_masks: the masks after shorter prefixes of the text, as bytes.
-        revisits: number of prefixes with the mask of a shorter prefix; a high number is a sign of a loop.
-    """
-
-    added_text: bytes
-    mask: NDArray[np.bool_]
-    earlier_masks: frozenset[bytes]
-    revisits: int
+    added_text: bytes  # the text that is added to the text of the start state
+    mask: NDArray[np.bool_]  # the mask after the text
+    earlier_masks: frozenset[bytes]  # the masks after shorter prefixes of the text, as bytes
+    revisits: int  # number of prefixes with the mask of a shorter prefix; a high number is a sign of a loop
 
 
 _Cost = Callable[[_Candidate], tuple[int, int]]
 
 
-def search_completion(state: SearchableState, excluded_bytes: frozenset[int] = frozenset()) -> bytes:
-    """Return a text that makes the state's text a complete sentence; not always the shortest one.
-
-    Short texts are tried first. If none of them completes the sentence, texts that lead to new masks are tried
-    first, and the completion is then shortened. Raises ``GrammarError`` if no completion is found.
-
-    Args:
-        state: the state of the text.
-        excluded_bytes: bytes that the completion must not contain.
-    """
+def search_completion(
+    state: SearchableState,
+    excluded_bytes: frozenset[int] = frozenset(),
+    hints: Sequence[bytes] = (),
+    is_json: bool = False,
+) -> bytes:
+    """Return a text that makes the state's text a complete sentence; not always the shortest one."""
+    # Short texts are tried first. If none of them completes the sentence, a text is continued byte by byte, with
+    # bytes that end a part of it, and with hints: texts that match the grammar's regexes. Then texts that lead to
+    # new masks are tried first, and the completion is shortened. ``is_json``: all sentences are JSON, whose
+    # strings end with a quote. Raises ``GrammarError`` if no completion is found.
     cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
+    if completion is None:
+        walks = (_Walk(cursor, hints, is_json, is_reversed) for is_reversed in (False, True))
+        completion = next((text for walk in walks if (text := walk.complete()) is not None), None)
+        if completion is not None and len(completion) <= _MAX_SHORTENED_BYTES:
+            completion = _shorten(cursor, completion)
     if completion is not None:
         return completion
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_REVISITS, _by_revisits)
@@ -181,15 +267,9 @@ def _by_revisits(candidate: _Candidate) -> tuple[int, int]:
 def _search_by_cost(
     cursor: _Cursor, max_tries: int, cost_of: _Cost, tries_every_byte: bool = False
 ) -> bytes | None:
-    """Return the completion of the lowest cost; None if no completion is found.
-
-    Args:
-        cursor: the state that is moved to each text. The search begins with the empty text.
-        max_tries: number of candidates that are extended.
-        cost_of: returns the cost of a candidate. Candidates with the same mask and the same first number of the
-            cost are equivalent.
-        tries_every_byte: True to try every allowed byte instead of one byte of each large group.
-    """
+    """Return the completion of the lowest cost; None if no completion is found."""
+    # Candidates with the same mask and the same first number of the cost are equivalent. ``tries_every_byte``:
+    # instead of one byte of each large group.
     cursor.go_to(b"")
     start_candidate = _Candidate(b"", cursor.state.mask(), frozenset(), 0)
     equivalent_counts: Counter[tuple[int, bytes]] = Counter()

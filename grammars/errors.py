@@ -1,14 +1,18 @@
-"""The error class of grammars, and the translation of llguidance's error messages.
+"""The error class of grammars, and llguidance's errors with their place in the user's source.
 
-Messages about JSON Schemas are translated in `schema_errors`.
+Those about JSON Schemas are in `schema_errors`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
-from ..common.errors import LogitsmithError
+from ..common.errors import LogitsmithError, replace_parameters
+
+# Advice for a keyword of a JSON Schema that is left out on request
+LENIENT_HINT = "schema_lenient=True ignores it"
 
 
 class GrammarError(LogitsmithError):
@@ -44,11 +48,15 @@ class GrammarError(LogitsmithError):
         """Return the error for an offset in the grammar's source, in characters."""
         return cls(message, *line_and_column(source, offset), source)
 
-    def within(self, label: str) -> GrammarError:
-        """Return the error with a label before the text. A first word that repeats the label is removed."""
+    def within(self, label: str, words: Mapping[str, str] | None = None) -> GrammarError:
+        """Return the error with a label before the text. A first word that repeats the label is removed.
+
+        ``words``: the words of what has the label, for Python parameters in the advice.
+        """
         text = self.problem
         first_words, _, remaining_text = text.partition(": ")
-        labeled = GrammarError(self.message, self.line, self.column, advice=self.advice)
+        advice = replace_parameters(self.advice, words) if words else self.advice
+        labeled = GrammarError(self.message, self.line, self.column, advice=advice)
         labeled.args = (f"{label}: {remaining_text if _is_repetition(label, first_words) else text}",)
         return labeled
 
@@ -74,8 +82,8 @@ def _is_repetition(label: str, first_words: str) -> bool:
     return last_word.removeprefix("--").replace("-", " ").casefold() == first_words.casefold()
 
 
+# Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns.
 _EXCERPT_CHARACTERS = 90
-"""Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns."""
 
 
 def _excerpt_and_caret(line: str, column: int) -> tuple[str, str]:
@@ -91,14 +99,8 @@ _LARK_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*?)(?:\n\s+\d+ \||$)", re.D
 REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
 
 
-def translate_engine_error(message: str, kind: str, source: str) -> GrammarError:
-    """Return the error for a message of llguidance, with a position in the source if the message has one.
-
-    Args:
-        message: the message of llguidance.
-        kind: the kind of the grammar; not ``json_schema``.
-        source: the text of the grammar.
-    """
+def source_error(message: str, kind: str, source: str) -> GrammarError:
+    """Return the error for a message of llguidance, with a position in the source if the message has one."""
     if kind == "regex":
         return _regex_error(message, source)
     if kind == "gbnf":
@@ -113,9 +115,7 @@ def _regex_error(message: str, source: str) -> GrammarError:
     match = REGEX_ERROR.search(message)
     if match:
         return GrammarError(match["message"], 1, len(match["mark"]), source)
-    if "lookarounds" in message:
-        return GrammarError("look-around and \\b are not supported")
-    return GrammarError(f"regex: {first_line(message)}")
+    return GrammarError(f"regex: {first_line(_POSITION_PREFIX.sub('', message))}")
 
 
 def first_line(message: str) -> str:

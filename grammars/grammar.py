@@ -16,13 +16,17 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, regex_to_lark
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names
 from .completion_search import bytes_without_token, search_completion, spell, suppressed_tokens
-from .errors import GrammarError, line_and_column, translate_engine_error
+from .errors import GrammarError, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
 from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, parse_json_schema, remove_unsupported
-from .schema_errors import loosen, schema_error
+from .json_text import JsonText, read_json_text
+from .matcher import new_matcher
+from .pattern_trial import check_patterns
+from .sample_text import hints_of
+from .schema_errors import loosen, schema_engine_error, schema_error
+from .schema_options import replace_exclusive_options
 from .tokenizer import (
     BYTE_VOCABULARY,
     MAX_COMPLETION_BYTES,
@@ -47,8 +51,8 @@ def compile_grammar(
     """Compile a grammar for the tokens of a vocabulary.
 
     Under a JSON Schema, the masks only allow JSON on one line with one space after each comma and colon.
-    `Grammar.matches` accepts any whitespace that JSON allows. Raises ``GrammarError``, with line and column if the
-    error has a position.
+    `Grammar.matches` accepts any whitespace, escapes and spellings of numbers that JSON allows. Raises
+    ``GrammarError``, with line and column if the error has a position.
 
     Args:
         source: the text of the grammar.
@@ -56,24 +60,24 @@ def compile_grammar(
         kind: ``gbnf`` (as llama.cpp reads it), ``json_schema``, ``regex`` (Rust's syntax; the complete text must
             match) or ``lark`` (llguidance's dialect).
         root: the start rule of a GBNF grammar.
-        schema_lenient: True to ignore unsupported keywords of a JSON Schema, whose JSON pointers are then in
-            ``Grammar.parsed.ignored_schema_paths``; False to raise ``GrammarError`` for them.
+        schema_lenient: True to ignore unsupported keywords of a JSON Schema; False to raise ``GrammarError`` for
+            them. ``Grammar.parsed.ignored_schema_paths`` has the JSON pointers of the ignored keywords, and of
+            unknown keywords and formats, which are always ignored.
     """
     return compile_parsed_grammar(parse_grammar(source, kind, root, schema_lenient), vocab)
 
 
 def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None = None) -> Grammar:
-    """Compile a parsed grammar for a vocabulary; None = single bytes. Raises ``GrammarError``."""
     vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
     grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
     if grammar.engine_error and parsed.schema is not None:
         raise schema_error(grammar.engine_error, parsed.schema)
     if grammar.engine_error:
-        raise translate_engine_error(grammar.engine_error, parsed.kind, parsed.source)
+        raise source_error(grammar.engine_error, parsed.kind, parsed.source)
+    parsed.check_use()
     return grammar
 
 
-@supports_old_names
 class Grammar:
     """A grammar that is compiled for a vocabulary. `compile_grammar` creates it.
 
@@ -97,7 +101,8 @@ class Grammar:
         self.vocabulary = vocabulary
         self.lark = lark
         self.tokenizer = tokenizer_of(vocabulary)
-        self._matcher = LLMatcher(self.tokenizer, lark, log_level=0, limits=limits)
+        self._limits = limits
+        self._matcher = new_matcher(vocabulary, lark, limits)
 
     @property
     def has_token_references(self) -> bool:
@@ -118,17 +123,36 @@ class Grammar:
         """Return the state of an empty text."""
         return GrammarState(self, self._matcher.deep_copy())
 
+    def renew(self) -> None:
+        """Compile the grammar again. After an error of llguidance in one text, no other text would be followed."""
+        self._matcher = new_matcher(self.vocabulary, self.lark, self._limits)
+
     def matches(self, text: str | bytes) -> bool:
-        """Return True if the text is a complete sentence of the grammar."""
+        """Return True if the text is a complete sentence of the grammar.
+
+        Under a JSON Schema, strings may have any escape of JSON, and numbers any spelling.
+        """
         try:
-            data = text.encode() if isinstance(text, str) else text
+            whole_text = text if isinstance(text, str) else text.decode()
+            data = self.spell_text(whole_text).text.encode()
+        except UnicodeDecodeError:
+            data = (
+                bytes(text) if isinstance(text, bytes) else b""
+            )  # GBNF has no characters of such bytes, Lark may
         except UnicodeEncodeError:
             return False  # no sentence contains half of a surrogate pair
         data = data.strip(self.ignored_outer_whitespace.encode())
         grammar = self.text_matching_grammar
         state = grammar.start()
         tokens = grammar.vocabulary.tokenize(data, special=self.has_token_references)
-        return state.accept_prefix(tokens) == len(tokens) and state.is_complete
+        if state.accept_prefix(tokens) < len(tokens):
+            state.check_limits()
+            return False
+        return state.is_complete
+
+    def spell_text(self, text: str) -> JsonText:
+        """Return a text in the spelling of the grammar, which matters for JSON Schemas only."""
+        return read_json_text(text) if self.kind == "json_schema" else JsonText(text, (0,), (0,))
 
     @cached_property
     def byte_grammar(self) -> Grammar:
@@ -144,21 +168,18 @@ class Grammar:
         return self.byte_grammar if lenient_lark is None else Grammar(self.parsed, BYTE_VOCABULARY, lenient_lark)
 
 
+# Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back further.
 _CONTEXT_TOKENS = 8
-"""Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back further."""
 
-_MAX_QUOTED_BYTES = 30
-"""Maximum length of the text before a rejected token that an error message quotes, bytes."""
+_MAX_QUOTED_BYTES = 30  # maximum length of the text before a rejected token that an error message quotes, bytes
 
-_DEAD_END_ERROR = "NoExtensionBias"
-"""llguidance's error if no token has the bytes that must come next."""
+_DEAD_END_ERROR = "NoExtensionBias"  # llguidance's error if no token has the bytes that must come next
 
 # In forced text, llguidance writes a token reference as byte 0xFF and [id]. UTF-8 text never contains this byte.
 _TOKEN_MARK = b"\xff["
 _MARKED_TOKEN = re.compile(rb"\xff\[([0-9]+)\]")
 
 
-@supports_old_names
 class GrammarState:
     """The state of one text that follows a grammar. A `Constraint`."""
 
@@ -214,6 +235,7 @@ class GrammarState:
             self._has_ended = True
             return
         if self.accept_prefix([token]) == 0:
+            self.check_limits()
             raise GrammarError(f"the grammar does not allow token {token}, {self._describe_rejected(token)}")
 
     def _describe_rejected(self, token: int) -> str:
@@ -234,6 +256,10 @@ class GrammarState:
         for token in tokens[:accepted_count]:
             self._text += self._vocabulary.pieces[token]
         return accepted_count
+
+    def check_limits(self) -> None:
+        """Raise ``GrammarError`` if llguidance cannot follow the text; it then rejects tokens without an error."""
+        self.mask()
 
     def roll_back(self, count: int) -> None:
         """Remove the last ``count`` tokens."""
@@ -305,6 +331,12 @@ class GrammarState:
             message = self._matcher.get_error().split("\n")[0]
             if message == _DEAD_END_ERROR:
                 raise GrammarError("no token of the vocabulary has the bytes that the grammar requires next")
+            self.grammar.renew()
+            if message.startswith("lexer error"):
+                raise GrammarError(
+                    "the regexes of the grammar need too many states to follow this text",
+                    advice="smaller counts and lengths, or patterns that match a text in one way only, may help",
+                )
             raise GrammarError(f"the grammar is too ambiguous, or never ends: {message}")
 
 
@@ -327,47 +359,45 @@ def shortest_completion(grammar: Grammar, text: bytes, excluded_bytes: frozenset
     state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, SEARCH_LIMITS).start()
     if state.accept_prefix(list(text)) < len(text):
         raise GrammarError("the text does not begin a sentence of the grammar")
-    return search_completion(state, excluded_bytes)
+    hints = hints_of(grammar.kind, grammar.source, grammar.parsed.schema)
+    return search_completion(state, excluded_bytes, hints, grammar.kind == "json_schema")
 
 
 # Without this option, llguidance's masks for forced text allow only the tokens of its canonical tokenization.
 _LARK_OPTIONS = '%llguidance {"no_forcing": true}\n'
 
 
-@supports_old_names
 @dataclass(frozen=True, eq=False)
 class ParsedGrammar:
-    """A parsed grammar, not yet compiled for a vocabulary. `parse_grammar` creates it.
-
-    Attributes:
-        source: the text of the grammar.
-        kind: one of ``KINDS``.
-        root: the start rule of a GBNF grammar.
-        has_token_references: True if the grammar refers to tokens, as in ``<think>``, so that the text alone does
-            not decide whether it matches.
-        gbnf: the rules of a GBNF grammar; None for the other kinds.
-        schema: the JSON Schema without ignored keywords; None for the other kinds.
-        ignored_schema_paths: the JSON pointers of ignored keywords of a JSON Schema.
-        lenient_lark: translation to Lark that allows any whitespace in JSON, for matching; None for the other
-            kinds.
-    """
+    """A parsed grammar, not yet compiled for a vocabulary. `parse_grammar` creates it."""
 
     source: str
-    kind: str
-    root: str
+    kind: str  # one of ``KINDS``
+    root: str  # the start rule of a GBNF grammar
+    # True if the grammar refers to tokens, as in ``<think>``, so that the text alone does not decide whether it
+    # matches
     has_token_references: bool = False
-    gbnf: GbnfGrammar | None = None
-    schema: dict[str, Any] | None = None
-    ignored_schema_paths: tuple[str, ...] = ()
+    gbnf: GbnfGrammar | None = None  # the rules of a GBNF grammar; None for the other kinds
+    schema: dict[str, Any] | None = None  # the JSON Schema without ignored keywords; None for the other kinds
+    ignored_schema_paths: tuple[str, ...] = ()  # the JSON pointers of ignored keywords of a JSON Schema
+    # translation to Lark that allows any whitespace in JSON, for matching; None for the other kinds
     lenient_lark: str | None = None
     _lark: str = ""  # the translation, except for GBNF
 
-    def to_lark(self, vocabulary: Vocabulary) -> str:
-        """Translate the grammar to llguidance's dialect of Lark.
+    def check_use(self) -> None:
+        """Raise ``GrammarError`` for a schema that compiles, but whose texts llguidance cannot follow; once."""
+        _ = self._is_usable
 
-        Raises ``GrammarError`` if the vocabulary lacks a token that the grammar refers to, or if the grammar is
-        too large.
-        """
+    @cached_property
+    def _is_usable(self) -> bool:
+        if self.schema is not None:
+            check_patterns(self.schema)
+        return True
+
+    def to_lark(self, vocabulary: Vocabulary) -> str:
+        """Translate the grammar to llguidance's dialect of Lark."""
+        # Raises ``GrammarError`` if the vocabulary lacks a token that the grammar refers to, or if the grammar is
+        # too large.
         if self.gbnf is None:
             return self._lark
         token_ids = self.gbnf.find_token_ids(vocabulary)
@@ -381,14 +411,7 @@ class ParsedGrammar:
 def parse_grammar(
     source: str, kind: str = "gbnf", root: str = "root", schema_lenient: bool = False
 ) -> ParsedGrammar:
-    """Parse a grammar. Raises ``GrammarError``, with line and column if the error has a position.
-
-    Args:
-        source: the text of the grammar.
-        kind: one of ``KINDS``.
-        root: the start rule of a GBNF grammar.
-        schema_lenient: True to ignore unsupported keywords of a JSON Schema; False to raise ``GrammarError``.
-    """
+    """Parse a grammar. Raises ``GrammarError``, with line and column if the error has a position."""
     if kind not in KINDS:
         raise GrammarError(f"unknown kind of grammar {kind!r}; must be one of {', '.join(KINDS)}")
     if len(source) > MAX_SOURCE_CHARACTERS:
@@ -412,6 +435,7 @@ def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
     schema = parse_json_schema(source)
     is_lenient = is_lenient or schema.get("x-guidance", {}).get("lenient") is True
     ignored_paths = remove_unsupported(schema, is_lenient=is_lenient)
+    replace_exclusive_options(schema, schema_engine_error)
     if is_lenient:
         ignored_paths += loosen(schema)
     return ParsedGrammar(

@@ -9,7 +9,7 @@ that of the text. The module `regex_syntax` tells which patterns are possible.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -17,11 +17,10 @@ from functools import lru_cache
 from .errors import GrammarError
 from .regex_tree import Alternatives, CharacterClass, Concatenation, Group, Node, Position, compile_class
 
+# Maximum number of states of an automaton. A counted repetition such as ``a{1000}`` has one for each count.
 MAX_STATES = 5_000
-"""Maximum number of states of an automaton. A counted repetition such as ``a{1000}`` has one for each count."""
 
-_MAX_CACHED_CHARACTERS = 4_096
-"""Maximum number of characters whose membership in a class is remembered."""
+_MAX_CACHED_CHARACTERS = 4_096  # maximum number of characters whose membership in a class is remembered
 
 
 def is_word_character(character: str) -> bool:
@@ -30,24 +29,13 @@ def is_word_character(character: str) -> bool:
 
 
 class _CharacterSet:
-    """The characters that a part of a pattern matches, as `re` does. It remembers those that it was asked about.
-
-    Args:
-        source: the part of the pattern, which matches one character.
-        flags: the flags of `re` that apply to it.
-    """
+    """The characters that a part of a pattern matches, as `re` does. It remembers its answers."""
 
     def __init__(self, source: str, flags: int) -> None:
-        self._matches = compile_class(source, flags).fullmatch
-        self._answers: dict[str, bool] = {}
+        self._match = lru_cache(_MAX_CACHED_CHARACTERS)(compile_class(source, flags).fullmatch)
 
     def __contains__(self, character: str) -> bool:
-        answer = self._answers.get(character)
-        if answer is None:
-            if len(self._answers) >= _MAX_CACHED_CHARACTERS:
-                self._answers.clear()
-            answer = self._answers[character] = self._matches(character) is not None
-        return answer
+        return self._match(character) is not None
 
 
 class _Condition(Enum):
@@ -94,37 +82,28 @@ _HOLDS: Mapping[_Condition, Callable[[str, str], bool]] = {
 
 @dataclass
 class _State:
-    """A state of the automaton.
+    """A state of the automaton."""
 
-    Attributes:
-        characters: the characters that lead to `following`; None: `following` are reached without a character.
-        condition: a condition on the position, for a state without characters; None: no condition.
-        following: the next states.
-    """
-
+    # the characters that lead to `following`; None: `following` are reached without a character
     characters: _CharacterSet | None = None
+    # a condition on the position, for a state without characters; None: no condition
     condition: _Condition | None = None
-    following: list[int] = field(default_factory=list)
+    following: list[int] = field(default_factory=list)  # the next states
 
 
+# The ways to match that are followed: for each state that matches a character or has a condition, and for the
+# final state, the earliest position at which a match that is in this state began. Never changed in place.
 Threads = Mapping[int, int]
-"""The ways to match that are followed: for each state that matches a character or has a condition, and for the
-final state, the earliest position at which a match that is in this state began. Never changed in place."""
 
 NO_THREADS: Threads = {}
 _FINAL_STATE = 0
 
 
 class LinearRegex:
-    """A pattern as an automaton, which is shared by all texts. The state of a text is a value of `Threads`.
+    """A pattern as an automaton, which is shared by all texts. The state of a text is a value of `Threads`."""
 
-    Args:
-        pattern: the pattern.
-        ignores_case: whether letters match in any case.
-        whole_words: whether the characters before and after a match must not belong to words.
-
-    Raises ``GrammarError`` for a pattern that is invalid, is not regular, is too large, or matches the empty text.
-    """
+    # Raises ``GrammarError`` for a pattern that is invalid, is not regular, is too large, or matches the empty
+    # text. ``whole_words``: whether the characters before and after a match must not belong to words.
 
     def __init__(self, pattern: str, *, ignores_case: bool = False, whole_words: bool = False) -> None:
         from .regex_syntax import parse_regex  # noqa: PLC0415 - lark takes time, which runs without a regex save
@@ -145,18 +124,12 @@ class LinearRegex:
         self._reachable_without_condition: dict[int, tuple[int, ...]] = {}
         if _FINAL_STATE in self._expand(first, lambda _: True):
             raise GrammarError(f"the regex {pattern!r} matches the empty text; let it match a character")
-        self._can_begin_with: dict[str, bool] = {}
+        self._may_begin_with = lru_cache(_MAX_CACHED_CHARACTERS)(self._can_begin_with)
 
     def step(self, threads: Threads, before: str, character: str, position: int, min_start: int) -> Threads:
-        """Return the threads after one more character.
-
-        Args:
-            threads: the threads before the character.
-            before: the character before; empty at the beginning of the text.
-            character: the character.
-            position: position of the character in the text.
-            min_start: threads that began before this position are dropped.
-        """
+        """Return the threads after one more character."""
+        # ``before``: the character before; empty at the beginning of the text. Threads that began before
+        # ``min_start`` are dropped.
         may_begin = self._may_begin_with(character)
         if not threads and not may_begin:
             return NO_THREADS
@@ -189,13 +162,8 @@ class LinearRegex:
         return {start for state, start in threads.items() if state != _FINAL_STATE}
 
     def late_match_start(self, threads: Threads, before: str, after: str) -> int | None:
-        """Return the earliest start of a match that ends before ``after``, which decides a condition.
-
-        Args:
-            threads: the threads after the last character.
-            before: the last character.
-            after: the next character; empty at the end of the text.
-        """
+        """Return the earliest start of a match that ends before ``after``, which decides a condition."""
+        # ``before``: the last character; ``after``: the next one, empty at the end of the text
         starts = [
             start
             for state, start in threads.items()
@@ -203,16 +171,10 @@ class LinearRegex:
         ]
         return min(starts, default=None)
 
-    def _may_begin_with(self, character: str) -> bool:
-        answer = self._can_begin_with.get(character)
-        if answer is None:
-            if len(self._can_begin_with) >= _MAX_CACHED_CHARACTERS:
-                self._can_begin_with.clear()
-            reached = self._expand(self._first_state, lambda _: True)
-            sets = (self._states[state].characters for state in reached)
-            answer = any(characters is not None and character in characters for characters in sets)
-            self._can_begin_with[character] = answer
-        return answer
+    def _can_begin_with(self, character: str) -> bool:
+        reached = self._expand(self._first_state, lambda _: True)
+        sets = (self._states[state].characters for state in reached)
+        return any(characters is not None and character in characters for characters in sets)
 
     def _expand_unconditionally(self, state: int) -> tuple[int, ...]:
         """Return the states that are reached without a character, up to states with a condition."""
@@ -228,12 +190,8 @@ class LinearRegex:
         return self._expand(state, lambda condition: condition.holds(before, after))
 
     def _expand(self, state: int, does_hold: Callable[[_Condition], bool] | None) -> set[int]:
-        """Return the states that are reached without a character.
-
-        Args:
-            state: the first state.
-            does_hold: returns whether a condition holds; None: states with a condition are not passed.
-        """
+        """Return the states that are reached without a character."""
+        # Without ``does_hold``, states with a condition are not passed.
         reached, waiting, seen = set[int](), [state], {state}
         while waiting:
             number = waiting.pop()
@@ -313,7 +271,6 @@ def _character_set(source: str, flags: int) -> _CharacterSet:
 
 
 def _condition(position: Position, flags: int) -> _Condition:
-    """Return the condition of a position."""
     is_multiline, is_ascii = bool(flags & re.MULTILINE), bool(flags & re.ASCII)
     match position.sign:
         case "^":
@@ -328,20 +285,3 @@ def _condition(position: Position, flags: int) -> _Condition:
             return _Condition.ASCII_BOUNDARY if is_ascii else _Condition.BOUNDARY
         case _:
             return _Condition.NO_ASCII_BOUNDARY if is_ascii else _Condition.NO_BOUNDARY
-
-
-def iterate_matches(regex: LinearRegex, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the earliest start and the end of the matches in a text, one for each end."""
-    threads, before = NO_THREADS, ""
-    for position, character in enumerate(text):
-        late_start = regex.late_match_start(threads, before, character)
-        if late_start is not None:
-            yield late_start, position
-        threads = regex.step(threads, before, character, position, 0)
-        start = regex.match_start(threads)
-        if start is not None:
-            yield start, position + 1
-        before = character
-    late_start = regex.late_match_start(threads, before, "")
-    if late_start is not None:
-        yield late_start, len(text)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from .errors import line_and_column
 from .grammar import Grammar, GrammarState
 
 _NAMED_CHARACTERS = {" ": "a space", "\n": "a newline", "\t": "a tab", "\r": "a carriage return"}
@@ -35,6 +36,8 @@ class Mismatch:
 
 def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Return the first mismatch of a text with the grammar; None if the text is a complete sentence."""
+    original_text, spelled = text, grammar.spell_text(text)
+    text = spelled.text
     stripped_text = text.strip(grammar.ignored_outer_whitespace)
     data = stripped_text.encode(errors="surrogatepass")  # half of a surrogate pair matches nothing
     matching_grammar = grammar.text_matching_grammar
@@ -43,6 +46,8 @@ def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     matched_token_count = state.accept_prefix(tokens)
     if matched_token_count == len(tokens) and state.is_complete:
         return None
+    if matched_token_count < len(tokens):
+        state.check_limits()
     # The mismatch may be in a later byte of a character. The description is of the state before the character.
     matched_bytes = data[
         : len(b"".join(matching_grammar.vocabulary.pieces[token] for token in tokens[:matched_token_count]))
@@ -54,9 +59,9 @@ def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     )
     character = stripped_text[len(text_before)] if len(text_before) < len(stripped_text) else None
     text_before = text[: len(text) - len(text.lstrip(grammar.ignored_outer_whitespace))] + text_before
-    line = text_before.count("\n") + 1
-    column = len(text_before) - text_before.rfind("\n")
-    return Mismatch(len(text_before), line, column, character, describe_expected(state))
+    offset = spelled.original_offset(len(text_before))
+    line, column = line_and_column(original_text, offset)
+    return Mismatch(offset, line, column, character, describe_expected(state))
 
 
 def describe_expected(state: GrammarState) -> str:
@@ -78,12 +83,6 @@ def describe_expected(state: GrammarState) -> str:
 
 
 def _describe_characters(allowed_ascii: set[str], allows_non_ascii: bool) -> list[str]:
-    """Return descriptions of the allowed characters.
-
-    Args:
-        allowed_ascii: the allowed ASCII characters.
-        allows_non_ascii: True if other characters are allowed, too.
-    """
     forbidden_ascii = [character for character in _PRINTABLE_ASCII if character not in allowed_ascii]
     if len(forbidden_ascii) <= len(_PRINTABLE_ASCII) // 4:
         exceptions = f" except {' '.join(map(_character_name, forbidden_ascii))}" if forbidden_ascii else ""

@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 
+from ..common.seeds import fixed_seed
 from .errors import GrammarError
 from .gbnf.grammar import GbnfGrammar
 from .gbnf.nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode
@@ -33,12 +34,14 @@ def random_sentence(
 
     Args:
         source: the text of the grammar.
-        seed: the random seed: the same seed gives the same sentence; None = random.
+        seed: the random seed, an integer of 64 bits with a sign: the same seed gives the same sentence; None
+            or -1: random.
         root: the start rule of a GBNF grammar.
         kind: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
         schema_lenient: True to ignore unsupported keywords of a JSON Schema; False to raise ``GrammarError``.
     """
-    generator = Random(seed)  # noqa: S311 - not used for secrets
+    # The bits, because Python's generator ignores the sign.
+    generator = Random(fixed_seed(seed) % _SEED_COUNT)  # noqa: S311 - not used for secrets
     if kind != "gbnf":
         return _random_sentence_by_masks(
             compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator
@@ -50,11 +53,12 @@ def random_sentence(
     return _SentenceWriter(grammar.rules, grammar.shortest_texts, generator).write(root)
 
 
+_SEED_COUNT = 2**64
+# If a sentence has more characters and pending nodes than this, it gets the shortest possible end
 _SHORTENING_LENGTH = 200
-"""If a sentence has more characters and pending nodes than this, it gets the shortest possible end."""
 
+# Probability of one more repetition, and of a letter or digit if other characters are also allowed
 _CONTINUE_PROBABILITY = 0.7
-"""Probability of one more repetition, and of a letter or digit if other characters are also allowed."""
 
 
 class _SentenceWriter:
@@ -114,10 +118,9 @@ class _SentenceWriter:
         return chr(self._generator.randint(low, high))
 
 
+# Lengths at which a sentence gets a short end. If no end is found at one length, the next one is tried.
 _SHORTENING_BYTES = (150, 40, 0)
-"""Lengths at which a sentence gets a short end. If no end is found at one length, the next one is tried."""
-_STOP_PROBABILITY = 0.3
-"""Probability that a sentence ends if the grammar also allows more text."""
+_STOP_PROBABILITY = 0.3  # Probability that a sentence ends if the grammar also allows more text
 
 
 def _random_sentence_by_masks(grammar: Grammar, generator: Random) -> str:
@@ -143,12 +146,12 @@ def _generate_bytes(grammar: Grammar, generator: Random, shortening_bytes: int) 
     return state.text + shortest_completion(grammar, state.text)
 
 
+# The characters that end a part of JSON. They get more weight than other signs, so that strings stay short.
 _STRUCTURE_CHARACTERS = b'",]}'
-"""The characters that end a part of JSON. They get more weight than other signs, so that strings stay short."""
+# If this many letters and digits are allowed, a JSON string is being written, and only a quote can end it
 _MIN_LETTERS_IN_STRING = 20
-"""If this many letters and digits are allowed, a JSON string is being written, and only a quote can end it."""
+# Probabilities of letters and digits, of `_STRUCTURE_CHARACTERS`, and of other printable ASCII characters
 _GROUP_WEIGHTS = (0.75, 0.15, 0.1)
-"""Probabilities of letters and digits, of `_STRUCTURE_CHARACTERS`, and of other printable ASCII characters."""
 
 
 def _choose_byte(next_bytes: list[int], generator: Random) -> int:

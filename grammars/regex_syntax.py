@@ -49,19 +49,12 @@ CHARACTER: /[^\\|()\[*+?]/
 %ignore COMMENT
 """
 _FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.NOFLAG}
+# Descriptions of groups that are neither regular nor lookaround, by the character after the question mark
 _NON_REGULAR = {">": "an atomic group", "P": "a back-reference", "(": "a condition on a group"}
-"""Descriptions of groups that are neither regular nor lookaround, by the character after the question mark."""
 
 
 def parse_regex(pattern: str, flags: int) -> Node:
-    """Return the tree of a pattern.
-
-    Args:
-        pattern: the pattern.
-        flags: the flags of `re` with which the pattern begins.
-
-    Raises ``GrammarError`` that tells the position, for a pattern that is invalid or not regular.
-    """
+    """Return the tree of a pattern. Raises ``GrammarError`` with the position if it is invalid or not regular."""
     try:
         node: Node = _TreeMaker().transform(_parser().parse(pattern))
     except VisitError as error:
@@ -101,18 +94,15 @@ class _TreeMaker(Transformer[Token, Any]):
     """The functions that make nodes of the parts that lark has found, named as the rules."""
 
     def start(self, children: list[Any]) -> Node:
-        """Return the node of the pattern."""
         *tokens, node = children
         for token in tokens:
             node = Group(node, added=_read_flags(token[2:-1], token))
         return node
 
     def alternatives(self, children: list[Node]) -> Node:
-        """Return the node of one or more alternatives."""
         return children[0] if len(children) == 1 else Alternatives(tuple(children))
 
     def concatenation(self, children: list[Node]) -> Node:
-        """Return the node of a sequence."""
         return Concatenation(tuple(children))
 
     def repetition(self, children: list[Any]) -> Node:
@@ -130,11 +120,9 @@ class _TreeMaker(Transformer[Token, Any]):
         return Repetition(node, min_count, max_count)
 
     def position(self, children: list[Token]) -> Node:
-        """Return the node of a condition."""
         return Position(children[0][-1].replace("z", "Z"))
 
     def group(self, children: list[Any]) -> Node:
-        """Return the node of a group."""
         opening: Token = children[0]
         if opening.type == "NON_REGULAR":
             raise _non_regular(_NON_REGULAR.get(opening[2], "lookaround"), opening)
@@ -145,7 +133,6 @@ class _TreeMaker(Transformer[Token, Any]):
         return Group(children[1], _read_flags(added, opening), _read_flags(removed, opening) | no_ascii)
 
     def character(self, children: list[Token]) -> Node:
-        """Return the node of one character."""
         token = children[0]
         if re.fullmatch(r"\\[1-9][0-9]?", token):
             raise _non_regular("a back-reference", token)

@@ -1,52 +1,28 @@
-"""llguidance's errors about JSON Schemas, in logitsmith's wording and with the path in the schema."""
+"""llguidance's errors about JSON Schemas, with the path in the schema."""
 
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
-from llguidance import LLMatcher
-
-from .errors import REGEX_ERROR, GrammarError, first_line
-from .json_schema import LENIENT_HINT, ONE_LINE_STYLE, TOO_DEEP, SchemaPart, children, json_schema_to_lark
-from .tokenizer import BYTE_VOCABULARY, PARSER_LIMITS, tokenizer_of
+from .errors import LENIENT_HINT, REGEX_ERROR, GrammarError, first_line
+from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
+from .matcher import new_matcher
+from .schema_keywords import shown
+from .schema_options import OptionComparison, schema_of_pair, shared_keywords, use_any_of
+from .schema_parts import children
+from .schema_references import References, SchemaPart
+from .tokenizer import BYTE_VOCABULARY
 
 _MESSAGE_PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
-_SHARED_KEYS = ("$defs", "definitions", "$schema", "x-guidance")
-"""Keys of the complete schema that a part may need when it is compiled alone."""
-_MAX_TRIALS = 400
-"""Maximum number of parts that are compiled to find an invalid one, which takes a second at most."""
-_MAX_REMOVALS = 200
-"""Maximum number of changes that make a schema valid."""
+_MAX_TRIALS = 400  # maximum number of parts that are compiled to find an invalid one, which takes a second at most
+_MAX_PAIRS = 20  # maximum number of pairs of options that are compiled to name two options
+_MAX_REMOVALS = 200  # maximum number of changes that make a schema valid
 
 _NOT_EXCLUSIVE_START = "oneOf"
 _LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
 _PROPERTY_COUNT_START = "min/maxProperties only supported"
-_UNSATISFIABLE_PROPERTY = re.compile(r"Unsatisfiable schema: required property '(.*)' is unsatisfiable")
-_TRANSLATIONS = (
-    (r"Unsatisfiable schema: Regex is empty.*", "no string matches its pattern, format and length together"),
-    (r"Unsatisfiable schema: required item is unsatisfiable", "minItems: no JSON matches an item"),
-    (r"Unsatisfiable schema: incompatible types", "no JSON matches it: its parts require different types"),
-    (r"Unsatisfiable schema: integer interval (.*) contains no integer values", r"no integer is in \1"),
-    (r"Unsatisfiable schema: minProperties > maxProperties", "minProperties is greater than maxProperties"),
-    (r"Unsatisfiable schema: schema is false", "no JSON matches it"),
-    (r"Unsatisfiable schema: (.*)", r"no JSON matches it: \1"),
-    (r"Expected positive integer for '(\w+)', got (.*)", r"\1: \2 is not an integer ≥ 0"),
-    (r"Expected f64 for '(\w+)', got (.*)", r"\1: \2 is not a number"),
-    (r"Expected array for '(\w+)', got (.*)", r"\1: \2 is not a list"),
-    (r"Expected string for '(\w+)'(?: item)?, got (.*)", r"\1: \2 is not a string"),
-    (r"(\S+) must be a string or array of strings", r"\1: must be a string or a list of strings"),
-    (r"(\S+) must be a string, got (.*)", r"\1: \2 is not a string"),
-    (r"(\S+) must be an array.*", r"\1: must be a list"),
-    (r"(\S+) must be an object.*", r"\1: must be an object"),
-    (r"Failed to generate regex for float range.*", "a limit of this size is not supported"),
-    (r"invalid multiple of.*", "multipleOf: must be a number above 0"),
-    (r"patternProperty regexes /(.*)/ and /(.*)/ are.*", r"patternProperties: a key may match both \1 and \2"),
-    (r"Resource '(.*)' is not present.*", r"$ref: '\1' is another document; only this schema is read"),
-    (r"Anchor '(.*)' does not exist", r"$ref: the schema has no anchor '\1'"),
-    (r"Pointer '(.*)' does not exist", r"$ref: the schema has no '#\1'"),
-    (r"unknown field '(.*?)', expected one of (.*)", r"x-guidance: unknown key '\1'; allowed are \2"),
-)  # fmt: skip
 
 
 def schema_engine_error(schema: dict[str, Any]) -> str:
@@ -55,7 +31,7 @@ def schema_engine_error(schema: dict[str, Any]) -> str:
         lark = json_schema_to_lark(schema, ONE_LINE_STYLE)
     except GrammarError as error:
         return str(error)
-    matcher = LLMatcher(tokenizer_of(BYTE_VOCABULARY), lark, log_level=0, limits=PARSER_LIMITS)
+    matcher = new_matcher(BYTE_VOCABULARY, lark)
     return _MESSAGE_PREFIX.sub("", matcher.get_error())
 
 
@@ -65,7 +41,7 @@ def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
     if message.startswith('failed to parse "%json": recursion limit'):
         return GrammarError(TOO_DEEP)
     part, message = find_invalid_part(schema, message)
-    sentence, advice = _translate_message(message, part.schema)
+    sentence, advice = _sentence_and_advice(message, part.schema, schema)
     # If the sentence begins with a keyword, the keyword becomes the end of the path.
     keyword, colon, remaining_sentence = sentence.partition(": ")
     if colon and keyword in part.schema:
@@ -74,11 +50,9 @@ def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
 
 
 def loosen(schema: dict[str, Any]) -> list[str]:
-    """Change a schema until llguidance accepts it, and return the paths of the changes.
-
-    Each change makes the schema allow more JSON. ``oneOf`` becomes ``anyOf`` if its options may overlap. Patterns
-    with look-around and unsupported counts of properties are removed. Other errors remain.
-    """
+    """Change a schema until llguidance accepts it, and return the paths of the changes."""
+    # Each change makes the schema allow more JSON. ``oneOf`` becomes ``anyOf`` if its options may overlap.
+    # Patterns with look-around and unsupported counts of properties are removed. Other errors remain.
     changes: list[str] = []
     for _ in range(_MAX_REMOVALS):
         message = schema_engine_error(schema)
@@ -86,11 +60,7 @@ def loosen(schema: dict[str, Any]) -> list[str]:
             break
         (pointer, part), message = find_invalid_part(schema, message)
         if message.startswith(_NOT_EXCLUSIVE_START) and "oneOf" in part:
-            options = {"anyOf": part.pop("oneOf")}
-            if "anyOf" in part:
-                part["allOf"] = [*part.get("allOf", []), options]
-            else:
-                part |= options
+            use_any_of(part)
             changes.append(f"{pointer}/oneOf (read as anyOf)")
             continue
         keywords = _removable_keywords(message, part)
@@ -103,13 +73,8 @@ def loosen(schema: dict[str, Any]) -> list[str]:
 
 
 def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart, str]:
-    """Return the smallest part that causes an error of a schema, and llguidance's message about this part.
-
-    Args:
-        schema: the complete schema.
-        message: llguidance's message about the complete schema.
-    """
-    shared_keys = {key: schema[key] for key in _SHARED_KEYS if key in schema}
+    """Return the smallest part that causes an error of a schema, and llguidance's message about this part."""
+    shared = shared_keywords(schema)
     part = SchemaPart("", schema)
     trial_count = 0
     visited_ids = {id(schema)}
@@ -119,7 +84,7 @@ def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart,
             if id(child.schema) in visited_ids or trial_count > _MAX_TRIALS:
                 continue
             visited_ids.add(id(child.schema))
-            error = schema_engine_error({**shared_keys, **child.schema})
+            error = schema_engine_error({**shared, **child.schema})
             if error and (error.split("\n")[0] in message or _is_possible_cause(error, message)):
                 part, message = child, error
                 break
@@ -142,47 +107,43 @@ def _removable_keywords(message: str, schema: dict[str, Any]) -> list[str]:
     return []
 
 
-def _translate_message(message: str, schema: dict[str, Any]) -> tuple[str, str]:
-    """Return the translation of a message about a schema, and advice, which may be empty."""
+def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str]:
+    """Return a sentence for llguidance's message about a part of the schema ``root``, and advice, if any."""
+    # The sentence is llguidance's, except where it is about a keyword that can be written in another way.
     if message.startswith(_NOT_EXCLUSIVE_START):
         return (
-            "oneOf: several options may match the same JSON",
+            f"oneOf: several options may match the same JSON{_example_of_overlap(root, schema)}",
             "write anyOf, or schema_lenient=True reads it as anyOf",
         )
     if message.startswith(_PROPERTY_COUNT_START):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
-        return f"{keyword}: supported only if all properties are required", LENIENT_HINT
+        problem = "supported only if all properties are required"
+        return f"{keyword}: {problem} (here {shown(schema.get(keyword))})", LENIENT_HINT
     if _LOOK_AROUND.search(message):
         pattern = schema.get("pattern")
         return f"pattern: look-around and \\b are not supported, as in {pattern!r}", LENIENT_HINT
-    return _translate_without_advice(message, schema), ""
-
-
-def _translate_without_advice(message: str, schema: dict[str, Any]) -> str:
-    """Return the translation of a message that needs no advice."""
-    pattern = REGEX_ERROR.search(message)
-    if pattern:
+    pattern_error = REGEX_ERROR.search(message)
+    if pattern_error:
         keyword = "pattern" if "pattern" in schema else "patternProperties"
-        return f"{keyword}: {pattern['text']!r}: {pattern['message']}"
-    line = first_line(message).replace("`", "'")
+        return f"{keyword}: {pattern_error['text']!r}: {pattern_error['message']}", ""
+    line = first_line(message)
     empty_keyword = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
-    if empty_keyword is not None and line == "Unsatisfiable schema: anyOf is empty":
-        return f"{empty_keyword}: the list is empty, so no JSON matches it"
-    property_match = _UNSATISFIABLE_PROPERTY.fullmatch(line)
-    if property_match:
-        return _explain_unsatisfiable_property(property_match[1], schema)
-    if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
-        return "no JSON matches it: its parts allow different values"
-    for template, sentence in _TRANSLATIONS:
-        match = re.fullmatch(template, line)
-        if match:
-            return match.expand(sentence)
-    return f"llguidance rejects it: {line}"
+    if empty_keyword is not None:  # all of them are anyOf to llguidance
+        line = line.replace("anyOf", empty_keyword)
+    if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:  # constants are ranges to it
+        line = "Unsatisfiable schema: its parts allow different values"
+    if line.startswith("unknown field"):
+        line = f"x-guidance: {line}"
+    return line, ""
 
 
-def _explain_unsatisfiable_property(name: str, schema: dict[str, Any]) -> str:
-    """Return the reason why a required property cannot exist."""
-    is_allowed = name in schema.get("properties", {}) or "patternProperties" in schema
-    if schema.get("additionalProperties") is False and not is_allowed:
-        return f"required: {name!r} is not one of the properties, and additionalProperties forbids others"
-    return f"required: no JSON matches the property {name!r}"
+def _example_of_overlap(root: dict[str, Any], schema: dict[str, Any]) -> str:
+    """Return two options of ``oneOf`` that may match the same JSON, in words; empty if none are found."""
+    if not schema.get("oneOf"):
+        return ""
+    pairs = OptionComparison(References(root).target).overlapping_pairs(schema)
+    for pair in islice(pairs, _MAX_PAIRS):
+        if schema_engine_error(schema_of_pair(root, schema, pair)).startswith(_NOT_EXCLUSIVE_START):
+            first, second = (f"/oneOf/{index}, {shown(schema['oneOf'][index])}" for index in pair)
+            return f", such as {first}, and {second}"
+    return ""

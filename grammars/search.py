@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.files import find_named_files, search_path
-from ..common.text import nearest_name
+from ..common.files import DamagedInputError, find_named_files, open_as_utf8, search_path
+from ..common.text import unknown_name
 from .errors import GrammarError
 
-BUILT_IN = Path(__file__).parent / "library"
-"""The folder of the built-in grammars."""
+BUILT_IN = Path(__file__).parent / "library"  # the folder of the built-in grammars
 
-_FIRST_LINE_CHARACTERS = 500
-"""Maximum length of a first line, which is a grammar's description."""
+_FIRST_LINE_BYTES = 500  # maximum number of bytes of a first line, which is a grammar's description
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,7 @@ def find_grammar(name: str, folders: Iterable[tuple[str, Path]] = ()) -> Grammar
     entry = entries.get(name) or entries.get(name.replace("-", "_"))
     if entry is not None:
         return entry
-    nearest = nearest_name(name, entries)
-    hint = f"did you mean {nearest!r}?" if nearest else f"available are {', '.join(entries)}"
-    raise GrammarError(f"no grammar is named {name!r}; {hint}")
+    raise GrammarError(unknown_name("grammar", name, entries))
 
 
 def _grammar_files(folder: Path) -> list[Path]:
@@ -67,6 +63,9 @@ def _grammar_files(folder: Path) -> list[Path]:
 
 
 def _read_description(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        first_line = file.readline(_FIRST_LINE_CHARACTERS).strip()
+    try:
+        with path.open("rb") as file:
+            first_line = open_as_utf8(file).readline(_FIRST_LINE_BYTES).decode("utf-8", "replace").strip()
+    except DamagedInputError:  # such as a ZIP file; it is listed, and its use is an error
+        return ""
     return first_line.removeprefix("#").strip() if first_line.startswith("#") else ""

@@ -5,7 +5,6 @@ A grammar with a trigger applies only after the model has written the trigger, s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -17,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.files import TextFileError, read_text_file
-from ..common.renamed import supports_old_names
+from ..common.strict_json import encode_exact_json
+from .compile_guard import CompileGuard, Task
 from .errors import GrammarError
 from .grammar import Grammar, GrammarState, ParsedGrammar, compile_parsed_grammar, parse_grammar
 from .json_schema import open_object, parse_json_schema
 from .search import find_grammar
 from .tokenizer import MAX_SOURCE_CHARACTERS, Vocabulary
 
+# the keys of a table that can contain the grammar, and the kind of grammar that each key stands for
 GRAMMAR_KEYS = {
     "name": "gbnf",
     "gbnf": "gbnf",
@@ -34,15 +35,12 @@ GRAMMAR_KEYS = {
     "lark": "lark",
     "lark_file": "lark",
 }
-"""The keys of a table that can contain the grammar, and the kind of grammar that each key stands for."""
 
 _OPTIONAL_KEYS = ("root", "after", "schema_lenient")
 
-Folders = Sequence[tuple[str, Path]]
-"""Folders in which grammars are searched by name, as (origin, path)."""
+Folders = Sequence[tuple[str, Path]]  # Folders in which grammars are searched by name, as (origin, path)
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class GrammarSpec:
     """A grammar with the options of a preset or a flag, not yet compiled for a vocabulary.
@@ -71,6 +69,10 @@ class GrammarSpec:
         except GrammarError as error:
             raise error.within(self.label) from None
 
+    def try_compilation(self, guard: CompileGuard) -> None:
+        """Raise ``GrammarError`` if the grammar takes too long, too much memory, or crashes llguidance."""
+        guard.check(Task(self.kind, self.source, self.root, self.after, self.schema_lenient), f"{self.label}: ")
+
     @property
     def has_token_references(self) -> bool:
         """True if the grammar refers to tokens, so that it can be checked only with a vocabulary."""
@@ -87,7 +89,7 @@ class GrammarSpec:
         fields = {"kind": self.kind, "root": self.root, "source": self.source}
         if self.after is not None:
             fields["after"] = self.after
-        if self.schema_lenient and self.ignored_schema_paths:
+        if self.ignored_schema_paths:
             fields["left_out"] = ", ".join(self.ignored_schema_paths)
         return fields
 
@@ -148,11 +150,9 @@ def resolve_grammar(
 
 
 def grammar_table(value: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value as a table.
-
-    A string that contains ``::=`` is GBNF source; any other string is a name. A table has one of `GRAMMAR_KEYS`,
-    and may have ``root``, ``after`` and ``schema_lenient``.
-    """
+    """Return the value as a table."""
+    # A string that contains ``::=`` is GBNF source; any other string is a name. A table has one of `GRAMMAR_KEYS`,
+    # and may have ``root``, ``after`` and ``schema_lenient``.
     return dict(value) if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
 
 
@@ -177,14 +177,7 @@ def _check_and_find_key(table: Mapping[str, Any]) -> str:
 
 
 def _label_and_source(key: str, content: Any, folders: Folders, base: Path | None) -> tuple[str, str]:
-    """Return the label and the source of a grammar.
-
-    Args:
-        key: one of ``GRAMMAR_KEYS``.
-        content: the value of the key.
-        folders: folders that are searched for names before the built-in grammars.
-        base: the folder to which file names are relative; None = the current folder.
-    """
+    """Return the label and the source of a grammar; file names are relative to ``base``."""
     if key == "name":
         entry = find_grammar(content, folders)
         return f"grammar {entry.name}", read_grammar_file(entry.path)
@@ -192,14 +185,14 @@ def _label_and_source(key: str, content: Any, folders: Folders, base: Path | Non
         return content, read_grammar_file((base or Path()) / content)
     if not isinstance(content, str):
         try:
-            content = json.dumps(content, allow_nan=False)
+            content = encode_exact_json(content)
         except (TypeError, ValueError) as error:
             raise GrammarError(f"grammar.{key} is not JSON: {error}") from None
     return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
 
 
+# the kind of a grammar file, by the suffix of its name
 KIND_OF_SUFFIX = {".gbnf": "gbnf", ".json": "json_schema", ".regex": "regex", ".lark": "lark"}
-"""The kind of a grammar file, by the suffix of its name."""
 
 _MAX_FILE_BYTES = 4 * MAX_SOURCE_CHARACTERS  # a character has at most 4 bytes in UTF-8
 
@@ -212,25 +205,17 @@ def read_grammar_file(path: Path) -> str:
         raise GrammarError(f"{path}: {error}") from None
 
 
-@supports_old_names
 class TriggeredConstraint:
-    """A `CompletableConstraint` that applies a grammar after the model has written a trigger.
+    """A `CompletableConstraint` that applies a grammar after the model has written a trigger."""
 
-    Before the trigger, nearly all tokens are allowed. A token may contain the end of the trigger and more bytes,
-    if the grammar can begin with these bytes. Control tokens count with the text that they have in the vocabulary.
-
-    Args:
-        grammar: the grammar that applies after the trigger.
-        trigger: the text after which the grammar applies.
-
-    Attributes:
-        state: the grammar's state; None before the trigger is written.
-    """
+    # Before the trigger, nearly all tokens are allowed. A token may contain the end of the trigger and more bytes,
+    # if the grammar can begin with these bytes. Control tokens count with the text that they have in the
+    # vocabulary.
 
     def __init__(self, grammar: Grammar, trigger: str) -> None:
         if not trigger:
             raise GrammarError("the text after which the grammar begins is empty")
-        self.state: GrammarState | None = None
+        self.state: GrammarState | None = None  # the grammar's state; None before the trigger is written
         self._grammar = grammar
         self._trigger = trigger.encode()
         self._trigger_prefix = b""  # the longest prefix of the trigger that the text ends with
@@ -241,14 +226,12 @@ class TriggeredConstraint:
         ] = {}  # masks before the trigger, by `_trigger_prefix`
 
     def copy(self) -> TriggeredConstraint:
-        """Return an independent copy of the state."""
         state_copy = copy(self)
         state_copy.state = None if self.state is None else self.state.copy()
         state_copy._earlier_prefixes = self._earlier_prefixes.copy()
         return state_copy
 
     def mask(self) -> NDArray[np.bool_]:
-        """Return the mask of the allowed next tokens, bool (V,)."""
         if self.state is not None:
             return self.state.mask()
         if self._trigger_prefix not in self._masks_by_prefix:
@@ -256,10 +239,8 @@ class TriggeredConstraint:
         return self._masks_by_prefix[self._trigger_prefix].copy()
 
     def _mask_before_trigger(self) -> NDArray[np.bool_]:
-        """Return the mask before the trigger.
-
-        It excludes tokens that complete the trigger and continue with bytes that the grammar cannot begin with.
-        """
+        """Return the mask before the trigger."""
+        # It excludes tokens that complete the trigger and continue with bytes that the grammar cannot begin with.
         mask = np.ones(self._grammar.vocabulary.size, dtype=np.bool_)
         tokens_by_remainder: dict[bytes, list[int]] = {}
         last_byte = self._trigger[-1:]
@@ -287,11 +268,9 @@ class TriggeredConstraint:
         return b"".join(pieces[token] for token in tokens[: accepted_count + 1])
 
     def forced_tokens(self) -> list[int]:
-        """Return the ids of the tokens that must come next, in order; often none."""
         return [] if self.state is None else self.state.forced_tokens()
 
     def accept(self, token: int) -> None:
-        """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
         if self.state is not None:
             self.state.accept(token)
             self._grammar_token_count += 1
@@ -326,10 +305,7 @@ class TriggeredConstraint:
         return self.state is not None and self.state.is_complete
 
     def completion_tokens(self) -> list[int]:
-        """Return the ids of tokens that make the text after the trigger a complete sentence.
-
-        Raises ``GrammarError`` if the trigger was not written, or if no completion is found.
-        """
+        """Return ids of tokens that complete the text after the trigger. Raises ``GrammarError``."""
         if self.state is None:
             raise GrammarError(f"{self._trigger.decode()!r} was not written, so there is no sentence to complete")
         return self.state.completion_tokens()

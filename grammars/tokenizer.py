@@ -13,11 +13,10 @@ from weakref import WeakKeyDictionary
 
 from llguidance import LLParserLimits, LLTokenizer, TokenizerWrapper
 
-MAX_SOURCE_CHARACTERS = 1_000_000
-"""Maximum length of a grammar's source."""
+MAX_SOURCE_CHARACTERS = 1_000_000  # maximum length of a grammar's source
 
+# Maximum length of a text that completes a sentence. llguidance needs 9 s to check one of 100,000 bytes.
 MAX_COMPLETION_BYTES = 20_000
-"""Maximum length of a text that completes a sentence. llguidance needs 9 s to check one of 100,000 bytes."""
 
 
 class Vocabulary(Protocol):
@@ -150,8 +149,8 @@ def _parser_limits(step_lexer_fuel: int) -> LLParserLimits:
     )
 
 
+# limits above llguidance's defaults, so that masks of ambiguous grammars are slow but exact
 PARSER_LIMITS = _parser_limits(step_lexer_fuel=2_000_000)
-"""Limits above llguidance's defaults, so that masks of ambiguous grammars are slow but exact."""
 
+# Limits for a search of thousands of steps. With ambiguous counted repetitions, each step needs more fuel.
 SEARCH_LIMITS = _parser_limits(step_lexer_fuel=50_000)
-"""Limits for a search of thousands of steps. With ambiguous counted repetitions, each step needs more fuel."""

@@ -21,55 +21,37 @@ from ..samplers.watermark import GValues, Hashes, ngram_hashes
 
 @dataclass(frozen=True)
 class WatermarkScore:
-    """The score of a text, and its p value.
+    """The score of a text, and its p value."""
 
-    Attributes:
-        token_count: number of tokens of the text.
-        counted_count: number of tokens that count: those after a complete and new context.
-        mean: mean g value of these tokens, over all keys; None if no token counts.
-        weighted_mean: mean g value, in which the first key weighs ten times as much as the last one; None if no
-            token counts.
-        expected_mean: the value that both means have on average in a text without the watermark.
-        z: distance of the weighted mean from the expected one, in standard deviations; None if no token counts.
-        p_value: probability that a text without the watermark has at least this weighted mean; None if no token
-            counts.
-    """
-
-    token_count: int
-    counted_count: int
-    mean: float | None
+    token_count: int  # number of tokens of the text
+    counted_count: int  # number of tokens that count: those after a complete and new context
+    mean: float | None  # mean g value of these tokens, over all keys; None if no token counts
+    # mean g value, in which the first key weighs ten times as much as the last one; None if no token counts
     weighted_mean: float | None
-    expected_mean: float
+    expected_mean: float  # the value that both means have on average in a text without the watermark
+    # distance of the weighted mean from the expected one, in standard deviations; None if no token counts
     z: float | None
+    # probability that a text without the watermark has at least this weighted mean; None if no token counts
     p_value: float | None
 
 
 class WatermarkDetector:
-    """A detector of the watermark of one `Synthid` sampler.
+    """A detector of the watermark of one `Synthid` sampler."""
 
-    Its g values and masks are those of transformers 5.24 (``SynthIDTextWatermarkLogitsProcessor``). An n-gram that
-    occurs several times counts once, also beyond the history of contexts, because a repetition adds no evidence.
-    The scores are the mean and the weighted mean of Dathathri et al. 2024.
-
-    Attributes:
-        watermark: the sampler with the keys.
-    """
+    # Its g values and masks are those of transformers 5.24 (``SynthIDTextWatermarkLogitsProcessor``). An n-gram
+    # that occurs several times counts once, also beyond the history of contexts, because a repetition adds no
+    # evidence. The scores are the mean and the weighted mean of Dathathri et al. 2024.
 
     def __init__(self, watermark: Synthid) -> None:
-        """Prepare the table. Raises ``ValueError`` for a sampler without keys."""
+        # Raises ``ValueError`` for a sampler without keys.
         if not watermark.keys:
             raise ValueError("the watermark has no keys")
-        self.watermark = watermark
+        self.watermark = watermark  # the sampler with the keys
         self._g_values = GValues(watermark.keys, watermark.sampling_table_size, watermark.sampling_table_seed)
         self._weights = layer_weights(len(watermark.keys))
 
     def score(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> WatermarkScore:
-        """Return the score of a text.
-
-        Args:
-            tokens: the token ids of the text, without the prompt.
-            end_tokens: ids of end-of-generation tokens. The first one in the text and later tokens do not count.
-        """
+        """Return the score of a text; the first end-of-generation token in it and later tokens do not count."""
         expected_mean = float(self._g_values.table.mean())
         hashes = self.counted_hashes(tokens, end_tokens)
         if not hashes.size:
@@ -86,11 +68,6 @@ class WatermarkDetector:
             z=unmarked.z(weighted_sum, hashes.size),
             p_value=unmarked.tail_probability(weighted_sum, hashes.size),
         )
-
-    def g_values(self, tokens: Sequence[int]) -> NDArray[np.uint8]:
-        """Return the g values of all n-grams of a text, uint8 (T - n + 1, keys), T >= n."""
-        hashes = ngram_hashes(np.array(tokens, dtype=np.int64), self.watermark.ngram_len)
-        return np.stack(list(self._g_values.of_hashes(hashes)), axis=1)
 
     def counted_hashes(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> Hashes:
         """Return the hashes of the n-grams that count, in their order. The arguments are those of `score`."""
@@ -114,10 +91,8 @@ class WatermarkDetector:
 
 
 def new_context_mask(context_hashes: Hashes, history_size: int) -> NDArray[np.bool_]:
-    """Return for each context whether it differs from the ``history_size`` contexts before it, bool (n,).
-
-    As in transformers, the history begins with zeros.
-    """
+    """Return for each context whether it differs from the ``history_size`` before it, bool (n,)."""
+    # As in transformers, the history begins with zeros.
     last_place = {0: -1}
     is_new = []
     for place, context in enumerate(context_hashes.tolist()):
@@ -131,8 +106,8 @@ def layer_weights(depth: int) -> list[int]:
     return [10 * (depth - 1) - 9 * layer for layer in range(depth)] if depth > 1 else [1]
 
 
+# Up to this distance from the mean, in standard deviations, the saddlepoint formula would lose digits
 _NEAR_MEAN = 1e-3
-"""Up to this distance from the mean, in standard deviations, the saddlepoint formula would lose digits."""
 _MAX_SADDLEPOINT_STEPS = 200
 
 
@@ -140,7 +115,7 @@ class UnmarkedDistribution:
     """The distribution of the weighted sum of g values of n independent tokens without a watermark."""
 
     def __init__(self, sums: NDArray[np.int64]) -> None:
-        """Prepare the distribution; ``sums``: the equally probable sums of one token, (size,)."""
+        # ``sums``: the equally probable sums of one token, (size,)
         values, counts = np.unique(sums, return_counts=True)
         self._values = values.astype(np.float64)
         self._shares = counts / sums.size
@@ -156,11 +131,9 @@ class UnmarkedDistribution:
         return (total - count * self._mean) / (sqrt(count) * self._deviation)
 
     def tail_probability(self, total: int, count: int) -> float:
-        """Return the probability that ``count`` tokens have at least the sum ``total``.
-
-        The saddlepoint approximation with a continuity correction (Lugannani & Rice 1980, Daniels 1987). A normal
-        distribution would underestimate it for few tokens.
-        """
+        """Return the probability that ``count`` tokens have at least the sum ``total``."""
+        # The saddlepoint approximation with a continuity correction (Lugannani & Rice 1980, Daniels 1987). A
+        # normal distribution would underestimate it for few tokens.
         lowest, highest = float(self._values[0]), float(self._values[-1])
         corrected_mean = (total - self._span / 2) / count
         if corrected_mean <= lowest:

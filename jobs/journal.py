@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -18,24 +19,17 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..common.errors import problem_message, problem_sentence
-from ..common.files import AppendOnlyFile, InputTooLargeError, read_bounded, write_file_atomically, write_problem
-from ..common.strict_json import json_problem, parse_strict_json
-from .errors import JournalError
+from ..common.files import read_bounded, write_file_atomically, write_problem
+from ..common.journal import Journal, JournalError
+from ..common.strict_json import parse_strict_json
 
+# the results that existed before the run: the ``request_id`` of each by its key, see `_AnsweredRequest`
 ExistingResults = dict[Hashable, str | None]
-"""The results that existed before the run: the ``request_id`` of each by its key, see `_AnsweredRequest`."""
 
 
 class ResultSink(Protocol):
-    """A destination of results.
-
-    Attributes:
-        existing_results: the results that existed before the run.
-        is_file: whether the results are in a file that can be read again.
-    """
-
     existing_results: ExistingResults
-    is_file: bool
+    is_file: bool  # whether the results are in a file that can be read again
 
     def add(self, line: str) -> None:
         """Write a result, which is one line of JSON."""
@@ -58,130 +52,72 @@ def closing_results(results: ResultSink) -> Iterator[None]:
     results.close()
 
 
+# Results are forced to disk after this many results or seconds. To force each result to disk would take longer
+# than to compute a short answer.
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
-"""Results are forced to disk after this many results or seconds. To force each result to disk would take longer
-than to compute a short answer."""
 
 
 class ResultJournal:
-    """A file of results. Each line is written with one system call, and lines are forced to disk in groups.
+    """A file of results. Each line is written with one system call, and lines are forced to disk in groups."""
 
-    Args:
-        path: the file.
-        should_resume: whether an existing file is continued. Otherwise it is an error. An incomplete last line,
-            which a crash left, is removed.
-        is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
-        flag: the flag that names the file, for messages.
-
-    Attributes:
-        existing_results: the results that existed before the run.
-        is_file: whether the path is a regular file; otherwise it is a device or a pipe.
-
-    Raises ``JournalError`` if another run writes to the file, if it exists and ``should_resume`` is False, if it
-    contains other lines than results, and if it cannot be written.
-    """
+    # ``should_resume``: whether an existing file is continued; otherwise it is an error. An incomplete last line,
+    # which a crash left, is removed. ``flag`` names the file in messages. Raises ``JournalError`` also if another
+    # run writes to the file, and if it contains other lines than results.
 
     def __init__(self, path: Path, should_resume: bool, is_openai: bool, flag: str = "-o") -> None:
-        self._path, self._is_openai, self._flag = path, is_openai, flag
-        self.existing_results: ExistingResults = {}
+        self._path = path
         try:
-            self._file = AppendOnlyFile(path)
+            self._journal = Journal(path)
         except OSError as error:
             raise JournalError(f"{path}: {write_problem(error, path)}") from None
-        self.is_file = self._file.is_regular
+        # whether the path is a regular file; otherwise it is a device or a pipe
+        self.is_file = self._journal.is_regular
+        self.existing_results: ExistingResults = {}
         try:
-            if self.is_file:
-                self._lock_and_read(should_resume)
+            if self.is_file and not self._journal.is_new:
+                self.existing_results = self._read_results(should_resume, is_openai, flag)
         except BaseException:
-            self._file.close()
+            self._journal.close()
             raise
         self._unsynced_count, self._synced_at = 0, monotonic()
 
-    def _lock_and_read(self, should_resume: bool) -> None:
-        """Lock the file, read its results, and remove an incomplete last line."""
-        if not self._file.lock():
-            raise JournalError(f"{self._path}: another run is writing to it")
-        if self._file.size and not should_resume:
+    def _read_results(self, should_resume: bool, is_openai: bool, flag: str) -> ExistingResults:
+        if not should_resume:
             raise JournalError(
-                f"{self._path} already exists; continue it with --resume, or choose another file with {self._flag}"
+                f"{self._path} already exists; continue it with --resume, or choose another file with {flag}"
             )
-        try:
-            end_offset = self._read_results()
-        except InputTooLargeError as error:
-            raise JournalError(f"{self._path}: {error.strerror}; the file was not changed") from None
-        self._file.truncate(end_offset)
-        self._sync()
-        self._file.sync_folder()
-
-    def _read_results(self) -> int:
-        """Read the existing results, and return the offset in bytes after the last complete line."""
-        end_offset = 0
-        for number, line in enumerate(self._file.lines(), 1):
-            is_complete = line.endswith(b"\n")
-            if not is_complete and _is_incomplete_result(line):
-                break
-            try:
-                answered = _find_answered_request(parse_strict_json(line), self._is_openai)
-            except ValueError as error:
-                raise JournalError(
-                    f"{self._path}: line {number} is not a result: {_line_problem(error)}; "
-                    f"remove this line, or choose another file with {self._flag}"
-                ) from None
-            if is_complete:  # a result without its newline is removed, and its request is answered again
-                self.existing_results[answered.key] = answered.request_id
-                end_offset += len(line)
-        return end_offset
+        answered_requests = self._journal.records(
+            partial(_find_answered_request, is_openai=is_openai),
+            start=_RESULT_LINE_START,
+            name="a result",
+            advice=f"remove this line, or choose another file with {flag}",
+        )
+        return {answered.key: answered.request_id for answered in answered_requests}
 
     def add(self, line: str) -> None:
-        """Append a result as one line."""
         try:
-            self._file.append((line + "\n").encode())
+            self._journal.append(line)
             self._unsynced_count += 1
             has_many_unsynced = self._unsynced_count >= _SYNC_EVERY_RESULTS
             if has_many_unsynced or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS:
-                self._sync()
+                self._journal.sync()
+                self._unsynced_count, self._synced_at = 0, monotonic()
         except OSError as error:
             raise JournalError(
                 f"{self._path}: {error.strerror}; all results before this one are saved, "
                 f"and --resume continues after them"
             ) from None
 
-    def _sync(self) -> None:
-        self._file.sync()
-        self._unsynced_count, self._synced_at = 0, monotonic()
-
     def close(self) -> None:
-        """Force the last results to disk and close the file."""
         try:
-            self._sync()
+            self._journal.sync()
         except OSError as error:
             raise JournalError(f"{self._path}: {error.strerror}") from None
         finally:
-            self._file.close()
+            self._journal.close()
 
 
-def _line_problem(error: ValueError) -> str:
-    """Return why a line is not a result, in words that do not come from Python's exceptions."""
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8"
-    if isinstance(error, json.JSONDecodeError):
-        return f"it is not JSON: {json_problem(error)}, at character {error.pos + 1}"
-    return str(error)
-
-
-_RESULT_LINE_START = b'{"id": '
-"""Beginning of each line that a run writes."""
-
-
-def _is_incomplete_result(line: bytes) -> bool:
-    """Return whether a last line without a newline is the beginning of a result."""
-    if not (line.startswith(_RESULT_LINE_START) or _RESULT_LINE_START.startswith(line)):
-        return False
-    try:
-        parse_strict_json(line)
-    except ValueError:
-        return True
-    return False
+_RESULT_LINE_START = '{"id": '  # beginning of each line that a run writes
 
 
 class _Failure(BaseModel):
@@ -214,28 +150,18 @@ class _Result(BaseModel):
 
 
 class _AnsweredRequest(NamedTuple):
-    """The request that a result belongs to.
-
-    Attributes:
-        key: id of the request; for a failed line, its number and digest.
-        request_id: digest of the text, the model and the flags that the result was made with, see `batch_id`. None
-            if the result has no such digest, because another program wrote it.
-    """
-
-    key: Hashable
+    key: Hashable  # id of the request; for a failed line, its number and digest
+    # digest of the text, the model and the flags that the result was made with, see `batch_id`. None if the result
+    # has no such digest, because another program wrote it.
     request_id: str | None
 
 
-_ANSWER_FIELDS = {"response", "text"}
-"""A result without an error has at least one of these fields."""
+_ANSWER_FIELDS = {"response", "text"}  # a result without an error has at least one of these fields
 _REQUEST_ID_PATTERN = re.compile("[0-9a-f]{24}")
 
 
 def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
-    """Return the request that a result belongs to.
-
-    Raises ``ValueError`` for a value that is not a result, and for a result in the other format.
-    """
+    # Raises ``ValueError`` for a value that is not a result, and for a result in the other format.
     if (
         not isinstance(record, dict)
         or "error" not in record
@@ -261,25 +187,15 @@ def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
 
 
 _SETTINGS_SUFFIX = ".settings.json"
-_NAME_KEY = "name"
-"""Key of the model's name, which is shown in messages and not compared: a file may be renamed."""
+_NAME_KEY = "name"  # key of the model's name, which is shown in messages and not compared: a file may be renamed
 
 
 def check_and_write_settings(
     results: Path, settings: Mapping[str, Any], *, has_results: bool, overwrite: bool
 ) -> None:
-    """Write the settings of this run to a file next to the results. Existing results must have the same settings.
-
-    Results without a file of settings are checked later, by their ``request_id``.
-
-    Args:
-        results: the file of results.
-        settings: settings of this run.
-        has_results: whether the file contains results of an earlier run.
-        overwrite: whether the settings are written even if those of the existing results differ.
-
-    Raises ``JournalError``.
-    """
+    """Write the settings of this run to a file next to the results. Existing results must have the same."""
+    # With ``overwrite``, theirs may differ. Results without a file of settings are checked later, by their
+    # ``request_id``.
     path = settings_path(results)
     old_settings = read_settings(path) if has_results and not overwrite else None
     differences = [] if old_settings is None else settings_differences(old_settings, settings)
@@ -292,7 +208,6 @@ def check_and_write_settings(
 
 
 def settings_path(results: Path) -> Path:
-    """Return the path of the settings of a file of results."""
     return results.with_name(results.name + _SETTINGS_SUFFIX)
 
 
@@ -345,8 +260,7 @@ def _without_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if "." not in name}
 
 
-_MAX_SHOWN_CHARACTERS = 40
-"""Longer values are not shown in a message."""
+_MAX_SHOWN_CHARACTERS = 40  # longer values are not shown in a message
 
 
 def _describe_difference(name: str, old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> str:

@@ -5,9 +5,9 @@ A pipe may deliver its lines slowly, so a thread reads the lines in advance.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,58 +17,97 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import IO, Any, BinaryIO, Generic, TypeVar
 
-from ..common.files import MAX_LINE_BYTES, bounded_lines
+from ..common.files import MAX_LINE_BYTES, InputTooLargeError, bounded_lines, open_as_utf8, read_bounded
 from ..common.strict_json import json_problem, parse_strict_json
 from .errors import InvalidLineError
 
 
 @dataclass(frozen=True)
 class InputLine:
-    """A line of the input.
-
-    Attributes:
-        number: number of the line, counted from 1.
-        content: the line's JSON object, or the error of a line that cannot be read.
-        digest: digest of the line's text.
-    """
-
-    number: int
+    number: int  # number of the line, counted from 1
+    # the line's JSON object, or the error of a line that cannot be read
     content: dict[str, Any] | InvalidLineError
     digest: str
 
 
-def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
-    """Yield the lines of a JSONL file, or, with a template, the rows of a CSV file."""
-    return read_json_lines(file) if template is None else read_csv_lines(file, template)
+def read_input_lines(
+    file: BinaryIO, template: PromptTemplate | None, delimiter: str | None = None
+) -> Iterator[InputLine]:
+    """Yield the lines of a JSONL file, or, with a template, the rows of a CSV file; see `read_csv_lines`."""
+    return read_json_lines(file) if template is None else read_csv_lines(file, template, delimiter)
 
 
-def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
+def count_input_lines(file: BinaryIO, template: PromptTemplate | None, delimiter: str | None = None) -> int:
     """Return how many lines `read_input_lines` would yield."""
-    lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template)
+    lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template, delimiter)
     return sum(1 for _ in lines)
 
 
 def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
-    """Yield each line of a JSONL file; empty lines are skipped."""
+    """Yield the lines of `number_lines`, parsed."""
     for number, text in number_lines(file):
         yield InputLine(number, _parse_or_error(text), line_digest(text))
 
 
 def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its number, counted from 1; empty lines are skipped.
-
-    Spaces around a line and a byte order mark are removed. Raises ``InputTooLargeError``.
-    """
+    """Yield each line with its number, counted from 1; empty lines are skipped."""
+    # gzip and UTF-16 are decoded, and spaces around a line are removed. The items of a JSON array, and objects
+    # over several lines, count as lines, too; such a file is read completely before the first line. Raises
+    # ``InputTooLargeError`` and ``DamagedInputError``.
+    file = open_as_utf8(file)
+    is_first = True
     for number, line in enumerate(bounded_lines(file), 1):
-        stripped_line = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
+        stripped_line = line.strip()
+        if is_first and _begins_several_lines(stripped_line):
+            yield from enumerate(_json_values(line + _read_rest(file)), 1)
+            return
         if stripped_line:
+            is_first = False
             yield number, stripped_line
+
+
+def _begins_several_lines(line: bytes) -> bool:
+    """Return whether a stripped line begins an array, or an object that later lines continue."""
+    return line.startswith(b"[") or (line.startswith(b"{") and line.endswith((b"{", b"[", b",", b":")))
+
+
+def _read_rest(file: IO[bytes]) -> bytes:
+    try:
+        return read_bounded(file, MAX_LINE_BYTES)
+    except InputTooLargeError:
+        raise InputTooLargeError(
+            f"it is one JSON value of more than {MAX_LINE_BYTES // 1_000_000} MB; write a line for each object, as"
+            " `jq -c '.[]'` does"
+        ) from None
+
+
+_VALUE_SEPARATORS = re.compile(r"[\s,]*")
+
+
+def _json_values(data: bytes) -> Iterator[bytes]:
+    """Yield the text of each JSON value; of an array, each item."""
+    # A text that is not JSON is yielded up to its end, so that its error is reported with its place.
+    text = data.decode("utf-8", "surrogateescape")
+    decoder = json.JSONDecoder()
+    position = len(text) - len(text.lstrip())
+    is_in_array = False
+    while position < len(text):
+        if text[position] == ("]" if is_in_array else "["):
+            is_in_array = not is_in_array
+            end = position + 1
+        else:
+            try:
+                _, end = decoder.raw_decode(text, position)
+            except (ValueError, RecursionError):
+                yield text[position:].strip().encode("utf-8", "surrogateescape")
+                return
+            yield text[position:end].encode("utf-8", "surrogateescape")
+        separator = _VALUE_SEPARATORS.match(text, end)
+        position = end if separator is None else separator.end()
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object of a line. Raises ``InvalidLineError``."""
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InvalidLineError("it is UTF-16; save the file as UTF-8")
     try:
         value = parse_strict_json(line)
         json.dumps(value, ensure_ascii=False).encode()
@@ -97,30 +136,55 @@ def line_digest(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
 
 
-def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLine]:
-    """Yield each row of a CSV file as a request in the short form, with the prompt that the template makes of it.
+DELIMITERS = (",", ";", "\t", "|")  # the delimiters that `read_csv_lines` tries, the most usual one first
 
-    The column ``custom_id`` or ``id`` is the request's id. The number of a row is the number of its first line.
-    Raises ``InvalidLineError`` if the first row does not have the template's columns.
-    """
+_SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=([^"\r\n])"?[\r\n]*')
+
+
+def read_csv_lines(file: BinaryIO, template: PromptTemplate, delimiter: str | None = None) -> Iterator[InputLine]:
+    """Yield each row of a CSV file as a request in the short form, with the template's prompt."""
+    # The column ``custom_id`` or ``id`` is the request's id. The number of a row is the number of its first line.
+    # gzip and UTF-16 are decoded. Excel's line ``sep=;`` before the first row names the delimiter, and is no row.
+    # If nothing names the delimiter, it is the first of `DELIMITERS` with which the first row has the template's
+    # columns.
     csv.field_size_limit(MAX_LINE_BYTES)  # in characters; a field may contain several lines
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    text = io.TextIOWrapper(open_as_utf8(file), encoding="utf-8", errors="surrogateescape", newline="")
     try:
-        rows = csv.reader(bounded_lines(text), strict=True)
+        lines = bounded_lines(text)
+        first_line = next(lines, "")
+        separator_line = _SEPARATOR_LINE.fullmatch(first_line)
+        if separator_line:
+            delimiter = delimiter or separator_line[1]
+            first_line = next(lines, "")
+        used_delimiter = delimiter or _find_delimiter(first_line, template)
+        rows = csv.reader(itertools.chain([first_line], lines), strict=True, delimiter=used_delimiter)
         try:
             columns = next(rows, [])
         except csv.Error as error:
             raise InvalidLineError(f"the first row is not CSV: {error}") from None
         template.check(columns)
-        yield from _read_rows(rows, columns, template)
+        yield from _read_rows(rows, columns, template, lines_before=1 if separator_line else 0)
     finally:
         if not text.closed:  # if a batch ends early, its caller closes the file before this generator ends
             text.detach()
 
 
-def _read_rows(rows: Any, columns: list[str], template: PromptTemplate) -> Iterator[InputLine]:
+def _find_delimiter(first_line: str, template: PromptTemplate) -> str:
+    """Return the first delimiter with which a line has the template's columns; a comma if there is none."""
+    return next((char for char in DELIMITERS if template.has_columns(_fields(first_line, char))), DELIMITERS[0])
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    """Return the fields of a line; an empty list if it is not CSV."""
+    try:
+        return next(csv.reader([line], strict=True, delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _read_rows(rows: Any, columns: list[str], template: PromptTemplate, lines_before: int) -> Iterator[InputLine]:
     while True:
-        line_number = rows.line_num + 1
+        line_number = lines_before + rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
@@ -153,10 +217,9 @@ _BRACES_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class PromptTemplate:
-    """A prompt with ``{column}`` in it, which is replaced for each row. ``{{`` and ``}}`` stand for braces.
+    """A prompt with ``{column}`` in it, which is replaced for each row; ``{{`` and ``}}`` stand for braces."""
 
-    Raises ``InvalidLineError`` for a single brace, and for a text without a column.
-    """
+    # Raises ``InvalidLineError`` for a single brace, and for a text without a column.
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -167,6 +230,9 @@ class PromptTemplate:
         if not self.columns:
             raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
 
+    def has_columns(self, header: list[str]) -> bool:
+        return set(self.columns) <= set(header)
+
     def check(self, header: list[str]) -> None:
         """Raise ``InvalidLineError`` unless the first row names each column of the template exactly once."""
         if not header:
@@ -174,8 +240,9 @@ class PromptTemplate:
         missing_columns = [column for column in self.columns if column not in header]
         if missing_columns:
             column_list = ", ".join(map(repr, header))
+            hint = "; is another character between the fields? --delimiter names it" if len(header) == 1 else ""
             raise InvalidLineError(
-                f"there is no column {missing_columns[0]!r}; the first row names the columns {column_list}"
+                f"there is no column {missing_columns[0]!r}; the first row names the columns {column_list}{hint}"
             )
         duplicates = [name for name in header if header.count(name) > 1]
         if duplicates:
@@ -194,12 +261,8 @@ _Item = TypeVar("_Item")
 def iterate_available(
     items: Iterable[_Item] | BackgroundReader[_Item], is_idle: Callable[[], bool]
 ) -> Iterator[_Item | None]:
-    """Yield items, and None whenever the next item of a `BackgroundReader` has not arrived yet.
-
-    Args:
-        items: the items.
-        is_idle: returns whether the caller has no other work, so that waiting for an item delays nothing.
-    """
+    """Yield items, and None whenever the next item of a `BackgroundReader` has not arrived yet."""
+    # ``is_idle``: whether the caller has no other work, so that waiting for an item delays nothing.
     if not isinstance(items, BackgroundReader):
         yield from items
         return
@@ -211,10 +274,10 @@ def iterate_available(
         yield item
 
 
+# maximum time that an idle batch waits for a line; short, so that Ctrl-C is noticed soon
 _MAX_LINE_WAIT_SECONDS = 0.1
-"""Maximum time that an idle batch waits for a line; short, so that Ctrl-C is noticed soon."""
+# Maximum number of lines that are read in advance. Then the sender waits, so that memory use is limited.
 _MAX_BUFFERED_LINES = 1024
-"""Maximum number of lines that are read in advance. Then the sender waits, so that memory use is limited."""
 
 
 class BackgroundReader(Generic[_Item]):
@@ -233,13 +296,8 @@ class BackgroundReader(Generic[_Item]):
             self._queue.put(_InputEnd(error))
 
     def next(self, should_wait: bool) -> _Item | None:
-        """Return the next item; None if it has not arrived yet.
-
-        Args:
-            should_wait: whether to wait briefly for an item that has not arrived yet.
-
-        Raises ``StopIteration`` at the end of the input.
-        """
+        """Return the next item; None if it has not arrived yet."""
+        # Raises ``StopIteration`` at the end of the input.
         try:
             item = self._queue.get(timeout=_MAX_LINE_WAIT_SECONDS) if should_wait else self._queue.get_nowait()
         except Empty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,23 +35,18 @@ if TYPE_CHECKING:
     from .bodies import ParsedRequest
 
 
+CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
+_MAX_NOTED_FIELDS = 1_000
+
+
 def make_request(
     settings: Settings,
     prompt: str | Sequence[int] | ChatMessages,
     grammar: GrammarSpec | None,
     seed: int,
 ) -> GenerationRequest:
-    """Return the request for resolved settings.
-
-    Callers replace other fields, such as logprobs. If no length is set, a sentence of the grammar is completed
-    even beyond the default length.
-
-    Args:
-        settings: settings of the request.
-        prompt: text, token ids, or messages of a chat.
-        grammar: grammar of the output; None if the output is free.
-        seed: seed of the chain.
-    """
+    """Return the request for resolved settings; callers replace other fields, such as logprobs."""
+    # If no length is set, a sentence of the grammar is completed even beyond the default length.
     return GenerationRequest(
         prompt,
         settings.steps,
@@ -64,10 +60,8 @@ def make_request(
 
 
 def text_rules(settings: Settings) -> dict[str, Any]:
-    """Return the fields of a request for bans, the loop guard, phases and guidance.
-
-    Raises ``PresetError`` if guidance has no scale, and ``ModelError`` if its model is not found.
-    """
+    """Return the fields of a request for bans, the loop guard, phases and guidance."""
+    # Raises ``PresetError``, ``ModelError``.
     from ..grammars.bans import DEFAULT_BAN_RETRIES, parse_bans
     from ..samplers.loop_guard import parse_loop_guard
 
@@ -84,7 +78,6 @@ def text_rules(settings: Settings) -> dict[str, Any]:
 
 
 def _guidance(settings: Settings) -> Guidance | None:
-    """Return the guidance of a request, with the path of its model; None without guidance."""
     table, origin = settings.guidance.value, settings.guidance.origin
     if table is None:
         return None
@@ -102,66 +95,52 @@ def _guidance(settings: Settings) -> Guidance | None:
 @cache
 def _path_of_model(name: str) -> str:
     """Return the path of a model, which is searched for only once, because a batch has many requests."""
-    from ..models.resolve import resolve_model
+    from ..models.resolve import resolve_files
     from ..presets.user_config import user_config
 
-    return str(resolve_model(name, user_config().model_folders))
+    files = resolve_files(name, user_config().model_folders)
+    if files.adapters:
+        raise ModelError(
+            f"{name}: the model of a negative prompt is read without adapters, and this one has"
+            f" {files.adapters[0]}; name its file {files.path} to leave the adapter out"
+        )
+    return str(files.path)
 
 
 @dataclass(frozen=True)
 class BatchDefaults:
-    """The values of the flags, which apply to every line that does not set the field itself.
-
-    Attributes:
-        preset: name or file of a preset.
-        chain: a chain, as ``--chain`` accepts it; None uses the preset's.
-        overrides: settings that take precedence over the preset's.
-        base_seed: number from which the seed of a line is computed, together with the line's id.
-        uses_chat_template: whether prompts are inserted into the chat template; None if only prompts with a system
-            message or template options are.
-        top_logprob_count: number of most likely tokens whose logprobs are reported; -1 reports all tokens, None
-            reports no logprobs.
-        trace_top_count: number of candidates that are traced through the chain; None records no trace.
-        is_schema_lenient: whether unsupported parts of a JSON Schema are ignored; otherwise they are errors.
-        ignored_schema_paths: the ignored parts of the flags' JSON Schema, which have already been reported.
-        chat_template: name or source of a chat template, see `open_chat_template`; None uses the model's template.
-        chat_template_kwargs: variables of the chat template; None if no flag sets any.
-        rearrangements: changes of the order of the steps and of the selecting step. They apply to chains of lines,
-            too.
-        lookup: maximum number of tokens in a draft from the text so far; 0: no such drafts.
-        draft: the draft model, and the limits of its drafts; None without a draft model.
-        beams: the beam search by which lines are answered; None: tokens are drawn.
-    """
+    """The values of the flags, which apply to every line that does not set the field itself."""
 
     preset: str
-    chain: str | None
-    overrides: tuple[Override, ...]
-    base_seed: int
+    chain: str | None  # a chain, as ``--chain`` accepts it; None uses the preset's
+    overrides: tuple[Override, ...]  # settings that take precedence over the preset's
+    base_seed: int  # number from which the seed of a line is computed, together with the line's id
+    # whether prompts are inserted into the chat template; None if only prompts with a system message or template
+    # options are
     uses_chat_template: bool | None
+    # number of most likely tokens whose logprobs are reported; -1 reports all tokens, None reports no logprobs
     top_logprob_count: int | None
+    # number of candidates that are traced through the chain; None records no trace
     trace_top_count: int | None = None
+    # whether unsupported parts of a JSON Schema are ignored; otherwise they are errors
     is_schema_lenient: bool = False
+    # the ignored parts of the flags' JSON Schema, which have already been reported
     ignored_schema_paths: tuple[str, ...] = ()
+    # name or source of a chat template, see `open_chat_template`; None uses the model's template
     chat_template: str | None = None
+    # variables of the chat template; None if no flag sets any
     chat_template_kwargs: Mapping[str, Any] | None = None
+    # changes of the order of the steps and of the selecting step. They apply to chains of lines, too.
     rearrangements: tuple[ChainRearrangement, ...] = ()
-    lookup: int = 0
-    draft: DraftOptions | None = None
-    beams: BeamSearch | None = None
+    lookup: int = 0  # maximum number of tokens in a draft from the text so far; 0: no such drafts
+    draft: DraftOptions | None = None  # the draft model, and the limits of its drafts; None without a draft model
+    beams: BeamSearch | None = None  # the beam search by which lines are answered; None: tokens are drawn
 
 
 class RequestResolver:
-    """A maker of the requests of a batch.
-
-    Args:
-        defaults: values of the flags.
-        metadata: metadata of the model, which the preset ``model`` is read from.
-        note: called once with each message about parts of presets or schemas that are ignored.
-        notes_schemas: whether ``note`` is called about schemas. A server reports them to the client, and must not
-            remember those of all requests.
-
-    Raises ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
-    """
+    # Raises ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
+    # ``note`` is called once with each message. With ``notes_requests`` False it is not called about schemas and
+    # fields of requests: a server reports them to the client, and must not remember those of all requests.
 
     def __init__(
         self,
@@ -169,39 +148,45 @@ class RequestResolver:
         metadata: Mapping[str, str],
         note: Callable[[str], object],
         *,
-        notes_schemas: bool = True,
+        notes_requests: bool = True,
     ) -> None:
-        self._defaults, self._metadata, self._note = defaults, metadata, note
-        self._notes_schemas = notes_schemas
+        self._defaults = defaults
+        self._metadata = metadata
+        self._note = note
+        self._notes_requests = notes_requests
+        self._noted_fields: set[str] = set()
         self._presets: dict[str, Preset] = {}
         self._reported_schema_paths = {defaults.ignored_schema_paths, ()}
         self._load_preset(defaults.preset)  # so that an error in the preset ends the batch before the first line
 
     def resolve(self, parsed: ParsedRequest, settings: Settings | None = None) -> GenerationRequest:
-        """Return the request of a line, with the values of the flags where the line sets nothing.
-
-        Args:
-            parsed: the line.
-            settings: the settings of the line; None: those that `settings` returns.
-        """
+        """Return the request of a line, with the values of the flags where the line sets nothing."""
         defaults = self._defaults
         settings = settings or self.settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
-        if grammar is not None and self._notes_schemas:
-            self._note_ignored_schema_paths(grammar)
+        if self._notes_requests:
+            self._note_ignored_fields(parsed)
+            if grammar is not None:
+                self._note_ignored_schema_paths(grammar)
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
         beams = self._beams(parsed)
-        top_count = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
             make_request(settings, self._make_prompt(parsed, settings.system.value), grammar, seed),
             id=parsed.id,
-            logprobs=LogprobRequest(top_count, parsed.logprobs_from),
+            logprobs=self._logprobs(parsed),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
             lookup=0 if beams is not None else defaults.lookup,  # drafts are for a text that is drawn
             draft=None if beams is not None else defaults.draft,
             beams=beams,
         )
+
+    def _logprobs(self, parsed: ParsedRequest) -> LogprobRequest:
+        top_count, label = parsed.top_logprob_count, parsed.logprobs_field
+        if top_count is None:
+            top_count, label = self._defaults.top_logprob_count, "--logprobs"
+        lowest = 0 if label.startswith("body.") else -1
+        return LogprobRequest(top_count, parsed.logprobs_from, label=label, lowest=lowest)
 
     def _beams(self, parsed: ParsedRequest) -> BeamSearch | None:
         """Return the beam search of a line; None if tokens are drawn."""
@@ -221,13 +206,29 @@ class RequestResolver:
             self._reported_schema_paths.add(grammar.ignored_schema_paths)
             report_ignored_schema_paths(grammar, self._note)
 
+    def _note_ignored_fields(self, parsed: ParsedRequest) -> None:
+        """Tell the fields of a line that have no effect, each once, wherever it is in its list."""
+        for path in (*parsed.ignored, *self.unread_fields(parsed)):
+            name = re.sub(r"\[\d+\]", "", path)
+            if name not in self._noted_fields and len(self._noted_fields) < _MAX_NOTED_FIELDS:
+                self._noted_fields.add(name)
+                self._note(f"line {parsed.line_number}: {path} has no effect, nor has it in other lines")
+
+    def unread_fields(self, parsed: ParsedRequest) -> list[str]:
+        """Return the paths of the fields that the chat template of a request does not read."""
+        if not parsed.template_fields:
+            return []
+        from ..engine.templates import template_reads
+
+        source, _ = self._choose_chat_template(parsed)
+        source = self._metadata.get(CHAT_TEMPLATE_KEY, "") if source is None else source
+        return [path for path, name in parsed.template_fields.items() if not template_reads(source, name)]
+
     def default_settings(self) -> Settings:
-        """Return the settings of a line that sets nothing itself."""
         defaults = self._defaults
         return resolve_settings(self._load_preset(defaults.preset), chain=defaults.chain, flags=defaults.overrides)
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
-        """Return the grammar in these settings; None if they have none."""
         from ..grammars.spec import resolve_grammar
 
         grammar_value = settings.grammar.value
@@ -312,17 +313,11 @@ def _derive_seed(base_seed: int, request_id: str) -> int:
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """The facts about a model that are needed before its requests are read.
-
-    Attributes:
-        name: name of the model.
-        identity: the facts that the model's logits depend on, see `Model.identity`.
-        metadata: metadata of the GGUF file.
-    """
+    """The facts about a model that are needed before its requests are read."""
 
     name: str
-    identity: Mapping[str, Any]
-    metadata: Mapping[str, str]
+    identity: Mapping[str, Any]  # the facts that the model's logits depend on, see `Model.identity`
+    metadata: Mapping[str, str]  # metadata of the GGUF file
 
 
 def describe_model(model: Model) -> ModelDescription:
@@ -330,22 +325,15 @@ def describe_model(model: Model) -> ModelDescription:
     return ModelDescription(model.name, model.identity(), model.metadata)
 
 
+# keys of a model's identity that settings do not copy: the fingerprint has another key there, and the number of
+# threads may differ between runs
 _UNCOPIED_IDENTITY_KEYS = frozenset({"fingerprint", "threads"})
-"""Keys of a model's identity that settings do not copy: the fingerprint has another key there, and the number of
-threads may differ between runs."""
 
 
 def batch_settings(
     model: ModelDescription, defaults: BatchDefaults, resolver: RequestResolver, other_flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings that answers depend on, as JSON, under the names by which users set them.
-
-    Args:
-        model: the model.
-        defaults: values of the flags that lines can override.
-        resolver: resolver of the batch's requests.
-        other_flags: values of the other flags that change results, such as their format.
-    """
+    """Return the settings that answers depend on, as JSON, under the names by which users set them."""
     settings = resolver.default_settings()
     grammar = resolver.grammar(settings)
     return {

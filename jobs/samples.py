@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..common.machine import SEED_MAX
+from ..common.seeds import fixed_seed, following_seed
 from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
@@ -19,7 +19,8 @@ from ..models.errors import AbortedError
 
 def sample_requests(request: GenerationRequest, count: int) -> list[GenerationRequest]:
     """Return the request of each sample: seeds count up from the seed of ``request``, and ids from 0."""
-    return [replace(request, id=index, seed=(request.seed + index) & SEED_MAX) for index in range(count)]
+    first_seed = fixed_seed(request.seed)
+    return [replace(request, id=index, seed=following_seed(first_seed, index)) for index in range(count)]
 
 
 def generate_samples(
@@ -28,19 +29,10 @@ def generate_samples(
     is_interrupted: Callable[[], bool] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[list[Event]]:
-    """Answer requests with the same prompt side by side; yield the events of each answer, in their order.
-
-    The prompt is read once. An answer has the tokens of a run by itself as far as its ``Start`` promises.
-
-    Args:
-        model: the model. The samples have a context of their own.
-        requests: the requests, each with an id of its own.
-        is_interrupted: called before each step. Once it returns True, all samples end, and those that have not
-            begun are left out.
-        progress: called after each step with the number of tokens of all samples so far.
-
-    Raises the error of a sample, such as a ``ModelError`` for a prompt that is too long.
-    """
+    """Answer requests with the same prompt side by side; yield the events of each answer, in their order."""
+    # The prompt is read once. An answer has the tokens of a run by itself as far as its ``Start`` promises. Once
+    # ``is_interrupted`` returns True, all samples end, and those that have not begun are left out. Raises the
+    # error of a sample, such as a ``ModelError`` for a prompt that is too long.
     events: dict[object, list[Event]] = {request.id: [] for request in requests}
     unfinished, token_count = deque(events), 0
     with BatchEngine(model, min(len(requests), model.default_parallel)) as engine:
@@ -78,28 +70,17 @@ def _advance(engine: BatchEngine, is_interrupted: Callable[[], bool] | None) -> 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that several texts give.
-
-    Attributes:
-        text: the answer.
-        samples: the numbers of the texts that give it, counted from 0.
-    """
-
     text: str
-    samples: tuple[int, ...]
+    samples: tuple[int, ...]  # the numbers of the texts that give it, counted from 0
 
 
 @dataclass(frozen=True)
 class Vote:
-    """The answers of several texts (self-consistency, Wang et al. 2022).
+    """The answers of several texts (self-consistency, Wang et al. 2022)."""
 
-    Attributes:
-        answers: the answers, the most frequent first; of equally frequent ones, the one that was given first.
-        sample_count: number of texts, also of those without an answer.
-    """
-
+    # the answers, the most frequent first; of equally frequent ones, the one that was given first
     answers: tuple[Answer, ...]
-    sample_count: int
+    sample_count: int  # number of texts, also of those without an answer
 
     def share(self, answer: Answer) -> float:
         """Return the share of the texts that give an answer."""
@@ -122,13 +103,8 @@ class Vote:
 
 
 def count_votes(texts: Sequence[str], extract: re.Pattern[str] | None) -> Vote:
-    """Return how often each answer is given. Spaces around an answer do not count.
-
-    Args:
-        texts: the texts.
-        extract: finds the answer in a text: the last match, or its first group if the pattern has one. None: the
-            answer is the whole text.
-    """
+    """Return how often each answer is given, without spaces around it."""
+    # ``extract``: see `_last_match`; None: whole texts.
     samples_of_answer: dict[str, list[int]] = {}
     for number, text in enumerate(texts):
         answer = text if extract is None else _last_match(extract, text)

@@ -11,6 +11,7 @@ from .lines import parse_object
 
 if TYPE_CHECKING:
     from ..engine.model import Model
+    from ..engine.vocabulary import Continuation, Vocabulary
     from ..logprobs.events import PromptToken
 
 
@@ -21,16 +22,7 @@ def scored_text(
     progress: Callable[[int, int], None] | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
-    """Score each token of a text.
-
-    Args:
-        model: the model.
-        text: the text to score.
-        stride: if the text exceeds the context, number of tokens by which the scoring window moves; None moves it
-            by half of the context.
-        progress: called with the number of scored tokens and the number of all tokens.
-        is_interrupted: returns whether to stop before the next token.
-    """
+    # If it exceeds the context, windows move by ``stride``, or by half of the context.
     from ..engine.scoring import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
@@ -45,33 +37,27 @@ def scored_choices(
     *,
     rejects_long_prompts: bool = False,
 ) -> dict[str, Any]:
-    """Score choices after a prompt.
-
-    A prompt that does not fit into the context together with a choice loses its first tokens for that choice.
-
-    Args:
-        model: the model.
-        prompt: the text before each choice.
-        choices: texts that may follow the prompt.
-        progress: called with the number of tokens read so far and the number of all tokens.
-        rejects_long_prompts: whether a prompt that does not fit raises ``ModelError``.
-
-    Returns a table with the scores in ``choices``, and messages for the user, if there are any, in ``notes``.
-    """
+    """Return scores of choices after a prompt, as lm-evaluation-harness computes them, with ``notes``."""
+    # White space at the end of the prompt belongs to the choices. An empty choice has the sum 0. A prompt that
+    # does not fit into the context together with a choice loses its first tokens for that choice, or raises
+    # ``ModelError`` with ``rejects_long_prompts``.
     from ..common.text import count_noun
     from ..engine.scoring import fit_prompt
-    from ..engine.vocabulary import tokenize_continuation
     from ..logprobs.scores import choice_scores
 
     notes = []
     choices_in_context: list[_ChoiceInContext] = []
-    for choice in choices:
-        prompt_ids, ids, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
+    for choice in dict.fromkeys(choices):
+        prompt_ids, ids, is_separate = _tokenize(model.vocabulary, prompt, choice)
         kept_ids = prompt_ids if rejects_long_prompts else fit_prompt(model, prompt_ids, ids)
         dropped_token_count = len(prompt_ids) - len(kept_ids)
         choices_in_context.append(_ChoiceInContext(choice, tuple(kept_ids), ids, dropped_token_count))
         if is_separate:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored as separate tokens")
+        if choices.count(choice) > 1:
+            notes.append(
+                f"{choice!r} is given {choices.count(choice)} times, and each counts in the probabilities"
+            )
         longer_choices = [other for other in choices if other != choice and other.startswith(choice)]
         if longer_choices:
             notes.append(f"{choice!r} begins {longer_choices[0]!r}, so their probabilities overlap")
@@ -81,27 +67,30 @@ def scored_choices(
                 f"its beginning, {count_noun(dropped_token_count, 'token')}, was left out"
             )
     tokens = _score_choices_in_context(model, choices_in_context, progress)
-    scores = choice_scores(
-        [(choice.text, tokens[choice.text]) for choice in choices_in_context],
-        [choice.dropped_token_count for choice in choices_in_context],
-    )
+    dropped_counts = {choice.text: choice.dropped_token_count for choice in choices_in_context}
+    scores = choice_scores([(text, tokens[text]) for text in choices], [dropped_counts[text] for text in choices])
     return {"choices": scores, **({"notes": notes} if notes else {})}
 
 
-class _ChoiceInContext(NamedTuple):
-    """A choice and the part of the prompt that fits into the context before it.
+def _tokenize(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
+    """Tokenize a prompt and a choice. An empty prompt becomes BOS, or EOS if the model has no BOS."""
+    from ..engine.vocabulary import Continuation, tokenize_continuation
 
-    Attributes:
-        text: the choice.
-        prompt_ids: tokens of the prompt, without the first ``dropped_token_count``.
-        ids: tokens of the choice.
-        dropped_token_count: number of tokens at the beginning of the prompt that do not fit.
-    """
+    continuation = tokenize_continuation(vocabulary, prompt, choice)
+    first_token = vocabulary.eos if vocabulary.bos is None else vocabulary.bos
+    if continuation.prompt_ids or first_token is None:
+        return continuation
+    ids = continuation.choice_ids
+    return Continuation([first_token], ids[1:] if ids[:1] == [first_token] else ids, continuation.is_separate)
+
+
+class _ChoiceInContext(NamedTuple):
+    """A choice and the part of the prompt that fits into the context before it."""
 
     text: str
-    prompt_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...]  # tokens of the prompt, without the first ``dropped_token_count``
     ids: list[int]
-    dropped_token_count: int
+    dropped_token_count: int  # number of tokens at the beginning of the prompt that do not fit
 
 
 def _score_choices_in_context(
@@ -112,6 +101,8 @@ def _score_choices_in_context(
     from ..models.errors import ModelError
 
     choices_of_prompt: dict[tuple[int, ...], list[_ChoiceInContext]] = {}
+    tokens_of_choice: dict[str, list[PromptToken]] = {choice.text: [] for choice in choices}
+    choices = [choice for choice in choices if choice.ids]  # no token of an empty choice is read
     for choice in choices:
         choices_of_prompt.setdefault(choice.prompt_ids, []).append(choice)
     total_count = sum(map(len, choices_of_prompt)) + sum(len(choice.ids) - 1 for choice in choices)
@@ -121,7 +112,6 @@ def _score_choices_in_context(
         if progress is not None:
             progress(finished_count + read_count, total_count)
 
-    tokens_of_choice: dict[str, list[PromptToken]] = {}
     for prompt_ids, choice_group in choices_of_prompt.items():
         try:
             tokens_of_choices = score_choices(
@@ -156,17 +146,9 @@ def _short_choice(choice: str) -> str:
 
 @dataclass(frozen=True)
 class LineScore:
-    """The outcome of a line.
-
-    Attributes:
-        number: number of the line in the file, counted from 1.
-        output: the line with its scores or its error, as JSON.
-        problem: message of the error; None if the line has scores.
-    """
-
-    number: int
-    output: str
-    problem: str | None = None
+    number: int  # number of the line in the file, counted from 1
+    output: str  # the line with its scores or its error, as JSON
+    problem: str | None = None  # message of the error; None if the line has scores
 
 
 def scored_lines(
@@ -177,17 +159,7 @@ def scored_lines(
     rejects_long_prompts: bool = False,
     describe_error: Callable[[Exception], str] = str,
 ) -> Iterator[LineScore]:
-    """Yield the scores of lines, each of which has a text, or a prompt and choices. Raises ``AbortedError``.
-
-    Args:
-        model: the model.
-        lines: numbers, counted from 1, and contents of the lines.
-        stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
-            half of the context.
-        rejects_long_prompts: whether a prompt that does not fit into the context with its choices is an error.
-            Otherwise the prompt loses its first tokens.
-        describe_error: returns the message of an error as the line's output shows it.
-    """
+    """Yield the scores of lines, each of which has a text, or a prompt and choices. Raises ``AbortedError``."""
     from ..models.errors import AbortedError, ModelError
 
     for number, line in lines:
@@ -208,20 +180,10 @@ def scored_line(
     progress: Callable[[int], None] | None = None,
     rejects_long_prompts: bool = False,
 ) -> str:
-    """Return a line with its scores, as JSON; the line's other fields stay.
-
-    Args:
-        model: the model.
-        line: the line, a JSON object.
-        number: number of the line in the file, counted from 1.
-        stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
-            half of the context.
-        progress: called with the number of tokens read since the last call. Tokens in two overlapping windows are
-            counted twice.
-        rejects_long_prompts: whether a prompt that does not fit into the context with its choices is an error.
-
-    Raises ``InvalidLineError`` and ``ModelError``.
-    """
+    """Return a line with its scores, as JSON; the line's other fields stay."""
+    # Raises ``InvalidLineError``, ``ModelError``.
+    # ``progress`` gets the number of tokens read since the last call; those in two overlapping windows count
+    # twice.
     from ..common.strict_json import encode_json
 
     record = parse_object(line)
@@ -250,10 +212,8 @@ def _score_record(
         return text_score(list(scored_text(model, text, stride, is_interrupted=is_interrupted)))
     prompt = _get_text(record, "prompt")
     choices = record["choices"]
-    if not isinstance(choices, list) or not choices or not all(isinstance(c, str) and c for c in choices):
-        raise InvalidLineError('"choices" is not a list of strings, none of them empty')
-    if len(set(choices)) < len(choices):
-        raise InvalidLineError('"choices" contains a string twice')
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
+        raise InvalidLineError('"choices" is not a list of strings with at least one')
     report_read_count = None if progress is None else _report_new_tokens_to(progress)
     scores = scored_choices(model, prompt, choices, report_read_count, rejects_long_prompts=rejects_long_prompts)
     return {"logprobs_from": "model"} | scores
@@ -267,10 +227,8 @@ def _get_text(record: dict[str, Any], key: str) -> str:
 
 
 def _token_counting_check(progress: Callable[[int], None]) -> Callable[[], bool]:
-    """Return a check for interruption that never interrupts, and reports one token at each call.
-
-    Unlike the progress of `scored_text`, the check is called again for the tokens of overlapping windows.
-    """
+    """Return a check that never interrupts, and reports one token at each call."""
+    # Unlike the progress of `scored_text`, the check is called again for the tokens of overlapping windows.
 
     def is_interrupted() -> bool:
         progress(1)
@@ -292,14 +250,7 @@ def _report_new_tokens_to(progress: Callable[[int], None]) -> Callable[[int, int
 
 
 def failed_line(line: bytes, number: int, message: str, code: str = "invalid_request") -> str:
-    """Return the output for a line without scores, as JSON.
-
-    Args:
-        line: the line.
-        number: number of the line in the file, counted from 1.
-        message: message of the error.
-        code: code of the error.
-    """
+    """Return the output for a line without scores, as JSON."""
     from ..common.strict_json import encode_json
     from ..logprobs.scores import failed_score
 

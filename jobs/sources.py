@@ -16,22 +16,18 @@ from ..common.files import input_name, is_stdin, read_input
 
 if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
-    from ..presets.foreign.conversion import ImportedPreset, MissingSectionError
+    from ..presets.foreign.conversion import ImportedPreset
+    from ..presets.foreign.preset_file import MissingSectionError
     from ..presets.preset import Preset
 
     Note = Callable[[str], object]
 
 
 def open_preset(name: str, note: Note | None = None) -> Preset:
-    """Return a preset by its name or file.
-
-    Args:
-        name: a name or a file, as ``--preset`` accepts it, except ``model``. The file may be a preset of another
-            tool, or a GGUF model with sampling settings.
-        note: called with a message for each setting that cannot be imported; None reports nothing.
-
-    Raises ``PresetError``. If the file is ambiguous, the message contains the command that resolves it.
-    """
+    """Return a preset by its name or file, as ``--preset`` accepts it, except ``model``."""
+    # Raises ``PresetError``.
+    # The file may be a preset of another tool, or a GGUF model with sampling settings. If it is ambiguous, the
+    # message contains the command that resolves it.
     from ..presets.preset import load_preset
     from ..presets.search import is_file_reference, split_section
 
@@ -55,25 +51,22 @@ def open_preset(name: str, note: Note | None = None) -> Preset:
 
 
 def preset_text(name: str, note: Note) -> str:
-    """Return the YAML of a preset. A preset of another tool, or of a model, is imported first.
-
-    Args:
-        name: a name or a file.
-        note: called with a message for each setting that cannot be imported.
-
-    Raises ``PresetError`` and ``OSError``. An invalid preset of logitsmith is returned verbatim.
-    """
+    """Return the YAML of a preset, imported if it is another tool's or a model's."""
+    # Raises ``PresetError``, ``OSError``.
+    # An invalid preset of logitsmith is returned verbatim.
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_text, is_foreign
     from ..presets.search import find_preset, is_file_reference, split_section
+    from ..presets.yaml_reader import read_text
 
     if not is_file_reference(name):
-        return read_input(find_preset(name).path).decode("utf-8", "replace")
+        path = find_preset(name).path
+        return read_text(path, path.name)
     file, section = split_section(name)
     if _is_gguf(Path(file)):
         imported = import_file(Path(file), None, section)
     else:
-        text = read_input(Path(file)).decode("utf-8-sig", "replace")
+        text = read_text(Path(file), file)
         with _suggest_commands(file):
             if not is_foreign(text, file):
                 if section is not None:
@@ -97,15 +90,8 @@ def preset_of_model(metadata: Mapping[str, str], note: Note) -> Preset | None:
 
 
 def import_file(path: Path, format_name: str | None, section: str | None) -> ImportedPreset:
-    """Import a preset of another tool, or the sampling settings of a GGUF model.
-
-    Args:
-        path: the file; ``-`` reads stdin.
-        format_name: format of the file; None recognizes it.
-        section: name of a preset in a file with several presets; None for a file with one preset.
-
-    Raises ``PresetError`` and ``OSError``. A preset of logitsmith is an error, too.
-    """
+    """Import a preset of another tool, or a model's sampling settings. Raises ``PresetError``, ``OSError``."""
+    # A preset of logitsmith is an error, too. The path ``-`` is stdin.
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_preset, import_text
 
@@ -151,22 +137,10 @@ def _import_gguf(path: Path) -> ImportedPreset:
     return imported
 
 
-_FORMAT_DESCRIPTIONS = {
-    "webui": "a preset of text-generation-webui",
-    "sillytavern": "a preset of SillyTavern (text completion)",
-    "koboldai": "a preset of KoboldAI",
-    "koboldcpp": "a preset of KoboldCpp",
-    "huggingface": "a generation_config.json of Hugging Face",
-    "ollama": "a Modelfile of Ollama",
-    "tabbyapi": "sampler overrides of TabbyAPI",
-    "llama.cpp": "settings of llama.cpp",
-    "lmstudio": "a preset of LM Studio",
-}
-"""Description of a file of each format, for messages."""
-
-
 def _report_import(name: str, format_name: str, unsupported_settings: Sequence[str], note: Note) -> None:
-    note(f"{name}: read as {_FORMAT_DESCRIPTIONS[format_name]}")
+    from ..presets.foreign.registry import find_format
+
+    note(f"{name}: read as {find_format(format_name).description}")
     for message in unsupported_settings:
         note(message)
 
@@ -175,8 +149,8 @@ def _report_import(name: str, format_name: str, unsupported_settings: Sequence[s
 def _suggest_commands(file: str) -> Iterator[None]:
     """While inside, errors for an ambiguous file become messages with the command that resolves the ambiguity."""
     from ..presets.errors import PresetError
-    from ..presets.foreign.conversion import MissingSectionError
-    from ..presets.foreign.formats import AmbiguousFormatError
+    from ..presets.foreign.preset_file import MissingSectionError
+    from ..presets.foreign.recognition import AmbiguousFormatError
 
     try:
         yield
@@ -187,12 +161,7 @@ def _suggest_commands(file: str) -> Iterator[None]:
 
 
 def section_choice_message(error: MissingSectionError, usage: str) -> str:
-    """Return a message that lists the presets of a file, one a line.
-
-    Args:
-        error: the error that lists the presets.
-        usage: flag that chooses one of the presets.
-    """
+    """Return a message that lists the presets of a file, one a line; ``usage``: the flag that chooses one."""
     names = "".join(f"\n  {name}" for name in error.names)
     return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
 
@@ -206,13 +175,7 @@ def grammar_folders() -> list[tuple[str, Path]]:
 
 
 def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
-    """Return a grammar by its name or file. Raises ``GrammarError``.
-
-    Args:
-        name: name of a grammar, or a file whose ending shows its kind.
-        root: root rule of a GBNF grammar.
-        is_lenient: whether unsupported parts of a JSON Schema are ignored; otherwise they are errors.
-    """
+    """Return a grammar by its name or file, whose ending shows its kind. Raises ``GrammarError``."""
     from ..grammars.errors import GrammarError
     from ..grammars.spec import KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
 
@@ -224,7 +187,7 @@ def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = Fal
         if is_lenient and kind != "json_schema":
             raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is a {path.suffix} file")
         source = read_grammar_file(path)
-        text = source.rstrip("\n") if kind == "regex" else source
+        text = source.rstrip("\r\n") if kind == "regex" else source
         return GrammarSpec(name, kind, text, root, schema_lenient=is_lenient)
     if "/" in name or path.suffix:
         raise GrammarError(f"{name}: the ending of a grammar file must be one of {', '.join(KIND_OF_SUFFIX)}")
@@ -243,7 +206,7 @@ def check_grammar(preset: Preset) -> None:
     try:
         resolve_grammar(grammar_value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
-        raise error.within(preset.origin) from None
+        raise error.within(preset.origin, {"schema_lenient=True": "schema_lenient: true"}) from None
 
 
 def report_schema(grammar: GrammarSpec, note: Note) -> None:
@@ -261,34 +224,39 @@ def report_ignored_schema_paths(grammar: GrammarSpec, note: Note) -> None:
         note(f"left out of the JSON Schema: {', '.join(grammar.ignored_schema_paths)}")
 
 
-_MAX_TEMPLATE_BYTES = 1_000_000
-"""Maximum size of a template's file. It exceeds the limit of the engine, whose message names that limit."""
+# Maximum size of a template's file. A ``tokenizer_config.json`` also lists the added tokens of a vocabulary.
+_MAX_TEMPLATE_BYTES = 8_000_000
+
+
+# the files of a model's folder that hold its template; the first one counts, as in transformers
+_TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
 
 
 def chat_template_source(text: str, *, can_be_name: bool = True) -> str:
-    """Return the name or the source of a chat template, for `open_chat_template`.
-
-    Args:
-        text: name of a template of llama.cpp, Jinja source, or a file with Jinja source.
-        can_be_name: whether the error for a missing file mentions llama.cpp's templates.
-
-    Raises ``ModelError`` for other texts.
-    """
+    """Return the name or the source of a chat template, for `open_chat_template`. Raises ``ModelError``."""
+    # ``text``: the name of a template of llama.cpp, Jinja source, a file with it, such as transformers'
+    # ``tokenizer_config.json``, or the folder with such a file.
     from ..common.files import TextFileError, read_text_file
-    from ..common.text import nearest_name
+    from ..common.text import did_you_mean
     from ..engine.templates import builtin_chat_templates, is_chat_template
     from ..models.errors import ModelError
 
     if is_chat_template(text):
         return text
+    path = Path(text)
+    if path.is_dir():
+        found = next((path / name for name in _TEMPLATE_FILES if os.path.lexists(path / name)), None)
+        if found is None:
+            raise ModelError(f"{text}: this folder has none of the files {', '.join(_TEMPLATE_FILES)}")
+        path = found
     try:
-        source = read_text_file(Path(text), _MAX_TEMPLATE_BYTES)
+        source = read_text_file(path, _MAX_TEMPLATE_BYTES)
     except TextFileError as error:
         hint = ""
         if can_be_name and not os.path.lexists(text):
-            near = nearest_name(text, builtin_chat_templates())
-            hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
+            nearest = did_you_mean(text, builtin_chat_templates())
+            hint = f"; {nearest or 'llama.cpp has no template of that name'}"
         raise ModelError(f"{text}: {error}{hint}") from None
     if not is_chat_template(source):
-        raise ModelError(f"{text}: this is not a chat template: it contains no Jinja")
+        raise ModelError(f"{path}: this is not a chat template: it contains no Jinja")
     return source

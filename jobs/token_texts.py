@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -10,14 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ..common.machine import INT32_MAX
+from ..common.llama_cpp_limits import INT32_MAX
 from ..common.strict_json import parse_strict_json
-from ..common.text import NotUTF8Error, decode_utf8, short_repr
+from ..common.text import UndecodableTextError, decode_text, encode_as_utf8, short_repr, without_last_line_end
 from .errors import InvalidLineError
 from .lines import number_lines, parse_object
 
 Tokenize = Callable[[str], list[int]]
-"""A function from a text to its token ids."""
 
 
 class TextKind(StrEnum):
@@ -30,19 +28,12 @@ class TextKind(StrEnum):
 
 @dataclass
 class TokenText:
-    """The token ids of a generated text, without the prompt.
+    """The token ids of a generated text, without the prompt."""
 
-    Attributes:
-        name: name of the text among others in the file; empty if the file has no other.
-        tokens: the token ids.
-        end_tokens: ids of the end-of-generation tokens that are known from the file.
-        problem: why the text has no tokens; None if it has tokens.
-    """
-
-    name: str = ""
+    name: str = ""  # name of the text among others in the file; empty if the file has no other
     tokens: list[int] = field(default_factory=list)
-    end_tokens: frozenset[int] = frozenset()
-    problem: str | None = None
+    end_tokens: frozenset[int] = frozenset()  # ids of the end-of-generation tokens that are known from the file
+    problem: str | None = None  # why the text has no tokens; None if it has tokens
 
 
 _MAX_ID_DIGITS, _MAX_SHOWN_DIGITS = 1000, 20
@@ -52,10 +43,11 @@ _NOTHING_TO_SCORE = "there is nothing to score: it is empty"
 
 
 def guess_kind(data: bytes) -> TextKind:
-    """Return the kind of content that a file seems to have: JSON, numbers only, or else a text."""
+    """Return the kind of content that a file seems to have. Raises ``InvalidLineError`` for damaged UTF-16."""
+    data = _as_utf8(data)
     if _IDS_PATTERN.fullmatch(data):
         return TextKind.ids
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+    if data.lstrip().startswith((b"{", b"[")):
         try:
             next(_read_json_values(data))
         except InvalidLineError:
@@ -65,33 +57,35 @@ def guess_kind(data: bytes) -> TextKind:
 
 
 def read_token_texts(data: bytes, kind: TextKind, tokenize: Tokenize) -> Iterator[TokenText]:
-    """Yield the texts of a file. Raises ``InvalidLineError`` with the place and the reason.
-
-    A text that cannot be scored has a `TokenText.problem`: an empty file, an answer that is an error, an answer
-    without a text.
-
-    Args:
-        data: the content of the file.
-        kind: the kind of the content.
-        tokenize: called for a text without token ids.
-    """
+    """Yield the texts of a file, of which ``tokenize`` makes ids."""
+    # Raises ``InvalidLineError`` with place and reason.
+    # A text that cannot be scored has a `TokenText.problem`: an empty file, an answer that is an error, an answer
+    # without a text.
+    data = _as_utf8(data)
     if kind is TextKind.ids:
         yield from _read_ids(data)
-    elif not data.removeprefix(codecs.BOM_UTF8).strip():
+    elif not data.strip():
         yield TokenText(problem=_NOTHING_TO_SCORE)
     elif kind is TextKind.jsonl:
         yield from _read_json(data, tokenize)
     else:
         try:
-            text = decode_utf8(data)
-        except NotUTF8Error as error:
+            text = decode_text(data)
+        except UndecodableTextError as error:
             raise InvalidLineError(f"it is {error}") from None
-        yield TokenText(tokens=tokenize(text.removesuffix("\n")))
+        yield TokenText(tokens=tokenize(without_last_line_end(text)))
+
+
+def _as_utf8(data: bytes) -> bytes:
+    try:
+        return encode_as_utf8(data)
+    except UndecodableTextError as error:
+        raise InvalidLineError(f"it is {error}") from None
 
 
 def _read_ids(data: bytes) -> Iterator[TokenText]:
     """Yield the ids of each JSON list, or all ids as one text if the file has no brackets."""
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = data.decode("utf-8", "replace")
     if _IDS_PATTERN.fullmatch(text.encode()) is None:
         wrong_part = re.search(r"[^\s\d,\[\]]+", text)
         found = f"{short_repr(wrong_part[0])} is not" if wrong_part else "it has no"
@@ -112,10 +106,7 @@ class _OpenList:
 
 
 def _split_lists(text: str) -> list[list[int]]:
-    """Return the ids of each list, and of each inner list of a list of lists.
-
-    Raises ``InvalidLineError`` with the line of a list that is not closed, and of an id that is not in a list.
-    """
+    """Return the ids of each list, and of each inner list. Raises ``InvalidLineError`` with a line."""
     lists: list[list[int]] = []
     open_lists: list[_OpenList] = []
     for match in re.finditer(r"\d+|[\[\]]", text):
@@ -154,22 +145,12 @@ def _parse_id(digits: str) -> int:
 
 
 def _read_json_values(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of JSON lines, or of one JSON value that may have several lines, each with its place.
-
-    The value is an object, or a list of objects. Raises ``InvalidLineError``.
-    """
-    lines = number_lines(io.BytesIO(data))
-    first_number, first_line = next(lines)
-    try:
-        value = parse_object(first_line)
-    except InvalidLineError as error:
-        values = _parse_whole(data)
-        if values is None:
-            raise InvalidLineError(f"line {first_number}: {error}") from None
+    """Yield the objects of JSON lines, or of one JSON value (an object or a list), each with its place."""
+    values = _parse_whole(data)
+    if values is not None:
         yield from values
         return
-    yield f"line {first_number}", value
-    for number, line in lines:
+    for number, line in number_lines(io.BytesIO(data)):
         try:
             value = parse_object(line)
         except InvalidLineError as error:
@@ -180,11 +161,11 @@ def _read_json_values(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 def _parse_whole(data: bytes) -> list[tuple[str, dict[str, Any]]] | None:
     """Return the objects of one JSON value, each with its place; None if it is not JSON, or has other values."""
     try:
-        value = parse_strict_json(data.removeprefix(codecs.BOM_UTF8))
+        value = parse_strict_json(data)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
-        return [("", value)]
+        return [("" if b"\n" in data.strip() else "line 1", value)]
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         return None
     return [(f"item {number}", item) for number, item in enumerate(value, 1)]
@@ -211,8 +192,6 @@ def _read_json(data: bytes, tokenize: Tokenize) -> Iterator[TokenText]:
 
 
 class _Run:
-    """The tokens of a run, read from its events."""
-
     def __init__(self, start: dict[str, Any]) -> None:
         sample = start.get("sample")
         self.text = TokenText(name=f"text {sample + 1}" if isinstance(sample, int) else "")
@@ -233,10 +212,8 @@ class _Run:
 
 
 def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iterator[TokenText]:
-    """Yield the texts of a result of a batch, of an API's answer, or of an object with a text.
-
-    Raises ``InvalidLineError`` for another object.
-    """
+    """Yield the texts of a result of a batch, an API's answer, or an object with a text."""
+    # Raises ``InvalidLineError``.
     name = str(result.get("custom_id") or result.get("id") or place)
     response = result.get("response")
     body = response.get("body") if isinstance(response, dict) else result

@@ -18,15 +18,13 @@ from ..cluster.tasks import FindFile, ServiceFactory, ServicePlan, Task, TaskRes
 from ..cluster.worker import WorkerNeeds
 from ..common.errors import LogitsmithError
 from ..common.machine import describe_machine
-from ..engine.batch import BatchAnswer, generate_many
 from ..engine.generation import versions
 from ..engine.model import Model
 from ..engine.native.binding import llama_cpp_build
 from ..engine.native.options import estimate_memory, physical_cores
-from ..engine.request import GenerationRequest
 from ..models.errors import ModelError
 from ..models.names import first_part
-from .batch import AcceptedLine, BatchRun, InputLines, answer_line, failure_code
+from .batch import BatchRun, Failure, InputLines, answer_lines
 from .errors import InvalidLineError
 from .lines import BackgroundReader, iterate_available
 from .resolve import ModelDescription, describe_model
@@ -36,36 +34,21 @@ if TYPE_CHECKING:
     from ..models.names import ModelSpec
 
 
-_MAX_DEFAULT_CPUS = 2
-"""A worker gets at most this many processors if no flag sets their number."""
+_MAX_DEFAULT_CPUS = 2  # a worker gets at most this many processors if no flag sets their number
 
 
 def model_for_workers(spec: ModelSpec, cpus: int | None) -> ModelSpec:
-    """Return the model as workers load it: with absolute paths, with a worker's threads, and mapped into memory.
-
-    The workers of one machine share the memory of a mapped file. Links are not resolved: a model has the name of
-    its link, and the other parts of a split model are next to the first.
-
-    Args:
-        spec: the model.
-        cpus: number of a worker's processors; None if no flag sets it.
-    """
+    """Return the model as workers load it: with absolute paths, and with a worker's threads."""
+    # Links are not resolved: a model has the name of its link, and the other parts of a split model are next to
+    # the first.
     threads = spec.arguments["threads"] or cpus or min(_MAX_DEFAULT_CPUS, physical_cores())
     lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
-    is_mapped = spec.arguments.get("mmap") is not False
-    arguments = {**spec.arguments, "threads": threads, "lora": lora, "mmap": is_mapped}
+    arguments = {**spec.arguments, "threads": threads, "lora": lora}
     return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
 
 
 def worker_needs(spec: ModelSpec, sequence_count: int, cpus: int | None, gpus: float) -> WorkerNeeds:
-    """Return the resources of a node that a worker needs. Raises ``ModelError``.
-
-    Args:
-        spec: the model, see `model_for_workers`.
-        sequence_count: number of sequences that the worker decodes at the same time.
-        cpus: number of the worker's processors; None for one per thread.
-        gpus: number of the worker's GPUs.
-    """
+    """Return the resources of a node that a worker needs. Raises ``ModelError``."""
     threads: int = spec.arguments["threads"]
     memory = estimate_memory(spec.path, sequence_count, spec.arguments["n_ctx"])
     return WorkerNeeds(cpus or threads, gpus, memory)
@@ -81,19 +64,8 @@ def model_workers(
     needs_same_kernels: bool,
     note: Callable[[str], object],
 ) -> Iterator[ClusterRun]:
-    """Connect to a cluster and run workers on it while inside.
-
-    Args:
-        address: HOST[:PORT] of the cluster's head node; None for a cluster on this machine.
-        options: settings of the run.
-        spec: the model of the workers.
-        service: makes the service of each worker.
-        needs_same_kernels: whether a worker whose processor computes other logits than the first worker's is
-            rejected.
-        note: called with messages for the user.
-
-    Raises ``ClusterError``, ``ModelError``.
-    """
+    """Connect to a cluster (None: on this machine), and run workers on it."""
+    # Raises ``ClusterError``, ``ModelError``.
     admission = Admission(needs_same_kernels)
     with connect(address) as head_monitor:
         run = ClusterRun(options, ServicePlan(service, spec.files), admission, note, head_monitor)
@@ -106,12 +78,8 @@ def model_workers(
 
 
 def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescription:
-    """Wait until a worker has loaded the model, and return the facts about the model.
-
-    Args:
-        run: the run.
-        check: called periodically; an exception that it raises ends the waiting.
-    """
+    """Wait until a worker has loaded the model, and return the facts about the model."""
+    # ``check`` may raise to end it.
     while True:
         facts = run.wait_for_worker()
         check()
@@ -121,20 +89,12 @@ def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescrip
 
 
 class Admission:
-    """The decision which workers may join, by this machine's versions and by the first worker's model and kernels.
-
-    Args:
-        needs_same_kernels: whether a worker whose processor computes other logits than the first worker's is
-            rejected.
-
-    Attributes:
-        has_different_kernels: whether workers have joined whose processors compute different logits.
-    """
+    """The decision which workers may join, by this machine's versions and the first worker's model and kernels."""
 
     def __init__(self, needs_same_kernels: bool) -> None:
         self._needs_same_kernels = needs_same_kernels
         self._first_facts: dict[str, Any] | None = None
-        self.has_different_kernels = False
+        self.has_different_kernels = False  # whether workers have joined whose processors compute different logits
 
     def __call__(self, facts: dict[str, Any]) -> str | None:
         """Return why a worker with these facts may not join; None if it may."""
@@ -169,23 +129,11 @@ def answer_on_cluster(
     should_stop: Callable[[], bool],
     on_progress: Callable[[], object],
 ) -> None:
-    """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``.
-
-    Args:
-        batch: the batch, which writes the results.
-        run: the run on the cluster.
-        lines: the lines of the input.
-        should_stop: once it returns True, no more requests are started.
-        on_progress: called periodically.
-    """
+    """Answer all requests without a result. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
     for result in run.results(_request_tasks(batch, lines), should_stop):
         if result is not None:
-            content = result.content
-            if isinstance(content, AnswerLine):
-                batch.write_answer(result.key, content.line, content.exactness)
-            else:
-                failure = content or Failure("worker_died", "every worker that computed this request crashed")
-                batch.write_failure(result.key, failure.code, failure.message)
+            died = Failure("worker_died", "every worker that computed this request crashed")
+            batch.write_result(result.key, result.content or died)
         on_progress()
 
 
@@ -196,37 +144,26 @@ def _request_tasks(batch: BatchRun, lines: InputLines) -> Iterator[Task | None]:
 
 @dataclass(frozen=True)
 class BatchServiceSpec:
-    """The arguments of a `BatchService`, which is made in a worker's process.
-
-    Attributes:
-        model: the model.
-        parallel: maximum number of requests that are computed at the same time.
-        deterministic: whether each request is computed exactly as it would be alone.
-        is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
-        describe_error: returns the message of an error as a line's result shows it; can be pickled.
-    """
+    """The arguments of a `BatchService`, which is made in a worker's process."""
 
     model: ModelSpec
-    parallel: int
-    deterministic: bool
-    is_openai: bool
+    parallel: int  # maximum number of requests that are computed at the same time
+    deterministic: bool  # whether each request is computed exactly as it would be alone
+    is_openai: bool  # whether results have OpenAI's batch format; otherwise they have logitsmith's
+    # returns the message of an error as a line's result shows it; can be pickled
     describe_error: Callable[[Exception], str] = str
 
     def __call__(self, find_file: FindFile) -> BatchService:
-        """Load the model. Raises ``ModelError``."""
         return BatchService(replace(self, model=self.model.relocated(find_file)))
 
 
 class BatchService:
-    """A model that answers the requests of a batch."""
-
     def __init__(self, spec: BatchServiceSpec) -> None:
         self._spec = spec
         self._model = Model.load(spec.model.path, **spec.model.arguments)
         self._worker = worker_description(self._model)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts by which the driver decides whether this worker may join."""
         return worker_facts(self._model)
 
     def serve(
@@ -236,57 +173,22 @@ class BatchService:
         add_progress: Callable[[int], None],
     ) -> None:
         """Answer requests while more of them arrive, see `Service`. A unit of progress is a generated token."""
-        spec, lines = self._spec, dict[object, AcceptedLine]()
-
-        def requests() -> Iterator[GenerationRequest | None]:
-            for task in tasks:
-                if task is None:
-                    yield None
-                else:
-                    request, lines[request.id] = task.content
-                    yield request
-
-        for outcome in generate_many(
-            self._model, requests(), spec.parallel, deterministic=spec.deterministic, progress=add_progress
+        for request_id, result in answer_lines(
+            self._model,
+            (None if task is None else task.content for task in tasks),
+            self._spec.parallel,
+            is_openai=self._spec.is_openai,
+            describe_error=self._spec.describe_error,
+            worker=self._worker,
+            deterministic=self._spec.deterministic,
+            progress=add_progress,
         ):
-            key, line = str(outcome.id), lines.pop(outcome.id)
-            if isinstance(outcome, BatchAnswer):
-                text = answer_line(outcome, line, is_openai=spec.is_openai, worker=self._worker)
-                send_result(TaskResult(key, AnswerLine(text, str(outcome.exactness))))
-            else:
-                failure = Failure(failure_code(outcome), spec.describe_error(outcome.error))
-                send_result(TaskResult(key, failure, True))
+            send_result(TaskResult(str(request_id), result, isinstance(result, Failure)))
 
 
-@dataclass(frozen=True)
-class AnswerLine:
-    """The result of an answered request.
-
-    Attributes:
-        line: the result, as JSON on one line.
-        exactness: description of the answer's exactness.
-    """
-
-    line: str
-    exactness: str
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The reason why a request was not answered.
-
-    Attributes:
-        code: code of the error.
-        message: message of the error.
-    """
-
-    code: str
-    message: str
-
-
+# Lines in a shard. A short line takes milliseconds, less than assigning a shard. Larger shards would delay the
+# output, because the scores are printed in the order of the file.
 LINES_PER_SHARD = 16
-"""Lines in a shard. A short line takes milliseconds, less than assigning a shard. Larger shards would delay the
-output, because the scores are printed in the order of the file."""
 
 
 def scores_on_cluster(
@@ -294,13 +196,7 @@ def scores_on_cluster(
     lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]],
     should_stop: Callable[[], bool],
 ) -> Iterator[LineScore]:
-    """Yield the scores of lines in the order of the file. Raises ``ClusterError``, ``ModelError``.
-
-    Args:
-        run: the run on the cluster.
-        lines: numbers, counted from 1, and contents of the lines.
-        should_stop: once it returns True, no more lines are started.
-    """
+    """Yield the scores of lines in the order of the file. Raises ``ClusterError``, ``ModelError``."""
     tasks = _LineTasks(lines)
     for result in run.results(iter(tasks), should_stop):
         if result is not None:
@@ -308,17 +204,14 @@ def scores_on_cluster(
 
 
 class _LineTasks:
-    """The tasks made of a file's lines, and the lines' scores in the order of the file.
-
-    Iterating yields the tasks; None means that no further line has arrived yet.
-    """
+    """The tasks made of a file's lines, None where no further line has arrived yet, and the scores in order."""
 
     def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]]) -> None:
         self._lines = lines
+        # the lines whose scores have not been yielded yet, by number, in the order of the file
         self._unreturned_lines: dict[int, bytes] = {}
-        """The lines whose scores have not been yielded yet, by number, in the order of the file."""
+        # By line number, the scores that wait for the score of an earlier line
         self._unreturned_scores: dict[int, LineScore] = {}
-        """By line number, the scores that wait for the score of an earlier line."""
 
     def __iter__(self) -> Iterator[Task | None]:
         for line in iterate_available(self._lines, self._is_idle):
@@ -330,7 +223,6 @@ class _LineTasks:
             yield Task(str(number), line)
 
     def _is_idle(self) -> bool:
-        """Return whether no line is being scored."""
         return len(self._unreturned_lines) == len(self._unreturned_scores)
 
     def record_in_order(self, result: TaskResult) -> Iterator[LineScore]:
@@ -349,29 +241,20 @@ class _LineTasks:
 
 @dataclass(frozen=True)
 class ScoreServiceSpec:
-    """The arguments of a `ScoreService`, which is made in a worker's process.
-
-    Attributes:
-        model: the model.
-        stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
-            half of the context.
-        rejects_long_prompts: whether a prompt that does not fit into the context with its choices is an error.
-        describe_error: returns the message of an error as a line's output shows it; can be pickled.
-    """
-
     model: ModelSpec
+    # if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by half of
+    # the context
     stride: int | None
+    # whether a prompt that does not fit into the context with its choices is an error
     rejects_long_prompts: bool = False
+    # returns the message of an error as a line's output shows it; can be pickled
     describe_error: Callable[[Exception], str] = str
 
     def __call__(self, find_file: FindFile) -> ScoreService:
-        """Load the model. Raises ``ModelError``, ``WrongStrideError``."""
         return ScoreService(replace(self, model=self.model.relocated(find_file)))
 
 
 class ScoreService:
-    """A model that scores lines, one after another."""
-
     def __init__(self, spec: ScoreServiceSpec) -> None:
         self._spec = spec
         self._model = Model.load(spec.model.path, **spec.model.arguments)

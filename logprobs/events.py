@@ -6,12 +6,11 @@ generated token, a `Rewind` for each return to an earlier token, and a `Done`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ..common.renamed import supports_old_names
 from .records import TokenRecord
 
 
@@ -39,6 +38,7 @@ class Start:
             their names; empty without any.
         draft: the draft model and the limits of its drafts; None without a draft model.
         draft_exactness: whether drafts can change the text; None without a draft model.
+        adapters: the file and the scale of each LoRA adapter; None without adapters.
     """
 
     model: str
@@ -58,15 +58,14 @@ class Start:
     text_rules: dict[str, Any] = field(default_factory=dict)
     draft: dict[str, Any] | None = None
     draft_exactness: BatchExactness | None = None
+    adapters: list[dict[str, Any]] | None = None
 
 
-@supports_old_names
 @dataclass(frozen=True, slots=True)
 class PromptToken(TokenRecord):
     """A token of the prompt. The first one has no distribution, because no token precedes it."""
 
 
-@supports_old_names
 @dataclass(frozen=True, slots=True)
 class Token(TokenRecord):
     """A generated token."""
@@ -74,21 +73,13 @@ class Token(TokenRecord):
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """A return to an earlier token, whose token and all later ones are dropped, and drawn again.
+    """A return to an earlier token, whose token and all later ones are dropped, and drawn again."""
 
-    Attributes:
-        index: index of the first dropped token.
-        ban: the phrase or the pattern that matched; None for a loop.
-        text: the text of the dropped tokens.
-        dropped: ids of the dropped tokens.
-        attempt: number of times that the text has returned to this token, counted from 1.
-    """
-
-    index: int
-    ban: str | None
-    text: str
-    dropped: tuple[int, ...]
-    attempt: int
+    index: int  # index of the first dropped token
+    ban: str | None  # the phrase or the pattern that matched; None for a loop
+    text: str  # the text of the dropped tokens
+    dropped: tuple[int, ...]  # ids of the dropped tokens
+    attempt: int  # number of times that the text has returned to this token, counted from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +145,9 @@ class Done:
 Event = Start | PromptToken | Token | Rewind | Done
 
 
-def read_start(events: Iterator[Event]) -> Start:
-    """Return the first event of a run. Raises ``ValueError`` if it is not a `Start`."""
-    start = next(events, None)
-    if not isinstance(start, Start):
-        raise ValueError(f"a run begins with a Start event, not with {start!r}")
-    return start
-
-
 def split_events(events: Iterable[Event]) -> tuple[Start, tuple[PromptToken, ...], tuple[Token, ...], Done]:
-    """Return the events of a complete run, grouped by kind.
-
-    Raises ``ValueError`` if the run does not begin with a `Start` or does not end with a `Done`.
-    """
+    """Return the events of a complete run, grouped by kind."""
+    # Raises ``ValueError`` if the run does not begin with a `Start` or does not end with a `Done`.
     start, *later_events = events
     if not isinstance(start, Start) or not later_events or not isinstance(done := later_events[-1], Done):
         raise ValueError("a complete run begins with a Start event and ends with a Done event")
@@ -188,7 +169,6 @@ class ExactnessLevel(Enum):
     ROUNDING = "to rounding"
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class BatchExactness:
     """The extent to which other requests of a batch can change an answer.
@@ -205,7 +185,6 @@ class BatchExactness:
     max_logit_difference: float = 0.0
     max_exact_tokens: int | None = None
 
-    @supports_old_names
     def for_answer(self, token_count: int) -> BatchExactness:
         """Return the exactness of one answer, by the number of tokens of its prompt and the answer."""
         if self.level is not ExactnessLevel.EXACT or self.max_exact_tokens is None:
@@ -235,5 +214,5 @@ class BatchExactness:
         return f"{self.level.value} ({self.max_logit_difference:.0e})".replace("e-0", "e-")
 
 
+# The exactness of requests that are decoded one by one.
 EXACT = BatchExactness(ExactnessLevel.EXACT)
-"""The exactness of requests that are decoded one by one."""

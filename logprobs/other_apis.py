@@ -7,20 +7,30 @@ Together's format has lists of tokens and logprobs, also for the prompt. The ser
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import exp
 from typing import Any
 
 from ..common.strict_json import encode_json
-from .events import Done, Event, Start, Token, read_start, split_events
-from .openai import Json, LogprobShape, finish_reason, logprob_source, logprobs_by_text, text_logprobs, usage
-from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
-from .text_tokens import TextOffsets, TextTokenStream, tokens_of_text
+from .chunks import Chunk, ChunkMaker, Prompt
+from .events import Done, Event, Start, split_events
+from .openai import (
+    Json,
+    LogprobShape,
+    echoed_prompt,
+    finish_reason,
+    logprob_source,
+    logprobs_by_text,
+    text_logprobs,
+    total_usage,
+)
+from .records import TokenLogprob, display_text, finite_or_none
+from .text_tokens import TextOffsets, TextToken, tokens_of_text
 
 
 def together_completion(  # noqa: PLR0913 - the format depends on all of them
-    events: Iterable[Event],
+    runs: Sequence[Iterable[Event]],
     answer_id: str,
     *,
     prompt: str = "",
@@ -28,54 +38,52 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
     chat: bool = False,
     created: int | None = None,
 ) -> Json:
-    """Return a run in Together's format.
+    """Return the runs of a prompt in Together's format, each as a choice."""
+    # The tokens are those of `echoed_prompt` and `tokens_of_text`, also those that are not part of the text.
+    # Logitsmith adds two fields: ``logprobs_from``, and ``top_logprobs`` if the logprobs of more than one token
+    # are requested.
+    split_runs = [split_events(events) for events in runs]
+    start, prompt_tokens, tokens, _ = split_runs[0]
+    top = 0 if start.logprobs is None else start.logprobs["top"]
 
-    The tokens are those of `tokens_of_text`. Tokens of the prompt lack the space that the tokenizer adds.
-    Logitsmith adds two fields: ``logprobs_from``, and ``top_logprobs`` if the logprobs of more than one token are
-    requested.
+    def make_lists(tokens: Sequence[TextToken]) -> Json:
+        return _logprob_lists(tokens, top)
 
-    Args:
-        events: the events of the run.
-        answer_id: the answer's id.
-        prompt: the prompt.
-        echo: True to return the prompt with its logprobs in the field ``prompt``, which is empty otherwise.
-        chat: True to return the text as a message.
-        created: the answer's time in seconds since 1970; None = now.
-    """
-    start, prompt_tokens, tokens, done = split_events(events)
-
-    def logprobs(tokens: Sequence[TokenRecord]) -> Json | None:
-        return None if start.logprobs is None else _logprob_lists(tokens, start.logprobs["top"])
-
-    choice = {
-        "finish_reason": finish_reason(done),
-        "logprobs": logprobs(tokens_of_text(tokens, done.text, done.stop)),
-        "index": 0,
-        **({"message": {"role": "assistant", "content": done.text}} if chat else {"text": done.text}),
-    }
-    echoed = [token.without_added_bytes() for token in prompt_tokens]
+    choices = [
+        {
+            "finish_reason": finish_reason(done),
+            "logprobs": None
+            if start.logprobs is None
+            else make_lists(tokens_of_text(run_tokens, done.text, done.stop)),
+            "index": index,
+            **({"message": {"role": "assistant", "content": done.text}} if chat else {"text": done.text}),
+        }
+        for index, (_, _, run_tokens, done) in enumerate(split_runs)
+    ]
+    read_prompt = Prompt(prompt, prompt_tokens, is_healed=bool(tokens) and tokens[0].healed_bytes > 0)
     return {
         "id": answer_id,
         "object": "chat.completion" if chat else "text_completion",
         "created": int(time.time()) if created is None else created,
         "model": start.model,
         "logprobs_from": logprob_source(start),
-        "prompt": [{"text": prompt, "logprobs": logprobs(echoed)}] if echo else [],
-        "choices": [choice],
-        "usage": usage(done),
+        "prompt": [echoed_prompt(start, read_prompt, make_lists)] if echo else [],
+        "choices": choices,
+        "usage": total_usage([done for *_, done in split_runs]),
     }
 
 
-def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> Json:
+def _logprob_lists(tokens: Sequence[TextToken], top: int) -> Json:
     lists: Json = {
         "tokens": [display_text(token.data) for token in tokens],
-        "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
+        "token_logprobs": [finite_or_none(token.record.chosen.logprob) for token in tokens],
     }
     if top > 1:
-        lists["top_logprobs"] = [logprobs_by_text(token) for token in tokens]
+        lists["top_logprobs"] = [logprobs_by_text(token.record) for token in tokens]
     return lists
 
 
+# The server's `stop_type` for a finish reason; `word` and `eos` for the reason `stop`.
 _STOP_TYPES = {
     "grammar": "eos",
     "length": "limit",
@@ -84,101 +92,66 @@ _STOP_TYPES = {
     "banned": "none",
     "loop": "none",
 }
-"""The server's ``stop_type`` for a finish reason; ``word`` and ``eos`` for the reason ``stop``."""
 
 
 def llama_server_completion(
     events: Iterable[Event], *, prompt: str = "", index: int = 0, has_token_ids: bool = True
 ) -> Json:
-    """Return a run in the format of llama.cpp's server.
-
-    If the logprobs are those of the chain, probabilities are written instead, as the server does with
-    ``post_sampling_probs``. Logitsmith adds the field ``logprobs_from``. A missing logprob is null, where the
-    server writes the lowest float32. ``completion_probabilities`` has the tokens of `tokens_of_text` and, as the
-    server does, the end-of-generation token without text and bytes. ``tokens`` has the ids of all generated
-    tokens.
-
-    Args:
-        events: the events of the run.
-        prompt: the prompt.
-        index: number of the answer among the answers of one request, counted from 0.
-        has_token_ids: True to write ``tokens``; otherwise the list is empty.
-    """
+    """Return a run in the format of llama.cpp's server. ``index``: of the answer among those of one request."""
+    # If the logprobs are those of the chain, probabilities are written instead, as the server does with
+    # ``post_sampling_probs``. Logitsmith adds the field ``logprobs_from``. A missing logprob is null, where the
+    # server writes the lowest float32. ``completion_probabilities`` has the tokens that are part of the text and,
+    # as the server does, the end-of-generation token without text and bytes. ``tokens`` has the ids of all
+    # generated tokens, unless ``has_token_ids`` is false.
     start, _, tokens, done = split_events(events)
     token_ids = [token.id for token in tokens] if has_token_ids else []
     response = _record(start, done, prompt, index) | {"content": done.text, "tokens": token_ids}
     if start.logprobs is not None:
-        text_tokens = tokens_of_text(tokens, done.text, done.stop, keeps_control_tokens=True)
-        response["completion_probabilities"] = _probabilities(start, text_tokens)
+        listed_tokens = filter(_is_listed_by_server, tokens_of_text(tokens, done.text, done.stop))
+        response["completion_probabilities"] = _probabilities(start, listed_tokens)
     return response
 
 
-class _TokenStream(ABC):
-    """The JSON objects of a stream, made from events that arrive one by one.
-
-    There is an object for each token of the text, which is returned once its text cannot change any more. The last
-    object has the text that was held back.
-    """
-
-    def __init__(self, *, keeps_control_tokens: bool = False) -> None:
-        self._start: Start | None = None
-        self._text_tokens = TextTokenStream(keeps_control_tokens=keeps_control_tokens)
-
-    def push(self, event: Event) -> Iterator[Json]:
-        """Yield the objects that are complete after this event. The first event must be a `Start`."""
-        start = self._start
-        if start is None:
-            self._start = read_start(iter([event]))
-        elif isinstance(event, Token):
-            yield from (self._token_json(start, token) for token in self._text_tokens.push(event))
-        elif isinstance(event, Done):
-            yield from (
-                self._token_json(start, token) for token in self._text_tokens.finish(event.text, event.stop)
-            )
-            yield self._last_json(start, event, event.text[self._text_tokens.text_length :])
-
-    @abstractmethod
-    def _token_json(self, start: Start, token: TokenRecord) -> Json:
-        """Return the object of a token."""
-
-    @abstractmethod
-    def _last_json(self, start: Start, done: Done, held_back: str) -> Json:
-        """Return the last object."""
+def _is_listed_by_server(token: TextToken) -> bool:
+    """Return whether llama.cpp's server lists a token: it is part of the text, or a control token."""
+    return token.is_in_text or token.record.is_control
 
 
-class LlamaServerChunks(_TokenStream):
-    """The chunks of an answer of llama.cpp's server, made from events that arrive one by one.
+class LlamaServerChunks:
+    """The chunks of an answer of llama.cpp's server, made from events that arrive one by one."""
 
-    There is a chunk for each token of ``completion_probabilities``. The last chunk is the answer of
-    `llama_server_completion` without ``tokens`` and logprobs; its ``content`` is the text that was held back.
-
-    Args:
-        prompt: the prompt.
-        index: number of the answer among the answers of one request, counted from 0.
-    """
+    # There is a chunk for each token of ``completion_probabilities``. The last chunk is the answer of
+    # `llama_server_completion` without ``tokens`` and logprobs; its ``content`` is the text that was held back.
 
     def __init__(self, *, prompt: str = "", index: int = 0) -> None:
-        super().__init__(keeps_control_tokens=True)
-        self._prompt, self._index = prompt, index
-        self._count = 0
+        self._prompt = prompt
+        self._index = index
+        self._chunks = ChunkMaker(lambda _, token: _is_listed_by_server(token))
+        self._token_count = 0
 
-    def _token_json(self, start: Start, token: TokenRecord) -> Json:
-        self._count += 1
-        chunk: Json = {
+    def push(self, event: Event) -> Iterator[Json]:
+        """Yield the chunks that are complete after this event. The first event must be a `Start`."""
+        for chunk in self._chunks.push(event):
+            if chunk.done is None:
+                yield self._token_chunk(chunk)
+            else:
+                yield _record(chunk.start, chunk.done, self._prompt, self._index) | {"content": chunk.text}
+
+    def _token_chunk(self, chunk: Chunk) -> Json:
+        tokens = chunk.tokens or ()
+        self._token_count += len(tokens)
+        fields: Json = {
             "index": self._index,
-            "content": token.text,
-            "tokens": [token.id],
+            "content": chunk.text,
+            "tokens": [token.id for token in tokens],
             "stop": False,
             "id_slot": -1,
-            "tokens_predicted": self._count,
-            "tokens_evaluated": start.prompt_tokens,
+            "tokens_predicted": self._token_count,
+            "tokens_evaluated": chunk.start.prompt_tokens,
         }
-        if start.logprobs is not None:
-            chunk["completion_probabilities"] = _probabilities(start, [token])
-        return chunk
-
-    def _last_json(self, start: Start, done: Done, held_back: str) -> Json:
-        return _record(start, done, self._prompt, self._index) | {"content": held_back}
+        if chunk.start.logprobs is not None:
+            fields["completion_probabilities"] = _probabilities(chunk.start, tokens)
+        return fields
 
 
 def _record(start: Start, done: Done, prompt: str, index: int) -> Json:
@@ -222,6 +195,7 @@ def _settings(start: Start) -> Json:
     }
 
 
+# The server's settings of samplers: our sampler, its parameter, and the value without this sampler.
 _SAMPLER_SETTINGS: Mapping[str, tuple[str, str, object]] = {
     "temperature": ("temperature", "t", 1.0),
     "dynatemp_range": ("dynatemp", "range", 0.0),
@@ -245,17 +219,11 @@ _SAMPLER_SETTINGS: Mapping[str, tuple[str, str, object]] = {
     "adaptive_target": ("adaptive_p", "target", -1.0),
     "adaptive_decay": ("adaptive_p", "decay", 0.9),
 }
-"""The server's settings of samplers: our sampler, its parameter, and the value without this sampler."""
 
 
 def llama_server_samplers(chain: Sequence[Mapping[str, Mapping[str, Any]]]) -> Json:
-    """Return the settings of a chain under the names of llama.cpp's server, with ``samplers`` and ``chain``.
-
-    Samplers that the server does not have are only in ``samplers`` and ``chain``.
-
-    Args:
-        chain: the steps of the chain with their parameters.
-    """
+    """Return the settings of a chain under the names of llama.cpp's server, with ``samplers`` and ``chain``."""
+    # Samplers that the server does not have are only in ``samplers`` and ``chain``.
     steps = {name: parameters for step in chain for name, parameters in step.items()}
     settings: Json = {
         name: steps.get(sampler, {}).get(parameter, default)
@@ -297,10 +265,11 @@ def _timings(start: Start, done: Done) -> Json:
     return fields
 
 
-def _probabilities(start: Start, tokens: Iterable[TokenRecord]) -> list[Json]:
+def _probabilities(start: Start, tokens: Iterable[TextToken]) -> list[Json]:
     value, top = ("prob", "top_probs") if logprob_source(start) == "chain" else ("logprob", "top_logprobs")
     return [
-        _token(token.chosen, value) | {top: [_token(candidate, value) for candidate in token.top]}
+        _token(replace(token.record.chosen, data=token.data), value)
+        | {top: [_token(candidate, value) for candidate in token.record.top]}
         for token in tokens
     ]
 
@@ -313,17 +282,13 @@ def _token(token: TokenLogprob, value_name: str) -> Json:
     return {"id": token.id, "token": text, "bytes": list(token.data), value_name: value}
 
 
-_KOBOLD_SHAPE = LogprobShape(has_both_forms=True, has_all_requested=True)
-"""The chosen token is always among the alternatives, since a client searches for the token there."""
+# The chosen token is always among the alternatives, since a client searches for the token there.
+_KOBOLD_SHAPE = LogprobShape(has_both_forms=True, has_all_requested=True, adds_chosen=True)
 
 
 def kobold_result(events: Iterable[Event], *, keeps_stop: bool = False) -> Json:
-    """Return a run as one of KoboldCpp's ``results``, with the tokens of `tokens_of_text`.
-
-    Args:
-        events: the events of the run.
-        keeps_stop: True to return the stop string that ended the text, too.
-    """
+    """Return a run as one of KoboldCpp's ``results``, with the tokens that are part of the text."""
+    # ``keeps_stop``: whether the stop string that ended the text is returned, too.
     start, _, tokens, done = split_events(events)
     return {
         "text": done.text + _kept_stop(done, keeps_stop),
@@ -335,37 +300,37 @@ def kobold_result(events: Iterable[Event], *, keeps_stop: bool = False) -> Json:
     }
 
 
-def kobold_logprobs(start: Start, tokens: Sequence[TokenRecord]) -> Json | None:
-    """Return the logprobs of tokens in KoboldCpp's format; None if the run has no logprobs."""
-    logprobs = text_logprobs(start, tokens, TextOffsets().advance(tokens), _KOBOLD_SHAPE)
-    return None if logprobs is None else logprobs | {"token_ids": [token.id for token in tokens]}
+def kobold_logprobs(start: Start, tokens: Iterable[TextToken]) -> Json | None:
+    """Return the logprobs of the tokens that are part of the text; None if the run has no logprobs."""
+    of_text = [token for token in tokens if token.is_in_text]
+    logprobs = text_logprobs(start, of_text, TextOffsets().advance(of_text), _KOBOLD_SHAPE)
+    return None if logprobs is None else logprobs | {"token_ids": [token.id for token in of_text]}
 
 
 def _kept_stop(done: Done, keeps_stop: bool) -> str:
     return (done.stop or "") if keeps_stop else ""
 
 
-class KoboldMessages(_TokenStream):
-    """KoboldCpp's messages of a stream, made from events that arrive one by one.
+class KoboldMessages:
+    """KoboldCpp's messages of a stream, made from events that arrive one by one."""
 
-    There is a message for each token of `kobold_result`. The last message has text that was held back, and the
-    finish reason.
-
-    Args:
-        keeps_stop: True to return the stop string that ended the text, too.
-    """
+    # There is a message for each token of `kobold_result`. The last message has text that was held back, and the
+    # finish reason. ``keeps_stop``: whether the stop string that ended the text is returned, too.
 
     def __init__(self, *, keeps_stop: bool = False) -> None:
-        super().__init__()
         self._keeps_stop = keeps_stop
+        self._chunks = ChunkMaker(lambda _, token: token.is_in_text)
 
-    def _token_json(self, start: Start, token: TokenRecord) -> Json:
-        logprobs = kobold_logprobs(start, [token])
-        fields = {} if logprobs is None else logprobs["content"][0]
-        return fields | {"token": token.text, "finish_reason": None}
-
-    def _last_json(self, start: Start, done: Done, held_back: str) -> Json:
-        return {"token": held_back + _kept_stop(done, self._keeps_stop), "finish_reason": finish_reason(done)}
+    def push(self, event: Event) -> Iterator[Json]:
+        """Yield the messages that are complete after this event. The first event must be a `Start`."""
+        for chunk in self._chunks.push(event):
+            if chunk.done is None:
+                logprobs = kobold_logprobs(chunk.start, chunk.tokens or ())
+                fields = {} if logprobs is None else logprobs["content"][0]
+                yield fields | {"token": chunk.text, "finish_reason": None}
+            else:
+                text = chunk.text + _kept_stop(chunk.done, self._keeps_stop)
+                yield {"token": text, "finish_reason": finish_reason(chunk.done)}
 
 
 def kobold_server_sent(message: Mapping[str, object]) -> str:

@@ -14,17 +14,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from ..common.errors import problem_message, problem_sentence
-from ..common.renamed import supports_old_names
 from ..common.strict_json import parse_strict_json
 from ..common.text import replace_surrogates
 from .records import LogprobSource
 
 Byte = Annotated[int, Field(ge=0, le=255)]
 Nats = Annotated[float, Field(allow_inf_nan=False)]
+# A log-probability in nats; rounding may put it a little above 0.
 Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
-"""A log-probability in nats; rounding may put it a little above 0."""
+# A probability; rounding may put it a little above 1.
 Probability = Annotated[float, Field(ge=0, le=1.001)]
-"""A probability; rounding may put it a little above 1."""
 
 
 class RecordedStage(BaseModel):
@@ -56,7 +55,6 @@ class RecordedDraw(BaseModel):
     high: Nats
 
 
-@supports_old_names
 class RecordedTrace(BaseModel):
     """The record of how a token was chosen; see `Trace`."""
 
@@ -215,7 +213,6 @@ class StreamError(Exception):
         self.request = request
 
 
-@supports_old_names
 def read_stream(
     lines: Iterable[bytes], on_error: Callable[[StreamError], object] | None = None
 ) -> Iterator[RecordedEvent]:
@@ -249,10 +246,8 @@ def read_stream(
 
 
 def split_runs(events: Iterable[RecordedEvent]) -> Iterator[Iterator[RecordedEvent]]:
-    """Split events into runs. A `RecordedStart` begins a run.
-
-    All events of a run must be read before the next run is requested.
-    """
+    """Split events into runs. A `RecordedStart` begins a run."""
+    # All events of a run must be read before the next run is requested.
     run_numbers = count()
     current_number = next(run_numbers)
 
@@ -283,8 +278,8 @@ def _read_line(data: bytes) -> Sequence[RecordedEvent]:
         return (_EVENT.validate_python(_replace_surrogates(value)),)
 
 
+# The beginning of an escaped half of a surrogate pair. Pydantic rejects it, Python's json module reads it.
 _SURROGATE = b"\\ud"
-"""The beginning of an escaped half of a surrogate pair. Pydantic rejects it, Python's json module reads it."""
 
 
 def _replace_surrogates(value: Any) -> Any:
@@ -299,8 +294,6 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 class _BatchLine(BaseModel, extra="allow"):
-    """A line of a batch's results."""
-
     id: str
     line: int
     model: str = "?"
@@ -311,12 +304,8 @@ class _BatchLine(BaseModel, extra="allow"):
 
 
 def _batch_line(data: bytes, event_error: ValidationError) -> _BatchLine:
-    """Read a line of a batch's results. Raises ``StreamError`` for wrong tokens.
-
-    Args:
-        data: the line.
-        event_error: the error of reading the line as an event, which is raised if it is not a result, either.
-    """
+    # ``event_error``: that of reading the line as an event, which is raised if it is not a result, either. Raises
+    # ``StreamError`` for wrong tokens.
     try:
         return _BatchLine.model_validate_json(data)
     except ValidationError as error:
@@ -343,6 +332,7 @@ def _is_cut_off(error: ValidationError, line: bytes) -> bool:
     return error.errors()[0]["type"] == "json_invalid" and line.startswith(b"{") and not line.endswith(b"\n")
 
 
+# pydantic's types of errors for a line that is JSON, but not an event.
 _NOT_AN_EVENT_ERRORS = (
     "union_tag_not_found",
     "union_tag_invalid",
@@ -350,7 +340,6 @@ _NOT_AN_EVENT_ERRORS = (
     "dict_type",
     "model_type",
 )
-"""pydantic's types of errors for a line that is JSON, but not an event."""
 
 
 def _stream_error(error: ValidationError, line_number: int) -> StreamError:

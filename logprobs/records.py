@@ -7,10 +7,8 @@ each stage did to the candidates: the model, the grammar and the steps of the ch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from ..common.renamed import supports_old_names
 
 LogprobSource = Literal["model", "chain"]
 """The logits that logprobs are computed from, by log-softmax.
@@ -62,6 +60,8 @@ class Distribution:
         row: the logprob of each token, in the order of the ids, as little-endian float32; -inf for tokens that the
             chain removed. None if the row was not requested.
         kept: number of tokens that the chain kept; None for the model's distribution.
+        rank: the chosen token's place among all tokens, counted from 1 for the most probable one; None if the rank
+            was not computed.
     """
 
     source: LogprobSource
@@ -71,9 +71,9 @@ class Distribution:
     entropy: float | None = None
     row: bytes | None = None
     kept: int | None = None
+    rank: int | None = None
 
 
-@supports_old_names
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
     """One token of a text, with the distributions that were read at its step.
@@ -87,6 +87,7 @@ class TokenRecord:
         is_control: True for a control token, whose bytes are not part of the text.
         distributions: the distributions that were read, one for each source; empty if none was read.
         added_bytes: number of leading bytes that the tokenizer added. SentencePiece adds a space before a text.
+        healed_bytes: number of leading bytes that spell the end of the prompt again, see `gen run --heal`.
         trace: the record of how the token was chosen; None if the run is not traced.
     """
 
@@ -97,16 +98,13 @@ class TokenRecord:
     is_control: bool
     distributions: tuple[Distribution, ...] = ()
     added_bytes: int = 0
+    healed_bytes: int = 0
     trace: Trace | None = None
 
     @property
     def own_data(self) -> bytes:
-        """The token's bytes without those that the tokenizer added."""
-        return self.data[self.added_bytes :]
-
-    def without_added_bytes(self) -> TokenRecord:
-        """Return the token without the bytes that the tokenizer added."""
-        return replace(self, data=self.own_data, added_bytes=0) if self.added_bytes else self
+        """The token's bytes without those that the tokenizer added, and without those of the prompt's end."""
+        return self.data[self.added_bytes + self.healed_bytes :]
 
     @property
     def chosen(self) -> TokenLogprob:

@@ -127,7 +127,9 @@ def choice_scores(
 ) -> list[dict[str, Any]]:
     """Return the JSON fields of the scores of several continuations of one prompt, one object for each.
 
-    ``probability`` is computed from ``sum_logprob`` and normalized over the choices; null if every sum is -inf.
+    ``probability`` is computed from ``sum_logprob`` and normalized over the list, in which each of several equal
+    choices counts; null if every sum is -inf. An empty choice has the sum 0, and null for ``per_token`` and
+    ``per_byte``.
     ``is_greedy`` is true if each token is the model's most probable one, so that greedy decoding writes the
     choice; null if tokens have no top logprobs. ``tokens`` and ``bytes`` leave out a space that the tokenizer
     added.
@@ -167,14 +169,8 @@ def choice_scores(
 def failed_score(
     message: str, line: int, name: str | int | None = None, code: str = "invalid_request"
 ) -> dict[str, Any]:
-    """Return the JSON fields of a task that could not be scored: ``id``, ``line`` and ``error``.
-
-    Args:
-        message: the reason, as a sentence.
-        line: number of the task's line in its file, counted from 1.
-        name: the task's ``id``; None if it has none. The object then has no ``id``.
-        code: the kind of the failure.
-    """
+    """Return the JSON fields of a task that could not be scored: ``id``, ``line`` and ``error``."""
+    # ``line`` is counted from 1. Without a ``name``, there is no ``id``.
     error = {"code": code, "message": f"line {line}: {message}", "line": line}
     return {**({} if name is None else {"id": name}), "line": line, "error": error}
 

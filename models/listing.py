@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..common.renamed import supports_old_names
 from .folders import (
     HUB_CACHE_PREFIX,
     ProblemReporter,
@@ -30,7 +29,6 @@ from .folders import (
 from .names import choose_file, is_model_file_name, part_paths, quantization_tag
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class ModelEntry:
     """A model on this machine.
@@ -42,6 +40,8 @@ class ModelEntry:
         parts: all files of the model that exist; empty if a tool names a file that does not exist.
         ollama_settings_file: JSON file with the sampling settings that Ollama keeps for the model; None if there
             is none.
+        adapters: LoRA adapters of Ollama's that belong to the model, which need not exist.
+        has_projector: whether Ollama has a part for images, which gen does not use.
     """
 
     name: str
@@ -49,6 +49,8 @@ class ModelEntry:
     path: Path
     parts: tuple[Path, ...]
     ollama_settings_file: Path | None = None
+    adapters: tuple[Path, ...] = ()
+    has_projector: bool = False
 
     @property
     def is_missing(self) -> bool:
@@ -61,7 +63,6 @@ class ModelEntry:
         return f"`ollama pull {self.name.removeprefix('ollama:')}` downloads it"
 
 
-@supports_old_names
 def list_models(
     folders: Iterable[str | Path] = (),
     report: ProblemReporter = lambda sentence: None,
@@ -77,7 +78,7 @@ def list_models(
     Args:
         folders: model folders in the user's config.
         report: called with a sentence for each folder that cannot be read.
-        includes_all_names: True to list a file that two tools name under both names.
+        includes_all_names: True to list a file under all names that tools and links give it.
         includes_missing: True to list models of Ollama whose file is missing, too; see `ModelEntry.is_missing`.
     """
     entries: list[ModelEntry] = []
@@ -86,9 +87,12 @@ def list_models(
     for entry in _find_in_all_folders(current_system(), [Path(folder) for folder in folders], report):
         if entry.is_missing and not includes_missing:
             continue
-        first_source = first_source_by_file.setdefault(_file_identity(entry.path), entry.source)
-        if first_source != entry.source and not includes_all_names:
-            continue  # the file is already listed under another tool's name
+        identity = _file_identity(entry.path)
+        is_listed = identity in first_source_by_file
+        first_source = first_source_by_file.setdefault(identity, entry.source)
+        is_other_model = first_source == entry.source == "Ollama"  # models may share a file, as with adapters
+        if is_listed and not is_other_model and not includes_all_names:
+            continue  # the file is already listed under another tool's name, or found by a link
         name = entry.name if entry.name.lower() not in used_names else str(entry.path)
         if name.lower() in used_names:
             continue
@@ -120,19 +124,16 @@ def tool_folders() -> list[Path]:
 
 
 def find_ollama_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield the models of Ollama."""
     for folder in _without_duplicates(ollama_folders(system)):
         yield from _find_in_ollama_folder(folder, report)
 
 
 def find_lm_studio_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield the models of LM Studio."""
     for folder in _without_duplicates(lm_studio_folders(system)):
         yield from _find_in_lm_studio_folder(folder, report)
 
 
 def find_hugging_face_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield the models in Hugging Face's cache."""
     for folder in _without_duplicates(hugging_face_folders(system)):
         yield from _find_in_hub_cache(folder, report)
 
@@ -176,28 +177,20 @@ def _file_identity(path: Path) -> object:
 
 
 class FoundModel(NamedTuple):
-    """A model that was found in a folder.
+    """A model that was found in a folder."""
 
-    Attributes:
-        relative: path relative to the folder, with slashes.
-        path: the file; of a split model, the first part that exists.
-        parts: all files of the model that exist.
-    """
-
-    relative: str
-    path: Path
-    parts: tuple[Path, ...]
+    relative: str  # path relative to the folder, with slashes
+    path: Path  # the file; of a split model, the first part that exists
+    parts: tuple[Path, ...]  # all files of the model that exist
 
 
 def find_in_folder(folder: Path, report: ProblemReporter) -> Iterator[FoundModel]:
-    """Yield the models in a folder and its subfolders, sorted. The parts of a split model are one model.
-
-    A folder that several links lead to is searched once. ``report`` is called with a sentence for each folder that
-    cannot be read.
-    """
+    """Yield the models in a folder and its subfolders, sorted. The parts of a split model are one model."""
+    # A folder that several links lead to is searched once. ``report`` is called with a sentence for each folder
+    # that cannot be read.
     listed_parts: set[Path] = set()
     for directory, files in walk_folders(folder, report):
-        for name in files:
+        for name in sorted(files, key=lambda name: (directory / name).is_symlink()):  # links after what they name
             path = directory / name
             if path in listed_parts or not is_model_file_name(name) or not path.is_file():
                 continue
@@ -224,10 +217,8 @@ def repository_folder(cache: Path, repository: str) -> Path:
 
 
 def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, FoundModel]:
-    """Return the models of a repository in Hugging Face's cache, by their paths in the repository.
-
-    The snapshot of ``main`` takes precedence. Files that are only in older snapshots are added.
-    """
+    """Return the models of a repository in Hugging Face's cache, by their paths in the repository."""
+    # The snapshot of ``main`` takes precedence. Files that are only in older snapshots are added.
     snapshots = folder / "snapshots"
     current_commit = read_text(folder / "refs" / "main").strip()
     newest_snapshots_first = sorted(subfolders(snapshots, report), key=modification_time, reverse=True)
@@ -260,8 +251,8 @@ def _find_in_lm_studio_folder(folder: Path, report: ProblemReporter) -> Iterator
             yield ModelEntry(f"lmstudio:{model_folder}{suffix}", "LM Studio", file.path, file.parts)
 
 
+# the line of Jan's model.yml with the path of the model
 _MODEL_PATH_LINE = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
-"""The line of Jan's model.yml with the path of the model."""
 
 
 def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
@@ -289,7 +280,6 @@ def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[Model
 
 
 def _find_in_plain_folder(folder: Path, source: str, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield the models in a folder, named after their files."""
     for file in find_in_folder(folder, report):
         yield ModelEntry(_file_stem(file.path.name), source, file.path, file.parts)
 
@@ -305,12 +295,14 @@ def _name_of_hub_file(repository: str, relative: str, files: Iterable[str]) -> s
 
 
 _MANIFEST_FOLDERS = ("manifests", "manifest-v2")
+# Starts of full names that Ollama omits when it shows a name
 _HIDDEN_PREFIXES = ("registry.ollama.ai/library/", "ollama.com/library/", "registry.ollama.ai/", "ollama.com/")
-"""Starts of full names that Ollama omits when it shows a name."""
 _MODEL_MEDIA_TYPE = "application/vnd.ollama.image.model"
+_ADAPTER_MEDIA_TYPE = "application/vnd.ollama.image.adapter"
+_PROJECTOR_MEDIA_TYPE = "application/vnd.ollama.image.projector"
 _SETTINGS_MEDIA_TYPE = "application/vnd.ollama.image.params"
+# Pattern of a digest in a manifest, and of the name of a file in Ollama's store
 _DIGEST_PATTERN = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
-"""Pattern of a digest in a manifest, and of the name of a file in Ollama's store."""
 
 
 def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
@@ -336,7 +328,15 @@ def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | Non
         return None
     name = next((full_name[len(start) :] for start in _HIDDEN_PREFIXES if full_name.startswith(start)), full_name)
     parts = (path,) if path.is_file() else ()
-    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _find_blob(root, digests.get(_SETTINGS_MEDIA_TYPE)))
+    blobs = [
+        _find_blob(root, layer.get("digest"), allows_missing=True)
+        for layer in layers
+        if layer.get("mediaType") == _ADAPTER_MEDIA_TYPE
+    ]
+    adapters = tuple(blob for blob in blobs if blob is not None)
+    settings_file = _find_blob(root, digests.get(_SETTINGS_MEDIA_TYPE))
+    has_projector = _PROJECTOR_MEDIA_TYPE in digests
+    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, settings_file, adapters, has_projector)
 
 
 def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
@@ -358,13 +358,7 @@ def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
 
 
 def _find_blob(root: Path, digest: object, *, allows_missing: bool = False) -> Path | None:
-    """Return the file with a digest in Ollama's store; None if there is none.
-
-    Args:
-        root: Ollama's model folder.
-        digest: the digest in a manifest; anything but a digest returns None.
-        allows_missing: True to return the expected path of a file that does not exist.
-    """
+    """Return the file with a digest in Ollama's store; None if there is none, unless ``allows_missing``."""
     match = _DIGEST_PATTERN.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         return None
@@ -373,15 +367,25 @@ def _find_blob(root: Path, digest: object, *, allows_missing: bool = False) -> P
     return next((path for path in paths if path.is_file()), paths[0] if allows_missing else None)
 
 
-def model_name(path: Path) -> str:
-    """Return the name of a model for outputs: the file's name without suffix, or ``ollama:NAME:TAG``.
+def model_name(path: Path, adapters: Iterable[Path] = ()) -> str:
+    """Return the name of a model for outputs: the file's name without suffix, or ``ollama:NAME:TAG``."""
+    # Files in Ollama's store are named by their digests, so the name is searched in the manifests. If several
+    # manifests name the file, the shortest name is returned, of those with the same adapters if there are any.
+    entries = ollama_models_of(path)
+    if not entries:
+        return path.name if _is_blob(path) else path.stem
+    used = set(adapters)
+    best = [entry for entry in entries if entry.adapters and used.issuperset(entry.adapters)]
+    best = best or [entry for entry in entries if not entry.adapters] or entries
+    return min((entry.name for entry in best), key=lambda name: (len(name), name))
 
-    Files in Ollama's store are named by their digests, so the name is searched in the manifests. If several
-    manifests name the file, the shortest name is returned.
-    """
-    if _DIGEST_PATTERN.fullmatch(path.name) and path.parent.name == "blobs":
-        names = [
-            entry.name for entry in _find_in_ollama_folder(path.parents[1], lambda _: None) if entry.path == path
-        ]
-        return min(names, key=lambda name: (len(name), name), default=path.name)
-    return path.stem
+
+def ollama_models_of(path: Path) -> list[ModelEntry]:
+    """Return the models of Ollama's that a file in Ollama's store belongs to."""
+    if not _is_blob(path):
+        return []
+    return [entry for entry in _find_in_ollama_folder(path.parents[1], lambda _: None) if entry.path == path]
+
+
+def _is_blob(path: Path) -> bool:
+    return _DIGEST_PATTERN.fullmatch(path.name) is not None and path.parent.name == "blobs"

@@ -11,22 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# llama.cpp's SPLIT_PREFIX format, in which the numbers have five digits
 _PART_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
-"""llama.cpp's SPLIT_PREFIX format, in which the numbers have five digits."""
 
 
 class PartName(NamedTuple):
-    """The components of the file name of a part of a split model.
+    """The components of the file name of a part of a split model."""
 
-    Attributes:
-        stem: the common start of the names of all parts.
-        number: number of the part, counted from 1.
-        total: number of all parts.
-    """
-
-    stem: str
-    number: int
-    total: int
+    stem: str  # the common start of the names of all parts
+    number: int  # number of the part, counted from 1
+    total: int  # number of all parts
 
 
 def parse_part_name(name: str) -> PartName | None:
@@ -39,10 +33,8 @@ def parse_part_name(name: str) -> PartName | None:
 
 
 def part_paths(path: Path) -> list[Path]:
-    """Return the paths of all parts of the model that a file belongs to, in order; ``[path]`` if it is not split.
-
-    The function does not check that the files exist.
-    """
+    """Return the paths of all parts of a file's model, in order, without checking them."""
+    # ``[path]`` if it is not split.
     part_name = parse_part_name(path.name)
     if part_name is None:
         return [path]
@@ -75,8 +67,7 @@ _FILE_TYPE_NAMES = {
     26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0",
     37: "TQ2_0", 38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0",
 }  # fmt: skip
-_GUESSED_FLAG = 1024
-"""LLAMA_FTYPE_GUESSED: added to a file type that the writer guessed."""
+_GUESSED_FLAG = 1024  # LLAMA_FTYPE_GUESSED: added to a file type that the writer guessed
 # Names of the values of enum ggml_type in ggml.h.
 _TENSOR_TYPE_NAMES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K",
@@ -84,24 +75,15 @@ _TENSOR_TYPE_NAMES = {
     20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
     29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
+# The quantizations that llama.cpp prefers if none is named, in this order. Without them, it takes the first file.
 _PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
-"""The quantizations that llama.cpp prefers if none is named, in this order.
-
-Without them, it takes the first file.
-"""
 _LAST_WORD = re.compile(r"[-.]([A-Za-z0-9_]+)$")
+# words in the names of files that belong to a model but are not models, by llama.cpp's rules
 _NON_MODEL_WORDS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
-"""Words in the names of files that belong to a model but are not models, by llama.cpp's rules."""
 
 
 def quantization_name(file_type: object, weight_counts_by_type: Mapping[int, int]) -> str:
-    """Return the name of a model's quantization.
-
-    Args:
-        file_type: the value of ``general.file_type``; None if there is none.
-        weight_counts_by_type: number of weights of each ggml type. If the file type is unknown, the most frequent
-            ggml type names the quantization.
-    """
+    """Return the name of a quantization: by ``general.file_type``, or else by the most frequent ggml type."""
     if isinstance(file_type, int) and (name := _FILE_TYPE_NAMES.get(file_type & ~_GUESSED_FLAG)):
         return name
     if not weight_counts_by_type:
@@ -125,15 +107,9 @@ def is_model_file_name(path: str) -> bool:
 
 
 def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
-    """Return the file of a repository that llama.cpp's ``-hf USER/REPO[:TAG]`` chooses; None if no file fits.
-
-    A file fits if the tag occurs in its path before a ``.`` or a ``-``, in upper or lower case. Of a split model,
-    the first part is returned.
-
-    Args:
-        paths: the files of the repository, relative to it, in the hub's order.
-        tag: the quantization; None to choose a file by `_PREFERRED_TAGS`, or else the first file.
-    """
+    """Return the file of a repository that llama.cpp's ``-hf USER/REPO[:TAG]`` chooses; None if no file fits."""
+    # A file fits if the tag occurs in its path before a ``.`` or a ``-``, in upper or lower case. Without a tag,
+    # `_PREFERRED_TAGS` are tried, then the first file is taken. Of a split model, the first part is returned.
     candidates = [path for path in paths if is_model_file_name(path) and _is_first_part(path)]
     for wanted_tag in (tag,) if tag else _PREFERRED_TAGS:
         pattern = re.compile(re.escape(wanted_tag) + "[.-]", re.IGNORECASE)
@@ -150,16 +126,10 @@ def _is_first_part(path: str) -> bool:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model and the arguments for loading it. A ModelSpec can be pickled and sent to another process.
+    """A model and the arguments for loading it, which can be pickled and sent to another process."""
 
-    Attributes:
-        path: the file, or the first part of a split model.
-        origin: the place where the model was named, see `locate`.
-        arguments: keyword arguments of `Model.load`.
-    """
-
-    path: Path
-    origin: str
+    path: Path  # the file, or the first part of a split model
+    origin: str  # the place where the model was named, see `locate`
     arguments: Mapping[str, Any]
 
     @property
@@ -168,11 +138,7 @@ class ModelSpec:
         return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
 
     def relocated(self, find_new_path: Callable[[Path], Path]) -> ModelSpec:
-        """Return the same model with its files in other places.
-
-        Args:
-            find_new_path: returns the new path of a file.
-        """
+        """Return the same model with its files in other places."""
         paths = {path: find_new_path(path) for path in self.files}
         lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
         return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})

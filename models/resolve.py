@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.renamed import supports_old_names
 from ..common.text import nearest_name
-from . import folders as locations
-from . import listing as scanning
+from . import folders as locations, listing as scanning
 from .errors import ModelError
-from .folders import ProblemReporter
+from .folders import ProblemReporter, ResolvedModel
 from .listing import (
     ModelEntry,
     current_system,
@@ -26,9 +24,12 @@ from .names import choose_file, is_model_file_name, part_paths
 
 _HUB_REFERENCE = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:(?P<tag>[^/:]+))?", re.ASCII)
 _HUB_PREFIXES = ("hf:", "hf.co/", "huggingface.co/")
-_HUB_ADDRESSES = ("https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/")
-_MAX_CANDIDATES = 12
-"""Maximum number of models that a message names."""
+_HUB_ADDRESSES = (
+    *("https://huggingface.co/", "https://hf.co/", "http://huggingface.co/", "http://hf.co/"),
+    *("https://www.huggingface.co/", "hf://", "huggingface://", "huggingface.co/", "hf.co/"),
+)
+_URL_PATTERN = re.compile(r"(?:https?|ftp|file|s3|gs|oci|docker|modelscope|ms|huggingface|hf)://", re.IGNORECASE)
+_MAX_CANDIDATES = 12  # maximum number of models that a message names
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class HubReference:
         return next((path for path in paths if path.lower() in (first_part.lower(), self.file.lower())), None)
 
 
-@supports_old_names
 class ModelNotHereError(ModelError):
     """A model of the hub is not on this machine, or some of its parts are missing.
 
@@ -75,11 +75,9 @@ class ModelNotHereError(ModelError):
 
 
 def parse_hub_reference(text: str) -> HubReference:
-    """Return the model that a text names on the hub.
-
-    The text is ``USER/REPO``, ``USER/REPO:QUANT`` or ``USER/REPO/FILE.gguf``, with or without ``hf:``, or the URL
-    of a repository's page. Raises ``ModelError`` for a text of another form.
-    """
+    """Return the model that a text names on the hub."""
+    # The text is ``USER/REPO``, ``USER/REPO:QUANT`` or ``USER/REPO/FILE.gguf``, with or without ``hf:``, or the
+    # URL of a repository's page. Raises ``ModelError`` for a text of another form.
     if text.startswith("ollama:"):
         name = text.removeprefix("ollama:")
         raise ModelError(
@@ -101,7 +99,12 @@ def parse_hub_reference(text: str) -> HubReference:
 
 
 def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
-    """Return the GGUF file that a text names. Nothing is downloaded.
+    """Return the GGUF file that a text names, as `resolve_files` does, without the adapters."""
+    return resolve_files(text, folders).path
+
+
+def resolve_files(text: str | Path, folders: Iterable[str | Path] = ()) -> ResolvedModel:
+    """Return the GGUF file that a text names, and its adapters. Nothing is downloaded.
 
     The text is one of these:
 
@@ -120,22 +123,35 @@ def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
     path = Path(text).expanduser()
     looks_like_path = text.startswith((".", "/", "~"))
     if looks_like_path or (_exists(path) and not (path.is_dir() and os.sep not in text)):
-        return path
+        return ResolvedModel(path)
+    if _URL_PATTERN.match(text) and not text.startswith(_HUB_ADDRESSES):
+        raise ModelError(
+            f"{text}: gen downloads from Hugging Face only; download the file, and give its path, or name a"
+            " repository: hf:USER/REPO"
+        )
     folder_problems: list[str] = []
     if text.startswith("ollama:"):
         return _resolve_name_of_tool(text, "Ollama", find_ollama_models, folder_problems)
     if text.startswith("lmstudio:"):
         return _resolve_name_of_tool(text, "LM Studio", find_lm_studio_models, folder_problems)
-    if text.startswith(_HUB_PREFIXES):
-        return _resolve_name_of_hub(text)
+    if text.startswith((*_HUB_PREFIXES, *_HUB_ADDRESSES)):
+        return ResolvedModel(_resolve_name_of_hub(text))
     entries = list_models(folders, includes_missing=True)
     entry = _find_under_all_names(text, entries, folders)
     if entry is not None:
-        return entry.path
+        return _files_of(entry)
     if _exists(path) or text.lower().endswith(".gguf"):
-        return path
+        return ResolvedModel(path)
     hint = _nearest_name_hint(text, entries)
     raise ModelError(f"{text}: there is no such file, and no model of this name{hint}; gen models lists them")
+
+
+def _files_of(entry: ModelEntry) -> ResolvedModel:
+    """Return the files of a model. Raises ``ModelError`` for an adapter that is missing."""
+    missing = next((adapter for adapter in entry.adapters if not adapter.is_file()), None)
+    if missing is not None:
+        raise ModelError(f"{entry.name}: its adapter is missing ({missing}); {entry.advice_if_missing}")
+    return ResolvedModel(entry.path, entry.adapters, entry.has_projector)
 
 
 def _resolve_name_of_tool(
@@ -143,11 +159,11 @@ def _resolve_name_of_tool(
     tool: str,
     find_models: Callable[[locations.SystemFolders, ProblemReporter], Iterator[ModelEntry]],
     folder_problems: list[str],
-) -> Path:
+) -> ResolvedModel:
     entries = list(find_models(current_system(), folder_problems.append))
     entry = _find_entry(text, entries)
     if entry is not None:
-        return entry.path
+        return _files_of(entry)
     names = ", ".join([entry.name for entry in entries if not entry.is_missing][:_MAX_CANDIDATES])
     if names:
         raise ModelError(
@@ -175,11 +191,10 @@ def _resolve_name_of_hub(text: str) -> Path:
 
 
 def _local_repository_files(repository: str) -> dict[str, Path]:
-    """Return the files of a repository that are on this machine, by their paths in the repository.
-
-    Hugging Face's cache takes precedence over LM Studio's folders, which have the names of publisher and
-    repository. The folder of older versions of llama.cpp, which joins all names by underscores, is searched last.
-    """
+    """Return the files of a repository that are on this machine, by their paths in the repository."""
+    # Hugging Face's cache takes precedence over LM Studio's folders, which have the names of publisher and
+    # repository. The folder of older versions of llama.cpp, which joins all names by underscores, is searched
+    # last.
     system = current_system()
     files: dict[str, Path] = {}
     for cache in locations.hugging_face_folders(system):
@@ -210,17 +225,15 @@ def _find_under_all_names(
 
 
 def _find_entry(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
-    """Return the entry with a name, or the only entry whose name contains the text; None if there is none.
-
-    Entries whose file is missing are ignored if another entry fits. Raises ``ModelError`` with the candidates if
-    several entries fit, and with the missing file if the file of the only entry is missing.
-    """
+    """Return the entry with a name, or the only entry whose name contains the text; None if there is none."""
+    # Entries whose file is missing are ignored if another entry fits. Raises ``ModelError`` with the candidates if
+    # several entries fit, and with the missing file if the file of the only entry is missing.
     lower_text = text.lower()
     exact_matches = [entry for entry in entries if lower_text in _lower_case_names(entry)]
     words = [word for word in _without_tool_prefix(lower_text).split("@") if word]
     matches = exact_matches or [entry for entry in entries if _contains_all_words(entry, words)]
     matches = [entry for entry in matches if not entry.is_missing] or matches
-    if len({entry.path for entry in matches}) <= 1:
+    if len({(entry.path, entry.adapters) for entry in matches}) <= 1:
         entry = matches[0] if matches else None
         if entry is not None and entry.is_missing:
             raise ModelError(
@@ -256,10 +269,8 @@ def _contains_all_words(entry: ModelEntry, words: list[str]) -> bool:
 
 
 def _nearest_name_hint(text: str, entries: list[ModelEntry]) -> str:
-    """Return a hint to the most similar name; empty if there is none.
-
-    Names are compared without the prefix of the tool, which would make all names of a tool similar.
-    """
+    """Return a hint to the most similar name; empty if there is none."""
+    # Names are compared without the prefix of the tool, which would make all names of a tool similar.
     full_names = {_without_tool_prefix(name): entry.name for entry in entries for name in _lower_case_names(entry)}
     nearest = nearest_name(_without_tool_prefix(text.lower()), sorted(full_names))
     return f" (did you mean {full_names[nearest]}?)" if nearest else ""

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .errors import PresetError
 from .preset import check_keys, field_message
 
+# the allowed values of each key, as noun phrases for messages
 _ALLOWED_VALUES = {
     "model": "a path or a model's name",
     "preset": "a name or a path",
     "model_folders": "a list of folders",
 }
-"""The allowed values of each key, as noun phrases for messages."""
 
 
 class ConfigTable(BaseModel):

@@ -3,7 +3,8 @@
 llama_cpp_flags.tsv has a line for each flag, or for several similar flags. The columns of a line:
 
 - ``names``: all names, separated by spaces. A name that ends in ``*`` stands for all names with this start.
-- ``option``: the setting that an import of a command line reads; empty for flags that an import ignores.
+- ``option``: the setting that an import of a command line reads; ``run`` for a flag of `gen run` that a preset
+  does not hold; empty for flags that an import ignores.
 - ``meaning``: noun phrase for the meaning in llama.cpp; empty for a flag that `gen` has as well, and for flags of
   programs that have no counterpart in `gen`.
 - ``advice``: what to use in `gen` instead.
@@ -15,24 +16,26 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+# The table. Its names are those of llama.cpp's common/arg.cpp of October 2026, and older names still in use.
 _FILE = Path(__file__).with_name("llama_cpp_flags.tsv")
-"""The table. Its names are those of llama.cpp's common/arg.cpp of October 2026, and older names still in use."""
 
 
 class LlamaCppFlag(NamedTuple):
-    """A line of the table.
-
-    Attributes:
-        names: all names of the flag; a name that ends in ``*`` stands for all names with this start.
-        option: the setting that an import of a command line reads; empty for flags that an import ignores.
-        meaning: noun phrase for the meaning in llama.cpp; may be empty.
-        advice: what to use in `gen` instead; empty if ``meaning`` is empty.
-    """
+    """A line of the table; the module's docstring explains the columns."""
 
     names: tuple[str, ...]
     option: str = ""
     meaning: str = ""
     advice: str = ""
+
+    @property
+    def is_imported(self) -> bool:
+        return self.option not in ("", "run")
+
+    @property
+    def is_of_run(self) -> bool:
+        """True if `gen run` has the flag, and a preset does not hold it."""
+        return self.option == "run"
 
 
 @cache
@@ -55,10 +58,3 @@ def find_llama_cpp_flag(name: str) -> LlamaCppFlag | None:
         return by_name[name]
     patterns = (known_name for known_name in by_name if known_name.endswith("*"))
     return next((by_name[pattern] for pattern in patterns if name.startswith(pattern[:-1])), None)
-
-
-@cache
-def options_without_dashes() -> dict[str, str]:
-    """Return the option of each flag by the flag's name without dashes; empty for flags that imports ignore."""
-    names = ((name, flag) for flag in llama_cpp_flags() for name in flag.names if not name.endswith("*"))
-    return {name.lstrip("-"): flag.option for name, flag in names}

@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..common.text import count_noun, join_alternatives, short_repr
+from ..common.text import count_noun, join_alternatives, short_repr, unknown_name
 from ..samplers.base import Sampler, Stage
 from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .errors import PresetError, preset_hint
+from .errors import PresetError
 from .preset import make_step
 from .yaml_reader import parse_yaml_scalar
 
+# the names of all settings other than parameters of samplers
 SETTING_NAMES = (
     "seed",
     "max_tokens",
@@ -35,11 +36,10 @@ SETTING_NAMES = (
     "heal",
     "guidance",
 )
-"""The names of all settings other than parameters of samplers."""
 
+# The sampler that marks the text. Its place is directly before the selecting step, whatever the order of the steps
+# before it: it is not one of llama.cpp's samplers, so an order of llama.cpp's does not leave it out.
 WATERMARK = "synthid"
-"""The sampler that marks the text. Its place is directly before the selecting step, whatever the order of the
-steps before it: it is not one of llama.cpp's samplers, so an order of llama.cpp's does not leave it out."""
 
 _TARGET_PATTERN = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
 
@@ -64,17 +64,13 @@ class Override:
 
 @dataclass(frozen=True)
 class _StepTarget:
-    """The parameter of a step that an override sets.
-
-    Attributes:
-        name: name of the sampler.
-        occurrence: number of the step among the steps of that name, counted from 1; None if the chain must have
-            only one such step.
-        parameter: name of the parameter; None for a sampler without parameters, which is turned on or off.
-    """
+    """The parameter of a step that an override sets."""
 
     name: str
+    # number of the step among the steps of that name, counted from 1; None if the chain must have only one such
+    # step
     occurrence: int | None
+    # name of the parameter; None for a sampler without parameters, which is turned on or off
     parameter: str | None
 
     def __str__(self) -> str:
@@ -84,12 +80,9 @@ class _StepTarget:
 
 
 def parse_set(text: str) -> Override:
-    """Return the override for an argument of ``--set``.
-
-    Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7`` and ``guidance.scale=2``. The value is
-    YAML. Names may be aliases, and may be written with dashes. Raises ``PresetError`` for a text of another form,
-    an unknown sampler, and a value that is not YAML.
-    """
+    """Return the override for an argument of ``--set``. Raises ``PresetError``."""
+    # Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7`` and ``guidance.scale=2``. The value is
+    # YAML. Names may be aliases, and may be written with dashes.
     name, sign, value = text.partition("=")
     name = name.strip()
     if not sign or not name:
@@ -104,17 +97,12 @@ def parse_set(text: str) -> Override:
 
 
 def find_setting_name(target: str) -> str | None:
-    """Return the name of the setting that a target names; None if the target names no setting."""
     name = target.strip().lower().replace("-", "_")
     return name if name in SETTING_NAMES else None
 
 
 def _parse_step_target(text: str, origin: str) -> _StepTarget:
-    """Return the step and the parameter that a target names.
-
-    Raises ``PresetError`` that begins with ``origin``, for a text of another form, for an unknown sampler, and for
-    a target without a parameter if the sampler has parameters but no main parameter.
-    """
+    # A target without a parameter is an error if the sampler has parameters but no main parameter.
     match = _TARGET_PATTERN.fullmatch(text.strip())
     if match is None:
         raise PresetError(
@@ -132,28 +120,19 @@ def _parse_step_target(text: str, origin: str) -> _StepTarget:
 
 Steps = Sequence[StepSpec]
 
+# for flags that set a parameter of a selecting step: the flag that puts this step into the chain
 _SELECTING_FLAGS = {
     "--mirostat-lr": "--mirostat 2",
     "--mirostat-ent": "--mirostat 2",
     "--adaptive-decay": "--adaptive-target N",
 }
-"""For flags that set a parameter of a selecting step: the flag that puts this step into the chain."""
 
 
 def override_step(steps: Steps, override: Override) -> list[StepSpec]:
-    """Return the steps with one parameter changed. A sampler that is not in the chain is inserted at its stage.
-
-    Args:
-        steps: the chain; the last step selects the token.
-        override: the parameter and its value.
-
-    Raises ``PresetError`` that begins with the origin of the override, if
-
-    - the sampler or the parameter is unknown,
-    - the value is not allowed,
-    - the chain has several steps of the sampler, and the target does not number one,
-    - the chain ends in a step such as greedy, which would ignore the sampler.
-    """
+    """Return the steps with one parameter changed. A sampler that is not in the chain is inserted at its stage."""
+    # Raises ``PresetError`` that begins with the origin of the override, also if the chain has several steps of
+    # the sampler and the target does not number one, and if the chain ends in a step such as greedy, which would
+    # ignore the sampler.
     origin = override.origin
     target = _redirect_target(steps, _parse_step_target(override.target, origin))
     steps = _convert_step(steps, target)
@@ -170,10 +149,9 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
 
 
 def _redirect_target(steps: Steps, target: _StepTarget) -> _StepTarget:
-    """Return the target, redirected to the chain's step of the same family if this step covers the sampler.
-
-    As in llama.cpp, temperature and dynatemp are one step, and the mirostat flags set either version of mirostat.
-    """
+    """Return the target, redirected to the chain's step of the same family if this step covers the sampler."""
+    # As in llama.cpp, temperature and dynatemp are one step, and the mirostat flags set either version of
+    # mirostat.
     family_steps = _steps_of_family(steps, target)
     if len(family_steps) != 1:
         return target
@@ -185,10 +163,8 @@ def _redirect_target(steps: Steps, target: _StepTarget) -> _StepTarget:
 
 
 def _convert_step(steps: Steps, target: _StepTarget) -> Steps:
-    """Convert the chain's only step of the target's family to the target's sampler, with the same values.
-
-    If the target's sampler does not cover the step, the steps are returned unchanged.
-    """
+    """Convert the chain's only step of the target's family to the target's sampler, with the same values."""
+    # If the target's sampler does not cover the step, the steps are returned unchanged.
     family_steps = _steps_of_family(steps, target)
     about = find_sampler(target.name).about
     if about.is_selector or len(family_steps) != 1 or family_steps[0].name not in about.covered_samplers:
@@ -215,7 +191,6 @@ def _is_of_family(step: StepSpec, family: str) -> bool:
 
 
 def _find_position(steps: Steps, target: _StepTarget, origin: str) -> int | None:
-    """Return the index of the target's step; None if the chain has no step of that name."""
     positions = [number for number, step in enumerate(steps) if step.name == target.name]
     if target.occurrence is not None:
         if target.occurrence > len(positions):
@@ -237,15 +212,7 @@ def _count_steps(name: str, count: int) -> str:
 
 
 def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, override: Override) -> list[StepSpec]:
-    """Insert a step without parameters, or remove it.
-
-    Args:
-        steps: the chain.
-        target: the step.
-        position: index of the step in the chain; None if the chain does not have the step.
-        override: its value is True to insert the step, False to remove it; None means True, as ``name:`` does in
-            a preset.
-    """
+    # The value None means True, as ``name:`` does in a preset.
     is_on = True if override.value is None else override.value
     if not isinstance(is_on, bool):
         raise PresetError(f"{override.origin}: {short_repr(override.value)} is not true or false")
@@ -261,10 +228,8 @@ def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, ove
 
 
 def _insert_step(steps: Steps, new_step: StepSpec, origin: str) -> list[StepSpec]:
-    """Insert a step before the first step of a later stage, or before the selecting step if there is none.
-
-    A watermark before the selecting step stays there.
-    """
+    """Insert a step before the first step of a later stage, or before the selecting step if there is none."""
+    # A watermark before the selecting step stays there.
     about = new_step.sampler.about
     if about.is_selector:
         raise PresetError(_other_selector_message(origin, new_step.name, steps))
@@ -279,22 +244,18 @@ def _insert_step(steps: Steps, new_step: StepSpec, origin: str) -> list[StepSpec
 
 
 def _is_of_later_stage(step: StepSpec, stage: int) -> bool:
-    """Return True if the step has a stage that is later than ``stage``."""
     return step.sampler.about.stage is not None and step.sampler.about.stage > stage
 
 
 def _other_selector_message(origin: str, name: str, steps: Steps) -> str:
-    """Return the error message for a selecting step that differs from the last step of the chain."""
     flag = _SELECTING_FLAGS.get(origin)
     advice = f"add {flag}" if flag else f"choose another preset or give a --chain that ends in {name}"
     return f"{origin}: the chain selects by {steps[-1].name}, not by {name}; {advice}"
 
 
 def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
-    """Raise ``PresetError`` if the last step is greedy and would ignore the sampler.
-
-    A sampler that is off is allowed, and so is a temperature of 0, which takes the most likely token, too.
-    """
+    """Raise ``PresetError`` if the last step is greedy and would ignore the sampler."""
+    # A sampler that is off is allowed, and so is a temperature of 0, which takes the most likely token, too.
     name, last = sampler.about.name, steps[-1]
     if not last.sampler.about.is_greedy or not sampler.about.keeps_top_token or sampler.is_neutral:
         return
@@ -306,7 +267,7 @@ def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
 
 
 def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSpec:
-    """Return the step with a new value of one parameter. A table of biases is merged with the existing table."""
+    # A table of biases is merged with the existing table.
     value, origin = override.value, override.origin
     existing_value = getattr(step.sampler, parameter, None)
     if parameter in step.sampler.about.mergeable_parameters and existing_value and isinstance(value, Mapping):
@@ -317,39 +278,28 @@ def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSp
     return replace(step, sampler=sampler, origins={**step.origins, parameter: origin})
 
 
+# the sampler for each value of llama.cpp's ``--mirostat``, except 0
 _MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
-"""The sampler for each value of llama.cpp's ``--mirostat``, except 0."""
 
 
 @dataclass(frozen=True)
 class ChainRearrangement:
-    """A change of the steps of a chain and of their order, which a flag requests.
-
-    Attributes:
-        origin: the flag.
-        step_names: names of the samplers before the selecting step, in the new order; None: these steps are kept.
-        new_selector: name of the sampler that selects the token; None: the selecting step is kept.
-        skips_missing_steps: True if samplers of ``step_names`` that the chain does not have are not inserted.
-        replaceable_selector_family: the selecting step is replaced only if it is of this family of samplers;
-            empty: the selecting step is always replaced.
-    """
+    """A change of the steps of a chain and of their order, which a flag requests."""
 
     origin: str
+    # names of the samplers before the selecting step, in the new order; None: these steps are kept
     step_names: tuple[str, ...] | None = None
-    new_selector: str | None = None
+    new_selector: str | None = None  # name of the sampler that selects the token; None: the selecting step is kept
+    # True if samplers of ``step_names`` that the chain does not have are not inserted
     skips_missing_steps: bool = False
+    # the selecting step is replaced only if it is of this family of samplers; empty: the selecting step is always
+    # replaced
     replaceable_selector_family: str = ""
 
 
 def rearrange_by_samplers(text: str, origin: str = "--samplers") -> ChainRearrangement:
-    """Return the rearrangement that llama.cpp's ``--samplers "top_k;top_p;temperature"`` requests.
-
-    Args:
-        text: names joined by semicolons, or letters.
-        origin: the flag as it was typed.
-
-    Raises ``PresetError`` for a name or a letter that llama.cpp does not have.
-    """
+    """Return the rearrangement that llama.cpp's ``--samplers "top_k;top_p;temperature"`` requests."""
+    # ``text``: names joined by semicolons, or letters
     names = read_sampler_sequence(text, origin)
     selectors = [name for name in names if find_sampler(name).about.is_selector]
     steps = tuple(name for name in names if name not in selectors)
@@ -357,10 +307,7 @@ def rearrange_by_samplers(text: str, origin: str = "--samplers") -> ChainRearran
 
 
 def rearrange_for_mirostat(version: int) -> ChainRearrangement:
-    """Return the rearrangement that llama.cpp's ``--mirostat`` requests.
-
-    1 and 2 keep only the biases and the temperature before mirostat. 0 replaces mirostat by a plain draw.
-    """
+    # 1 and 2 keep only the biases and the temperature before mirostat. 0 replaces mirostat by a plain draw.
     if version == 0:
         return ChainRearrangement("--mirostat", new_selector="dist", replaceable_selector_family="mirostat")
     return ChainRearrangement(
@@ -374,10 +321,7 @@ def rearrange_by_adaptive_p() -> ChainRearrangement:
 
 
 def replace_selector(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
-    """Return the steps with the new selecting step.
-
-    Raises ``PresetError`` if ``--chain`` ends in a different selecting step.
-    """
+    # Raises ``PresetError`` if ``--chain`` ends in a different selecting step.
     last_step, name = steps[-1], rearrangement.new_selector
     if name in (None, last_step.name) or rearrangement.replaceable_selector_family not in (
         "",
@@ -390,11 +334,9 @@ def replace_selector(steps: Steps, rearrangement: ChainRearrangement) -> list[St
 
 
 def order_steps(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
-    """Return the requested steps in the requested order, after the biases and before the selecting step.
-
-    A watermark becomes the last step before a plain draw. Another new selecting step, such as mirostat, changes
-    the probabilities, so the watermark is left out.
-    """
+    """Return the requested steps in the requested order, after the biases and before the selecting step."""
+    # A watermark becomes the last step before a plain draw. Another new selecting step, such as mirostat, changes
+    # the probabilities, so the watermark is left out.
     drops_watermark = rearrangement.new_selector not in (None, "dist")
     watermarks = [] if drops_watermark else [step for step in steps if step.name == WATERMARK]
     if rearrangement.step_names is None:
@@ -415,6 +357,7 @@ def _new_step(name: str, origin: str) -> StepSpec:
     return StepSpec.from_origin(make_step(name, {}, origin), origin)
 
 
+# llama.cpp's letter for each sampler, llama.cpp's name (common/sampling.cpp), and logitsmith's name
 _SAMPLER_SPELLINGS = (
     ("e", "penalties", "penalties"),
     ("d", "dry", "dry"),
@@ -428,10 +371,9 @@ _SAMPLER_SPELLINGS = (
     ("i", "infill", "infill"),
     ("a", "adaptive_p", "adaptive_p"),
 )
-"""llama.cpp's letter for each sampler, llama.cpp's name (common/sampling.cpp), and logitsmith's name."""
 
+# llama.cpp's names of samplers, for ``--samplers``
 LLAMA_CPP_SAMPLERS = tuple(llama_cpp_name for _, llama_cpp_name, _ in _SAMPLER_SPELLINGS)
-"""llama.cpp's names of samplers, for ``--samplers``."""
 
 _NAME_BY_LETTER = {letter: name for letter, _, name in _SAMPLER_SPELLINGS}
 _NAME_BY_SPELLING = {
@@ -446,8 +388,8 @@ _NAME_BY_SPELLING = {
     "typ": "typical",
 }
 
+# Flags that take only letters in llama.cpp. Here they take names, too.
 _LETTER_FLAGS = ("--sampler-seq", "--sampling-seq")
-"""Flags that take only letters in llama.cpp. Here they take names, too."""
 
 
 def _reject_unknown_letters(sequence: str, origin: str) -> None:
@@ -463,10 +405,7 @@ def _reject_unknown_letters(sequence: str, origin: str) -> None:
 
 
 def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
-    """Return logitsmith's names of the samplers in a sequence of llama.cpp's, such as ``top_k;top_p`` or ``kp``.
-
-    Raises ``PresetError`` that begins with the origin, for a name or a letter that llama.cpp does not have.
-    """
+    """Return logitsmith's names of the samplers in a sequence such as ``top_k;top_p`` or ``kp``."""
     if origin in _LETTER_FLAGS:
         _reject_unknown_letters(sequence, origin)
     parts = [part.strip().lower() for part in sequence.split(";") if part.strip()]
@@ -478,6 +417,5 @@ def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
         return [_NAME_BY_LETTER[letter] for letter in parts[0]]
     for part in parts:
         if part not in _NAME_BY_SPELLING:
-            hint = preset_hint(part, LLAMA_CPP_SAMPLERS)
-            raise PresetError(f"{origin}: {short_repr(part)} is not a sampler of llama.cpp; {hint}")
+            raise PresetError(f"{origin}: {unknown_name('sampler of llama.cpp', part, LLAMA_CPP_SAMPLERS)}")
     return [_NAME_BY_SPELLING[part] for part in parts]

@@ -18,17 +18,17 @@ from pydantic import (
 )
 
 from ..common.errors import problem_message, wrong_value
-from ..common.machine import SEED_MAX
-from ..common.renamed import supports_old_names
-from ..common.text import short_repr
+from ..common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, SEED_VALUES
+from ..common.text import short_repr, unknown_name
 from ..samplers.base import Sampler
 from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
-from .errors import PresetError, name_hint
+from .errors import PresetError
 from .search import find_preset
 from .text_rules import check_bans, check_guidance, check_loop_guard, check_phases, last_chain
 from .yaml_reader import read_table
 
+# llama.cpp's default chain, without the steps that are off in it
 DEFAULT_CHAIN: tuple[Any, ...] = (
     {"penalties": {"last_n": 64, "repeat": 1.0}},
     {"top_k": 40},
@@ -37,13 +37,11 @@ DEFAULT_CHAIN: tuple[Any, ...] = (
     {"temperature": 0.8},
     "dist",
 )
-"""llama.cpp's default chain, without the steps that are off in it."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _Stop = Annotated[list[str], WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]})]
 
 
-@supports_old_names
 class Preset(BaseModel):
     """Settings for a generation. The fields are the keys of a preset file.
 
@@ -56,7 +54,7 @@ class Preset(BaseModel):
     allowed_values: ClassVar[Mapping[str, str]] = {
         "description": "a string",
         "chain": "a list of steps, or a string such as 'top_k40 > temp0.8'",
-        "seed": f"an integer within 0..{SEED_MAX}",
+        "seed": SEED_VALUES,
         "max_tokens": "an integer ≥ 1, or -1 for no limit",
         "stop": "a string or a list of strings",
         "system": "a string",
@@ -76,7 +74,10 @@ class Preset(BaseModel):
         default=list(DEFAULT_CHAIN), description="the samplers, in the order in which they are applied"
     )
     seed: int | None = Field(
-        default=None, ge=0, le=SEED_MAX, description="seed of the random numbers; none: a new seed for each run"
+        default=None,
+        ge=SEED_MIN,
+        le=SEED_MAX,
+        description="seed of the random numbers; none or -1: a new seed for each run",
     )
     max_tokens: Annotated[int, Field(ge=1)] | Literal[-1] | None = Field(
         default=None, description="maximum number of tokens; -1: no limit"
@@ -174,6 +175,11 @@ class Preset(BaseModel):
         """True if the preset sets the chain, as a key or in its last phase."""
         return "chain" in self.model_fields_set or last_chain(self.phases) is not None
 
+    @field_validator("seed")
+    @classmethod
+    def _without_random_seed(cls, seed: int | None) -> int | None:
+        return None if seed == RANDOM_SEED else seed
+
     @field_validator("bans", mode="before")
     @classmethod
     def _check_bans(cls, value: object) -> object:
@@ -233,16 +239,9 @@ def load_preset(name_or_path: str) -> Preset:
 
 
 def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str | None = None) -> Sampler:
-    """Return a sampler with these parameters.
-
-    Args:
-        name: name of the sampler.
-        params: parameters of the sampler.
-        origin: the flag or key that set one of the parameters, or that inserted the sampler.
-        parameter: the parameter that ``origin`` set; None if it set none.
-
-    Raises ``PresetError`` that begins with the origin: ``--top-p: 1.5 is not within 0..1``.
-    """
+    """Return a sampler. Messages begin with ``origin``, as ``--top-p: 1.5 is not within 0..1`` does."""
+    # ``origin``: the flag or key that set one of the parameters, or that inserted the sampler. ``parameter``: the
+    # parameter that it set; None if it set none.
     try:
         return make_sampler({name: dict(params)}, origin="")
     except SamplingError as error:
@@ -255,17 +254,13 @@ def check_keys(model: type[BaseModel], table: Mapping[Any, Any]) -> None:
     """Raise ``PresetError`` for the first key that is not a field of the model; suggest the most similar field."""
     for key in table:
         if key not in model.model_fields:
-            raise PresetError(f"unknown key {short_repr(key)}; {name_hint(str(key), model.model_fields)}")
+            raise PresetError(unknown_name("key", key, model.model_fields))
 
 
 def field_message(error: ValidationError, table: Mapping[str, Any], allowed_values: Mapping[str, str]) -> str:
-    """Return a sentence for the first problem that pydantic found.
-
-    Args:
-        error: the error; if a validator of this package raised it, its message is the whole sentence.
-        table: the keys and values that were validated.
-        allowed_values: the allowed values of each key, as noun phrases.
-    """
+    """Return a sentence for the first problem that pydantic found."""
+    # If a validator of this package raised the error, its message is the whole sentence. ``allowed_values``: of
+    # each key, as noun phrases
     first = error.errors()[0]
     if first["type"] == "value_error":
         return problem_message(first)

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import SearchFolder, find_named_files, search_path
-from ..common.renamed import supports_old_names
-from .errors import PresetError, preset_hint
+from ..common.text import unknown_name
+from .errors import PresetError
 
-BUILT_IN = Path(__file__).parent / "builtin"
-"""The folder of the presets that come with the package."""
+BUILT_IN = Path(__file__).parent / "builtin"  # the folder of the presets that come with the package
 
 _SUFFIXES = (".yaml", ".yml")
+# suffixes of other tools' presets, in addition to the YAML suffixes
 _FOREIGN_SUFFIXES = (".json", ".ini", ".presets", ".settings", ".gguf", ".txt", ".modelfile")
-"""Suffixes of other tools' presets, in addition to the YAML suffixes."""
+# the character between the path of a file and the name of a preset in it
 _SECTION_MARK = "#"
-"""The character between the path of a file and the name of a preset in it."""
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class PresetEntry:
     """A preset file.
@@ -54,9 +52,11 @@ def find_preset(name_or_path: str) -> PresetEntry:
     entry_by_name = {entry.name: entry for entry in list_presets() if not entry.is_shadowed}
     if name_or_path in entry_by_name:
         return entry_by_name[name_or_path]
+    if _is_folder(name_or_path):
+        raise PresetError(f"{name_or_path}: it is a folder, not a preset; name the file in it")
     if _looks_like_file(split_section(name_or_path)[0]):
         raise PresetError(f"{name_or_path}: there is no such file; gen presets lists all presets with a name")
-    raise PresetError(f"unknown preset {name_or_path!r}; {preset_hint(name_or_path, sorted(entry_by_name))}")
+    raise PresetError(unknown_name("preset", name_or_path, sorted(entry_by_name)))
 
 
 def is_file_reference(text: str) -> bool:
@@ -117,7 +117,6 @@ def _config_home(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def _search_folders() -> list[SearchFolder]:
-    """Return the search path of presets."""
     user_folder = config_folder() / "presets"
     return search_path([("./presets", Path("presets")), (str(user_folder), user_folder)], BUILT_IN)
 
@@ -128,6 +127,13 @@ def _preset_files(folder: Path) -> list[Path]:
         return find_named_files(folder, _SUFFIXES)
     except OSError as error:
         raise PresetError(f"{folder}: the folder cannot be read ({error.strerror})") from None
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return bool(path) and Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_file(path: str) -> bool:

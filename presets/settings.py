@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from ..common.renamed import supports_old_names
 from ..samplers.base import Sampler
 from ..samplers.building import build_phases, parse_chain
 from ..samplers.chain import Phase, StepSpec
@@ -33,9 +30,10 @@ from .overrides import (
 from .preset import Preset
 from .text_rules import RULE_DEFAULTS, ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
+from .yaml_writer import write_yaml
 
+# the number of tokens to generate if no setting limits it; their text fits on a terminal
 _DEFAULT_MAX_TOKENS = 256
-"""The number of tokens to generate if no setting limits it; their text fits on a terminal."""
 _GUIDANCE_KEY = re.compile(r"^\.\w+")
 _LIST_INDEX = re.compile(r"^\[\d+\]")
 
@@ -54,18 +52,10 @@ class SettingValue:
 
 
 class IgnoredFlag(NamedTuple):
-    """A flag that has no effect.
-
-    Attributes:
-        flag: the flag, as it was typed.
-        reason: the reason, as the end of a sentence: ``--samplers leaves its sampler out``.
-    """
-
     flag: str
-    reason: str
+    reason: str  # the reason, as the end of a sentence: ``--samplers leaves its sampler out``
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class Settings:
     """All settings of a run.
@@ -142,7 +132,6 @@ class _StartingChain(NamedTuple):
     origin: str
 
 
-@supports_old_names
 def resolve_settings(
     preset: Preset | None,
     *,
@@ -194,10 +183,8 @@ def resolve_settings(
 def _flags_of_removed_steps(
     steps: Sequence[StepSpec], remaining_steps: Sequence[StepSpec], rearranging_flag: str
 ) -> Iterator[IgnoredFlag]:
-    """Yield the flags that set a parameter of a step that was removed, unless the step was off.
-
-    A watermark of the preset is named, too: without a word, the user would take the text for marked.
-    """
+    """Yield the flags that set a parameter of a step that was removed, unless the step was off."""
+    # A watermark of the preset is named, too: without a word, the user would take the text for marked.
     remaining = {id(step) for step in remaining_steps}
     for step in steps:
         if id(step) not in remaining and not step.is_off:
@@ -257,13 +244,8 @@ def _overriding_phases(overrides: Sequence[Override]) -> tuple[str, Any] | None:
 def _starting_chain(
     preset: Preset | None, chain: str | None, phase_chain: tuple[str, Any] | None = None
 ) -> _StartingChain:
-    """Return the steps before any override.
-
-    Args:
-        preset: the preset; None uses the defaults.
-        chain: a chain in the compact notation; None: no flag replaces the chain.
-        phase_chain: the origin and the chain of a last phase that replaces the preset's chain; None without one.
-    """
+    # ``chain``: in the compact notation. ``phase_chain``: the origin and the chain of a last phase that replaces
+    # the preset's chain.
     preset = preset or Preset()
     if phase_chain is not None and chain is None:
         origin, phase_steps = phase_chain
@@ -297,11 +279,9 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
 
 
 def _check_setting(name: str, override: Override, earlier: SettingValue) -> SettingValue:
-    """Return the value of a setting, checked by the rules of a preset. None becomes the default.
-
-    ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt. ``guidance`` keeps
-    those keys of the earlier value that the new one does not have.
-    """
+    """Return the value of a setting, checked by the rules of a preset. None becomes the default."""
+    # ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt. ``guidance``
+    # keeps those keys of the earlier value that the new one does not have.
     new_value = override.value
     if name == "max_tokens" and type(new_value) is int and new_value == 0:
         return SettingValue(0, override.origin)
@@ -320,10 +300,6 @@ def _check_setting(name: str, override: Override, earlier: SettingValue) -> Sett
 
 
 def override_settings(settings: Settings, override: Override) -> Settings:
-    """Return the settings with one value changed.
-
-    Raises ``PresetError`` that begins with the override's origin.
-    """
     setting = find_setting_name(override.target)
     if setting is None:
         return replace(settings, steps=tuple(override_step(settings.steps, override)))
@@ -334,15 +310,7 @@ def override_settings(settings: Settings, override: Override) -> Settings:
 
 
 def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
-    """Return the settings with a new chain.
-
-    Args:
-        settings: the settings to change.
-        chain: the chain in the compact notation.
-        origin: origin of the chain, which begins the messages.
-
-    Raises ``PresetError`` for a chain that cannot be used.
-    """
+    # ``chain``: in the compact notation; ``origin`` begins the messages
     try:
         resolved = resolve_settings(None, chain=chain)
     except PresetError as error:
@@ -377,16 +345,9 @@ def settings_text(settings: Settings) -> str:
     if table["phases"] is not None:
         table["phases"] = [*table["phases"][:-1], {}]  # the chain of the last phase is the chain of the settings
     written = {name: value for name, value in table.items() if value not in (None, [])}
-    return yaml.safe_dump({"chain": chain, **written}, allow_unicode=True, sort_keys=False)
+    return write_yaml({"chain": chain, **written})
 
 
 def preset_of_text(text: str, origin: str) -> Preset:
-    """Return the preset that a YAML text describes.
-
-    Args:
-        text: the text.
-        origin: name of the preset, which also begins the messages.
-
-    Raises ``PresetError`` for a preset that cannot be used.
-    """
+    # ``origin``: name of the preset, which also begins the messages
     return Preset.from_table(check_table(parse_yaml(text, origin), origin), origin, name=origin)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common.machine import MAX_GUIDANCE_SCALE
-from ..common.text import nearest_name, short_repr
+from ..common.llama_cpp_limits import MAX_GUIDANCE_SCALE
+from ..common.text import short_repr, unknown_name
 from ..grammars.bans import parse_bans
 from ..grammars.errors import GrammarError
 from ..samplers.building import parse_chain
 from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
 
+# the settings of this module, with the values that they have if nothing sets them
 RULE_DEFAULTS: Mapping[str, Any] = {
     "bans": [],
     "ban_retries": None,
@@ -22,7 +23,6 @@ RULE_DEFAULTS: Mapping[str, Any] = {
     "heal": None,
     "guidance": None,
 }
-"""The settings of this module, with the values that they have if nothing sets them."""
 
 _PHASE_KEYS = ("until", "max_tokens", "then", "adds_end", "chain")
 
@@ -48,12 +48,12 @@ def check_loop_guard(value: object) -> Any:
     return "stop" if value is True else value
 
 
+# the keys of guidance, with their allowed values
 _GUIDANCE_VALUES = {
     "scale": f"a number within ±{MAX_GUIDANCE_SCALE:g}",
     "negative_prompt": "a string",
     "model": "the path or name of a model",
 }
-"""The keys of guidance, with their allowed values."""
 
 
 def check_guidance(value: object) -> dict[str, Any] | None:
@@ -64,9 +64,7 @@ def check_guidance(value: object) -> dict[str, Any] | None:
         raise ValueError(f"guidance: {short_repr(value)} is not a table with {', '.join(_GUIDANCE_VALUES)}")
     for key, item in value.items():
         if key not in _GUIDANCE_VALUES:
-            nearest = nearest_name(str(key), _GUIDANCE_VALUES)
-            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(_GUIDANCE_VALUES)}"
-            raise ValueError(f"guidance: unknown key {short_repr(key)}; {hint}")
+            raise ValueError(f"guidance: {unknown_name('key', key, _GUIDANCE_VALUES)}")
         is_number = (
             isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) <= MAX_GUIDANCE_SCALE
         )
@@ -76,10 +74,8 @@ def check_guidance(value: object) -> dict[str, Any] | None:
 
 
 def check_phases(value: object) -> list[dict[str, Any]] | None:
-    """Return phases as a preset writes them; None if there are none.
-
-    Raises ``ValueError`` that names the phase.
-    """
+    """Return phases as a preset writes them; None if there are none."""
+    # Raises ``ValueError`` that names the phase.
     if value is None or value == []:
         return None
     if not isinstance(value, list):
@@ -95,9 +91,7 @@ def check_phases(value: object) -> list[dict[str, Any]] | None:
 def _check_phase(phase: Mapping[Any, Any], place: str, *, is_last: bool) -> None:
     for key, value in phase.items():
         if key not in _PHASE_KEYS:
-            nearest = nearest_name(str(key), _PHASE_KEYS)
-            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(_PHASE_KEYS)}"
-            raise ValueError(f"{place}: unknown key {short_repr(key)}; {hint}")
+            raise ValueError(f"{place}: {unknown_name('key', key, _PHASE_KEYS)}")
         if is_last and key != "chain":
             raise ValueError(f"{place}.{key}: the last phase ends with the text; only earlier phases have {key}")
         problem = _phase_problem(key, value)

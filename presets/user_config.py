@@ -29,12 +29,9 @@ class UserConfig:
 
 
 def user_config() -> UserConfig:
-    """Return the user's configuration, with absolute paths; without values if there is no file.
-
-    A path may begin with ``~``. A relative path counts from the folder of the file. A ``model`` that does not look
-    like a path is kept as a name. Raises ``PresetError`` if the file cannot be read. Raises ``PresetError`` with
-    the file and the key for an unknown key, and for a value that is not allowed.
-    """
+    """Return the user's configuration, with absolute paths; without values if there is no file."""
+    # A path may begin with ``~``. A relative path counts from the folder of the file. A ``model`` that does not
+    # look like a path is kept as a name.
     path = config_file()
     table = _read_config()
     if not table:
@@ -57,10 +54,7 @@ def config_file() -> Path:
 
 
 def _read_config() -> dict[Any, Any]:
-    """Return the unchecked keys and values of config.yaml; an empty table if there is no file.
-
-    Raises ``PresetError`` if the file cannot be read.
-    """
+    """Return the unchecked keys and values of config.yaml; an empty table if there is no file."""
     path = config_file()
     if _is_missing(path):
         return {}
@@ -70,10 +64,7 @@ def _read_config() -> dict[Any, Any]:
 
 
 def configured_model_folders() -> list[str]:
-    """Return the folders of ``model_folders``, without values that are not strings.
-
-    Raises ``PresetError`` if the file cannot be read.
-    """
+    """Return the folders of ``model_folders``, without values that are not strings."""
     folders = _read_config().get("model_folders")
     return (
         [_absolute_path(folder) for folder in folders if isinstance(folder, str)]
@@ -91,10 +82,7 @@ def _absolute_path(text: str) -> str:
 
 
 def _is_missing(path: Path) -> bool:
-    """Return True if there is no such file.
-
-    A file in a folder without read permission does not count as missing.
-    """
+    # A file in a folder without read permission does not count as missing.
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,4 @@
-"""A reader for YAML 1.2's core schema, with limits. Each error is one sentence with line and column.
-
-The messages of PyYAML describe the state of its parser. This module replaces them by the mistake in the text.
-"""
+"""A reader for YAML 1.2's core schema, with limits. Each error is one line with line and column."""
 
 from __future__ import annotations
 
@@ -15,16 +12,17 @@ from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
+from yaml.scanner import ScannerError
 
 from ..common.files import TextFileError, decode_text_file, read_text_file
+from ..common.strict_json import read_float
 from .errors import PresetError
 
-MAX_FILE_BYTES = 1_000_000
-"""Maximum size of a preset or configuration, which usually has a few hundred bytes."""
+MAX_FILE_BYTES = 1_000_000  # maximum size of a preset or configuration, which usually has a few hundred bytes
+# Maximum depth of nested lists and tables. Printing deeper values would exceed Python's recursion limit.
 _MAX_DEPTH = 64
-"""Maximum depth of nested lists and tables. Printing deeper values would exceed Python's recursion limit."""
+# Maximum number of values in a file, including keys. PyYAML needs about 20 µs for each value.
 _MAX_VALUES = 100_000
-"""Maximum number of values in a file, including keys. PyYAML needs about 20 µs for each value."""
 
 
 class BoundedLoader(yaml.SafeLoader):
@@ -33,7 +31,6 @@ class BoundedLoader(yaml.SafeLoader):
     _value_count = 0
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        """Return the next node, like the method of PyYAML that this method overrides."""
         self._value_count += 1
         if self._value_count > _MAX_VALUES:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -49,7 +46,6 @@ class Yaml12Loader(BoundedLoader):
     yaml_constructors = {}  # noqa: RUF012
 
     def construct_mapping(self, node: Node, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping. Raises ``ConstructorError`` for a key that occurs twice."""
         if not isinstance(node, MappingNode):
             raise ConstructorError(None, None, "expected a mapping", node.start_mark)
         table: dict[Any, Any] = {}
@@ -86,7 +82,9 @@ def _construct_int(loader: Yaml12Loader, node: ScalarNode) -> int:
 def _construct_float(loader: Yaml12Loader, node: ScalarNode) -> float:
     text = str(loader.construct_scalar(node)).lower()
     try:
-        return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+        if "inf" in text or "nan" in text:
+            return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+        return read_float(text)
     except ValueError:
         raise ConstructorError(None, None, "it is not a number", node.start_mark) from None
 
@@ -104,18 +102,11 @@ def _reject_tag(loader: Yaml12Loader, node: Node) -> Any:
 
 
 class _PlainValue(NamedTuple):
-    """A type of values that are written without quotes.
+    """A type of values that are written without quotes."""
 
-    Attributes:
-        name: YAML's name of the type.
-        pattern: regular expression for the values.
-        first_characters: the characters that such a value may begin with; "" for an empty value.
-        construct: the function that returns the Python value of a node.
-    """
-
-    name: str
-    pattern: str
-    first_characters: list[str]
+    name: str  # YAML's name of the type
+    pattern: str  # regular expression for the values
+    first_characters: list[str]  # the characters that such a value may begin with; "" for an empty value
     construct: Callable[[Yaml12Loader, ScalarNode], Any]
 
 
@@ -143,74 +134,36 @@ def _configure_loader() -> None:
 _configure_loader()
 
 
-_SENTENCE_BY_UNCLOSED_PATTERN = {
-    r"expected ',' or '\]', but got '<stream end>'": "this [ is never closed",
-    r"expected ',' or '\}', but got '<stream end>'": "this { is never closed",
-    r"found unexpected (?:end of stream|document separator)": "this quote is never closed",
-}
-"""Our messages for PyYAML's messages about unclosed parts; the reported place is the start of the part."""
-_SENTENCE_BY_PATTERN = {
-    r"expected ',' or '([\]}])', but got .*": r"a comma or \1 is missing",
-    r"found character '\\t' that cannot start any token": "YAML is indented with spaces, not with tabs",
-    r"found character '(.)' that cannot start any token": r"put quotes around a string that begins with \1",
-    r"mapping values are not allowed here": (
-        "a colon is not allowed here; indent all keys of a table alike, and quote a string that contains a colon"
-    ),
-    r"could not find expected ':'": "a key has no colon; write key: value",
-    r"expected <block end>, but found '(?:<scalar>|[\]},])'": "there is more text after the end of the value",
-    r"expected <block end>, but found .*": (
-        "this does not continue the lines above; indent all lines of a list or table alike"
-    ),
-    r"sequence entries are not allowed here": "a dash is not allowed here; put each item of a list on a new line",
-    r"mapping keys are not allowed here": "a key is not allowed here; put it on a new line",
-    r"expected the node content, but found .*": "a value is missing",
-    r"expected '<document start>', but found .*": "there is more text after the end of the value",
-    r"but found another document": "a second document begins here; only one is allowed",
-    r"found undefined alias '(.*)'": r"*\1 is not defined; there is no &\1 before it",
-    r"second occurrence": "this & name occurs twice",
-    r"found unknown escape character (?:'(.*)'|\"(.*)\")": r"\\\1\2 is not an escape in double quotes",
-    r"found unhashable key": "a list or a table cannot be a key",
-    r"could not determine a constructor for the tag '(.*)'": r"the tag \1 is not allowed",
+# what to do about characters that people write without knowing what YAML reads in them
+_ADVICE_BY_CHARACTER = {
+    "\t": "indent with spaces, not with tabs",
+    ":": "indent all keys of a table alike, and quote a string that contains a colon",
+    **{character: f"quote a string that begins with {character}" for character in "%@`*"},
 }
 
 
-def _yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, yaml.Mark | None]:
-    """Return the message for an error, and the place of the error. Messages of our loaders are not changed."""
-    problem = " ".join((error.problem or error.context or "").split())
-    mark = error.problem_mark or error.context_mark
-    for pattern, sentence in _SENTENCE_BY_UNCLOSED_PATTERN.items():
-        if re.fullmatch(pattern, problem):
-            return sentence, error.context_mark or mark
-    for pattern, sentence in _SENTENCE_BY_PATTERN.items():
-        match = re.fullmatch(pattern, problem)
-        if match is not None:
-            return match.expand(sentence), mark
-    is_parser_error = isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError))
-    return ("this is not YAML" if is_parser_error else problem), mark
+def _describe_error(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Return PyYAML's sentence on one line, after the place, and advice if the character there is a trap."""
+    sentence = ", ".join(" ".join(part.split()) for part in (error.context, error.problem) if part)
+    marks = [mark for mark in (error.problem_mark, error.context_mark) if mark is not None]
+    if isinstance(error, (ScannerError, ComposerError)):
+        characters = (text[mark.index : mark.index + 1] for mark in marks)
+        advice = next(filter(None, map(_ADVICE_BY_CHARACTER.get, characters)), None)
+        sentence += f"; {advice}" if advice else ""
+    if not marks:
+        return sentence
+    is_at_end = marks[0].index >= len(text.rstrip())
+    place = marks[-1] if is_at_end else marks[0]  # if the text ends too early: the beginning of what is open
+    return f"line {place.line + 1}, column {place.column + 1}: {sentence}"
 
 
 def read_table(path: Path, origin: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
-    """Return the table that a YAML file holds.
-
-    Args:
-        path: path of the file.
-        origin: the start of each message.
-        empty: the value to return for an empty file; None to raise ``PresetError``.
-
-    Raises ``PresetError`` for a file that is missing, unreadable, a folder, larger than 1 MB or not UTF-8. Raises
-    ``PresetError`` with line and column for a file that is not YAML, and for a file that does not hold a table.
-    """
+    # ``origin``: the start of each message. ``empty``: the table for an empty file; without it, that is an error.
     return check_table(parse_yaml(read_text(path, origin), origin), origin, empty)
 
 
 def check_table(value: Any, origin: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
-    """Return the value if it is a table, otherwise raise ``PresetError``.
-
-    Args:
-        value: the value of a file; None if the file is empty.
-        origin: the start of the message.
-        empty: the value to return for an empty file; None to raise ``PresetError``.
-    """
+    # ``empty``: the table for None, an empty file; without it, that is an error
     if value is None and empty is not None:
         return empty
     if not isinstance(value, dict):
@@ -221,27 +174,12 @@ def check_table(value: Any, origin: str, empty: dict[Any, Any] | None = None) ->
 
 
 def parse_yaml_scalar(text: str, origin: str = "value") -> Any:
-    """Return the value of a text by the rules of a preset file, such as ``true``, ``1e-3``, ``[a, b]``, ``-inf``.
-
-    Args:
-        text: the text.
-        origin: the start of each message.
-
-    Raises ``PresetError`` with line and column if the text is not YAML.
-    """
+    """Return the value of a text by the rules of a preset file: ``true``, ``1e-3``, ``[a, b]``, ``-inf``."""
     return parse_yaml(text, origin)
 
 
 def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml12Loader) -> Any:
-    """Return the value of a YAML text.
-
-    Args:
-        text: the text.
-        origin: the start of each message.
-        loader_class: `Yaml12Loader` for YAML 1.2; `BoundedLoader` for YAML 1.1, which other tools use.
-
-    Raises ``PresetError`` with line and column if the text is not YAML.
-    """
+    # ``loader_class``: `BoundedLoader` for YAML 1.1, which other tools use
     try:
         loader = loader_class(text)
         try:
@@ -249,15 +187,12 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        problem, mark = _yaml_problem(error)
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise PresetError(f"{origin}: {place}{problem}") from None
+        raise PresetError(f"{origin}: {_describe_error(error, text)}") from None
     except ReaderError as error:
         text_before = text[: error.position]
         line, column = text_before.count("\n") + 1, error.position - text_before.rfind("\n")
-        place = f"line {line}, column {column}"
-        code = f"U+{ord(text[error.position]):04X}"
-        raise PresetError(f"{origin}: {place}: the character {code} is not allowed") from None
+        problem = str(error).partition("\n")[0]
+        raise PresetError(f"{origin}: line {line}, column {column}: {problem}") from None
     except RecursionError:
         raise PresetError(f"{origin}: it is nested too deeply") from None
     _check_extent(value, origin)
@@ -265,7 +200,7 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
 
 
 def read_text(path: Path, origin: str) -> str:
-    """Return the text of a file, without a byte order mark; raise ``PresetError`` as `read_table` does."""
+    """Return the text of a file, without a byte order mark."""
     try:
         return read_text_file(path, MAX_FILE_BYTES)
     except TextFileError as error:
@@ -273,10 +208,7 @@ def read_text(path: Path, origin: str) -> str:
 
 
 def decode_text(data: bytes, origin: str) -> str:
-    """Return the text of a file's bytes, without a byte order mark.
-
-    Raise ``PresetError`` if they are not UTF-8.
-    """
+    """Return the text of a file's bytes, without a byte order mark."""
     try:
         return decode_text_file(data)
     except TextFileError as error:

@@ -19,8 +19,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.extras import install_command
 from ..common.files import file_problem
-from ..common.renamed import supports_old_names
 from ..common.text import count_noun
 from ..engine.model import Model
 from ..models.gguf import check_gguf
@@ -28,15 +28,13 @@ from .errors import RecoverError
 from .files import DAMAGED_NPZ_ERRORS, open_npz, write_file
 from .numerics import Float64s
 
+# Columns smaller than 1e-7 of the largest column are treated as dependent, because float32 has no more digits
 _MIN_EIGENVALUE_RATIO = 1e-7**2
-"""Columns smaller than 1e-7 of the largest column are treated as dependent, because float32 has no more digits."""
+# a tenth of the rows is held out to test a basis, but at least and at most this many
 _MIN_HELD_OUT_ROWS, _MAX_HELD_OUT_ROWS = 2, 16
-"""A tenth of the rows is held out to test a basis, but at least and at most this many."""
-_MAX_RESIDUAL_NATS = 0.01
-"""A basis is accepted if it reproduces the held-out rows with at most this error."""
+_MAX_RESIDUAL_NATS = 0.01  # a basis is accepted if it reproduces the held-out rows with at most this error
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class Basis:
     """Columns that span all rows of logprobs of a model: a column of ones, and those of the output matrix.
@@ -115,7 +113,6 @@ class Basis:
             raise RecoverError(f"{path}: not a basis; create one with gen recover-basis") from None
 
     def _validated(self) -> Basis:
-        """Return the basis. Raises ``ValueError`` if the arrays are not those of a basis."""
         matrix, determining_tokens = self.matrix, self.determining_tokens
         if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
             raise ValueError("the matrix does not consist of finite numbers")
@@ -134,7 +131,6 @@ class Basis:
         return self
 
     @classmethod
-    @supports_old_names
     def of_matrix(cls, matrix: NDArray[np.float32], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
         """Return the basis of a model's output matrix. Raises ``RecoverError``.
 
@@ -148,7 +144,6 @@ class Basis:
         return cls._of_columns(matrix, source, token_bytes)
 
     @classmethod
-    @supports_old_names
     def of_rows(cls, rows: Sequence[Float64s], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
         """Return the basis of complete rows of logprobs, for more prompts than the model has dimensions.
 
@@ -192,17 +187,14 @@ class Basis:
         return cls(matrix, _choose_determining_tokens(matrix, whitening), source, tuple(token_bytes))
 
 
-_MIN_GAP_RATIO = 3.0
-"""The singular values after the last dimension are smaller by at least this factor."""
+_MIN_GAP_RATIO = 3.0  # the singular values after the last dimension are smaller by at least this factor
+# Squaring halves the number of digits, so eigenvalues below this fraction of the largest are rounding errors
 _MIN_SQUARED_RATIO = 1e-15
-"""Squaring halves the number of digits, so eigenvalues below this fraction of the largest are rounding errors."""
 
 
 def _row_space(rows: Float64s) -> Float64s | None:
-    """Return orthonormal columns, (V, r), that span the rows except for rounding errors.
-
-    Return None if no gap in the singular values shows r.
-    """
+    """Return orthonormal columns, (V, r), that span the rows except for rounding errors."""
+    # Return None if no gap in the singular values shows r.
     if len(rows) < 2:
         return None
     eigenvalues, eigenvectors = np.linalg.eigh(rows @ rows.T)
@@ -221,8 +213,7 @@ def _max_residual_nats(rows: Float64s, columns: Float64s) -> float:
     return float(np.abs(rows - (rows @ columns) @ columns.T).max())
 
 
-_BLOCK_ROWS = 8192
-"""Rows that are converted to float64 together. A block of 577 columns has 38 MB."""
+_BLOCK_ROWS = 8192  # Rows that are converted to float64 together. A block of 577 columns has 38 MB.
 
 
 def _float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
@@ -231,23 +222,18 @@ def _float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
         yield matrix[start : start + _BLOCK_ROWS].astype(np.float64)
 
 
+# Above this rank, tokens are drawn by leverage alone: choosing them one after the other would take hours
 _MAX_PIVOTED_RANK = 1500
-"""Above this rank, tokens are drawn by leverage alone: choosing them one after the other would take hours."""
+# tokens drawn by leverage for each dimension; the pivots are chosen among these tokens
 _CANDIDATES_PER_DIMENSION = 4
-"""Tokens drawn by leverage for each dimension; the pivots are chosen among these tokens."""
 
 
 def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
-    """Return tokens whose rows span the space well, enough for an overdetermined system, the best tokens first.
-
-    Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened
-    rows. The next token is always the candidate whose row is farthest from the span of the rows before it
-    (Gram-Schmidt with pivots). The remaining candidates follow.
-
-    Args:
-        matrix: float32 (V, r).
-        whitening: float64 (r, r); makes the columns of the matrix orthonormal.
-    """
+    """Return tokens whose rows, float32 (V, r), span the space well, for an overdetermined system, best first."""
+    # Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened
+    # rows. The next token is always the candidate whose row is farthest from the span of the rows before it
+    # (Gram-Schmidt with pivots). The remaining candidates follow. ``whitening``: float64 (r, r), makes the columns
+    # orthonormal.
     vocab_size, rank = matrix.shape
     whitened_rows = matrix @ whitening.astype(np.float32)
     leverages = np.einsum("ij,ij->i", whitened_rows, whitened_rows, dtype=np.float64)
@@ -259,10 +245,8 @@ def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s)
 
 
 def _choose_pivot_rows(rows: Float64s) -> list[int]:
-    """Return indices of rows, chosen one by one: each row is the farthest from the span of those chosen before it.
-
-    There are as many indices as the rows have columns.
-    """
+    """Return indices of rows, each the farthest from the span of those before it."""
+    # There are as many indices as the rows have columns.
     pivot_count = min(rows.shape)
     chosen_rows: list[int] = []
     span_directions = np.zeros((pivot_count, rows.shape[1]))
@@ -290,7 +274,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
         from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an optional package that only this function needs
     except ImportError:
         raise RecoverError(
-            "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'",
+            f"reading a GGUF's output matrix needs the extra basis: {install_command('basis')}",
             advice="or create the basis from rows of logprobs, with basis_from_rows",
         ) from None
     check_gguf(path)
@@ -314,11 +298,9 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
         ) from None
 
 
-_EXTRA_ROWS = 64
-"""Rows beyond the number of dimensions. They show this number, and test the basis."""
+_EXTRA_ROWS = 64  # Rows beyond the number of dimensions. They show this number, and test the basis.
 
 
-@supports_old_names
 def basis_from_rows(
     model: Model, row_count: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Basis:
@@ -351,7 +333,6 @@ def basis_from_rows(
 
 
 def _embedding_length(model: Model) -> int:
-    """Return the number of dimensions of the model's hidden states."""
     name = f"{model.metadata.get('general.architecture', '')}.embedding_length"
     try:
         return int(model.metadata[name])

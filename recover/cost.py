@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from ..common.renamed import supports_old_names
 from ..common.text import count_noun
 from .basis import Basis
 from .endpoints.base import Endpoint
@@ -17,18 +16,13 @@ from .recovery import is_basis_cheaper
 from .request import NO_BASIS, RecoveryRequest, RecoverySettings
 from .unbiased_response import QUERIES_PER_CHECK
 
+# Calls of the probe on an endpoint that adds biases exactly. One more call is needed if choices must be tested.
 _PROBE_CALLS = 3
-"""Calls of the probe on an endpoint that adds biases exactly. One more call is needed if choices must be tested.
-"""
-_PROBE_CALLS_WITHOUT_LOGPROBS = 2
-"""Calls of the probe on an endpoint that shows only the chosen token."""
-_SINGLE_CALLS_PER_TOKEN = 1.5
-"""Measured average: most tokens take one call, the first ones three."""
-_BISECTION_WIDTH_NATS = 16.0
-"""Width of the interval with which bisection starts for most tokens."""
+_PROBE_CALLS_WITHOUT_LOGPROBS = 2  # Calls of the probe on an endpoint that shows only the chosen token
+_SINGLE_CALLS_PER_TOKEN = 1.5  # Measured average: most tokens take one call, the first ones three
+_BISECTION_WIDTH_NATS = 16.0  # Width of the interval with which bisection starts for most tokens
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class CallEstimate:
     """The estimated number of calls of a method.
@@ -48,7 +42,6 @@ class CallEstimate:
         return self.calls * (prompt_tokens + 1)
 
 
-@supports_old_names
 def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
     endpoint: Endpoint,
     prompt: str,
@@ -95,25 +88,14 @@ def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
 
 @dataclass(frozen=True)
 class _CallEstimator:
-    """The facts from which calls are estimated.
-
-    Args:
-        shown_logprob_count: number of logprobs that a response shows, as the endpoint's limits declare it.
-        vocab_size: number of tokens in the vocabulary.
-        request: the tokens whose logprobs are requested, and the method of recovery.
-        settings: the settings of the recovery.
-    """
-
-    shown_logprob_count: int
-    vocab_size: int
-    request: RecoveryRequest
+    shown_logprob_count: int  # number of logprobs that a response shows, as the endpoint's limits declare it
+    vocab_size: int  # number of tokens in the vocabulary
+    request: RecoveryRequest  # the tokens whose logprobs are requested, and the method of recovery
     settings: RecoverySettings
 
     def estimates(self, includes_basis: bool) -> Iterator[CallEstimate]:
-        """Yield one estimate per method that works with this number of shown logprobs.
-
-        The basis method is included if it was requested, or if it is cheaper than the others.
-        """
+        """Yield one estimate per method that works with this number of shown logprobs."""
+        # The basis method is included if it was requested, or if it is cheaper than the others.
         shown_logprob_count, top_count, calls_per_query = (
             self.shown_logprob_count,
             self.request.top_count,
@@ -165,10 +147,8 @@ class _CallEstimator:
         return max(0, self.vocab_size - self.shown_logprob_count)
 
     def _may_use(self, basis: Basis) -> bool:
-        """Return whether ``auto`` may use the basis.
-
-        With ``top_count`` a basis of another model is ignored, not rejected.
-        """
+        """Return whether ``auto`` may use the basis."""
+        # With ``top_count`` a basis of another model is ignored, not rejected.
         has_matching_size = self.request.top_count is None or basis.vocab_size == self.vocab_size
         return has_matching_size and is_basis_cheaper(basis, self.request.requested_id_count)
 

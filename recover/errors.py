@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ..common.errors import LogitsmithError
-from ..common.renamed import supports_old_names
 
 
-@supports_old_names
 class RecoverError(LogitsmithError, RuntimeError):
     """An endpoint cannot be queried, or its responses cannot be used.
 

@@ -36,9 +36,11 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
 
 
+# Deflate can compress data to about 1/1032 of its size, so a larger ratio is a sign of damage
 _MAX_COMPRESSION_RATIO = 1100
-"""Deflate can compress data to about 1/1032 of its size, so a larger ratio is a sign of damage."""
 
+# The exceptions that zipfile and NumPy raise for damaged files. A flipped bit in the archive directory may name an
+# unknown compression method (NotImplementedError) or a password (RuntimeError).
 DAMAGED_NPZ_ERRORS = (
     ValueError,
     KeyError,
@@ -53,8 +55,6 @@ DAMAGED_NPZ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""The exceptions that zipfile and NumPy raise for damaged files. A flipped bit in the archive directory may name
-an unknown compression method (NotImplementedError) or a password (RuntimeError)."""
 
 
 @contextmanager
@@ -73,14 +73,14 @@ def open_npz(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
 
 
 class _SizedArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of an archive by name.
+    """The arrays of an archive by name."""
 
-    Reading an array whose shape needs more bytes than the file has is an error, so that a damaged shape
-    cannot exhaust the memory.
-    """
+    # Reading an array whose shape needs more bytes than the file has is an error, so that a damaged shape cannot
+    # exhaust the memory.
 
     def __init__(self, data: Mapping[str, NDArray[Any]], archive: zipfile.ZipFile) -> None:
-        self._data, self._archive = data, archive
+        self._data = data
+        self._archive = archive
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         member = name if name in self._archive.namelist() else f"{name}.npy"

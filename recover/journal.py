@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import inf
@@ -20,62 +20,55 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..common.errors import problem_message, problem_sentence
-from ..common.files import AppendOnlyFile, InputTooLargeError
-from ..common.machine import INT32_MAX
-from ..common.strict_json import encode_json, parse_strict_json
+from ..common.journal import Journal, JournalError
+from ..common.llama_cpp_limits import INT32_MAX
+from ..common.strict_json import encode_json
 from .endpoints.base import Bias, EndpointResponse, QueryKind
 from .errors import RecoverError
 
 
 class QueryJournal:
-    """The saved responses by query, in a file to which lines are appended.
+    """The saved responses by query, in a file to which lines are appended. Raises ``RecoverError``."""
 
-    A file that is not a journal, or the journal of another endpoint or prompt, is rejected and left
-    unchanged. Raises ``RecoverError``.
-
-    Args:
-        path: the file.
-        run_identity: the fields that identify endpoint and prompt.
-        resume: whether to continue an existing journal; without it an existing journal is rejected.
-
-    Attributes:
-        path: the file.
-        restored_response_count: number of responses that the file held when it was opened.
-    """
+    # A file that is not a journal, or the journal of another endpoint or prompt, is rejected and left unchanged.
+    # ``run_identity``: the fields that identify endpoint and prompt. Without ``resume``, an existing journal is
+    # rejected, too.
 
     def __init__(self, path: Path, run_identity: Mapping[str, Any], resume: bool) -> None:
         self.path = path
+        self._run_header = encode_json({"recover": _FORMAT_VERSION, **run_identity})
         self._responses: dict[str, EndpointResponse] = {}
-        self._run_header = json.loads(encode_json({"recover": _FORMAT_VERSION, **run_identity}))
-        try:
-            self._file = AppendOnlyFile(path)
-        except OSError as error:
-            raise RecoverError(f"{path}: the checkpoint cannot be written: {error.strerror}") from None
-        try:
-            if not self._file.is_regular:
-                raise RecoverError(f"{path}: a checkpoint must be a regular file, not a device or a pipe")
-            if not self._file.lock():  # the lock also fails if another run removed the file meanwhile
-                raise RecoverError(f"{path}: another run is writing this checkpoint")
-            self._read_file(resume)
-        except BaseException:
-            self._file.close()
-            raise
+        with self._recover_errors():
+            self._journal = Journal(path, self._run_header)
+            try:
+                self._responses = self._read_responses(resume)
+            except BaseException:
+                self._journal.close()
+                raise
+        # number of responses that the file held when it was opened
         self.restored_response_count = len(self._responses)
+
+    @contextmanager
+    def _recover_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except JournalError as error:
+            raise RecoverError(error.problem, advice=error.advice) from None
+        except OSError as error:
+            raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
 
     def __len__(self) -> int:
         return len(self._responses)
 
     def get(self, query_key: QueryKey) -> EndpointResponse | None:
-        """Return the saved response to a query; None if there is none."""
         return self._responses.get(query_key.digest)
 
     def add(self, query_key: QueryKey, response: EndpointResponse) -> None:
-        """Save a response; it is on disk when this returns.
-
-        Raises ``RecoverError`` if it cannot be written.
-        """
+        """Save a response; it is on disk when this returns. Raises ``RecoverError``."""
         key = query_key.digest
-        self._append_record(_response_record(key, response))
+        with self._recover_errors():
+            self._journal.append(encode_json(_response_record(key, response)))
+            self._journal.sync()
         self._responses[key] = response
 
     def close(self) -> None:
@@ -83,53 +76,29 @@ class QueryJournal:
         if not self._responses:  # safe, because the lock keeps other runs from writing the file
             with suppress(OSError):  # a write error has already been reported
                 self.path.unlink(missing_ok=True)
-        self._file.close()
+        self._journal.close()
 
-    def _read_file(self, resume: bool) -> None:
-        """Read the file.
+    def _read_responses(self, resume: bool) -> dict[str, EndpointResponse]:
+        if not self._journal.is_regular:
+            raise RecoverError(f"{self.path}: a checkpoint must be a regular file, not a device or a pipe")
+        if self._journal.is_new:
+            return {}
+        self._check_run_header(resume)
+        return dict(
+            self._journal.records(
+                _read_response, start='{"key": ', name="a response", advice="the file is damaged"
+            )
+        )
 
-        An incomplete last line is removed, but only from a file that proves to be a journal.
-        """
-        try:
-            self._read_lines(self._file.lines(), resume)
-        except InputTooLargeError as error:
-            raise RecoverError(f"{self.path}: this is not a checkpoint of gen recover: {error.strerror}") from None
-
-    def _read_lines(self, lines: Iterator[bytes], resume: bool) -> None:
-        run_header = next(lines, b"")
-        is_incomplete = not run_header.endswith(b"\n") and _json_line(self._run_header).startswith(run_header)
-        if is_incomplete:  # an empty file, or a run that was killed while it wrote its first line
-            self._file.truncate(0)
-            self._append_record(self._run_header)
-            return
-        self._check_run_header(run_header, resume)
-        valid_bytes = len(run_header) if run_header.endswith(b"\n") else 0
-        for line_number, line in enumerate(lines, 2):
-            if not line.endswith(b"\n"):  # the run was killed while it wrote its last line
-                break
-            try:
-                stored_response = _StoredResponse.model_validate(parse_strict_json(line))
-                self._responses[stored_response.key] = stored_response.response()
-            except ValueError as error:
-                problem = (
-                    f"line {line_number} is not a response ({_validation_problem(error)}); the file is damaged"
-                )
-                raise RecoverError(f"{self.path}: {problem}") from None
-            valid_bytes += len(line)
-        self._file.truncate(valid_bytes)
-
-    def _check_run_header(self, line: bytes, resume: bool) -> None:
-        try:
-            run_header = parse_strict_json(line)
-        except ValueError:
-            run_header = None
+    def _check_run_header(self, resume: bool) -> None:
+        run_header = self._journal.header()
         if not isinstance(run_header, dict) or run_header.get("recover") != _FORMAT_VERSION:
             raise RecoverError(f"{self.path}: this is not a checkpoint of gen recover")
         if not resume:
             raise RecoverError(
                 f"{self.path}: the checkpoint already exists", advice="continue it with resume=True, or delete it"
             )
-        for name, value in self._run_header.items():
+        for name, value in json.loads(self._run_header).items():
             if run_header.get(name) != value:
                 raise RecoverError(
                     f"{self.path}: the checkpoint belongs to another run; {name} is "
@@ -137,26 +106,17 @@ class QueryJournal:
                     advice="delete the file, or give another checkpoint=…",
                 )
 
-    def _append_record(self, record: Mapping[str, Any]) -> None:
-        try:
-            self._file.append(_json_line(record))
-            self._file.sync()
-        except OSError as error:
-            raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
-
 
 _FORMAT_VERSION = 1
-_MAX_VALUE_CHARACTERS = 120
-"""Maximum number of characters of a value that a message quotes."""
+_MAX_VALUE_CHARACTERS = 120  # maximum number of characters of a value that a message quotes
 _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 
 class _StoredResponse(BaseModel):
-    """A response as the JSON object of one line, see `EndpointResponse`.
+    """A response as the JSON object of one line, see `EndpointResponse`."""
 
-    ``key`` is the digest of the query. ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are parallel lists
-    with one entry for each shown token.
-    """
+    # ``key`` is the digest of the query. ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are parallel lists with
+    # one entry for each shown token.
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -201,16 +161,14 @@ def _response_record(key: str, response: EndpointResponse) -> dict[str, Any]:
     }
 
 
-def _json_line(record: Mapping[str, Any]) -> bytes:
-    return encode_json(record).encode() + b"\n"
-
-
-def _validation_problem(error: ValueError) -> str:
-    """Return the error of a line as one sentence."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first_error = error.errors(include_url=False)[0]
-    return problem_sentence(first_error["loc"], problem_message(first_error))
+def _read_response(record: Any) -> tuple[str, EndpointResponse]:
+    """Return the key and the response in the JSON value of a line. Raises ``ValueError``."""
+    try:
+        stored_response = _StoredResponse.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise ValueError(problem_sentence(problem["loc"], problem_message(problem))) from None
+    return stored_response.key, stored_response.response()
 
 
 def _short_json(value: object) -> str:
@@ -219,25 +177,18 @@ def _short_json(value: object) -> str:
     return text if len(text) <= _MAX_VALUE_CHARACTERS else text[:_MAX_VALUE_CHARACTERS] + "…"
 
 
+# In a checkpoint file, drift checks are numbered from here. No query is repeated this often.
 _FIRST_DRIFT_CHECK = 1 << 20
-"""In a checkpoint file, drift checks are numbered from here. No query is repeated this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryKey:
-    """The identifier of one call of a query about a prompt.
+    """The identifier of one call of a query about a prompt."""
 
-    Args:
-        biases: pairs of token id and bias, sorted by id.
-        kind: whether the next token or the most likely token is wanted.
-        repetition: number of earlier calls of the same query.
-        drift_check: number of the drift check that sends the query, counted from 1; 0 outside of drift
-            checks.
-    """
-
-    biases: tuple[tuple[int, float], ...]
-    kind: QueryKind = QueryKind.NEXT_TOKEN
-    repetition: int = 0
+    biases: tuple[tuple[int, float], ...]  # pairs of token id and bias, sorted by id
+    kind: QueryKind = QueryKind.NEXT_TOKEN  # whether the next token or the most likely token is wanted
+    repetition: int = 0  # number of earlier calls of the same query
+    # number of the drift check that sends the query, counted from 1; 0 outside of drift checks
     drift_check: int = 0
 
     @classmethod
@@ -248,15 +199,7 @@ class QueryKey:
         repetition: int = 0,
         drift_check: int = 0,
     ) -> QueryKey:
-        """Return the key of a query. The order of the biases does not matter.
-
-        Args:
-            bias: token id -> bias.
-            kind: whether the next token or the most likely token is wanted.
-            repetition: number of earlier calls of the same query.
-            drift_check: number of the drift check that sends the query, counted from 1; 0 outside of
-                drift checks.
-        """
+        """Return the key of a query. The order of the biases does not matter."""
         return cls(
             tuple(sorted((int(token), float(value)) for token, value in bias.items())),
             kind,
@@ -266,30 +209,25 @@ class QueryKey:
 
     @property
     def digest(self) -> str:
-        """The identifier of the query in a checkpoint file of version 1: 32 hexadecimal digits.
-
-        They are the beginning of a SHA-256 of JSON, which holds the biases and one number. For queries
-        for the most likely token the number counts down from -1, so that different queries have
-        different digests.
-        """
+        """The identifier of the query in a checkpoint file of version 1: 32 hexadecimal digits."""
+        # They are the beginning of a SHA-256 of JSON, which holds the biases and one number. For queries for the
+        # most likely token the number counts down from -1, so that different queries have different digests.
         number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
         if self.kind is QueryKind.TOP_TOKEN:
             number = -1 - number
         return hashlib.sha256(json.dumps([self.biases, number]).encode()).hexdigest()[:32]
 
 
+# maximum number of saved responses without a bias: the first query is sent up to this many times
 MAX_STORED_REPETITIONS = 4
-"""Maximum number of saved responses without a bias: the first query is sent up to this many times."""
+# Number of new calls in each round of the comparison. The second round runs concurrently, because a server that
+# computes calls together may respond differently then.
 _NEW_CALL_COUNTS = (1, 2)
-"""Number of new calls in each round of the comparison. The second round runs concurrently, because a server that
-computes calls together may respond differently then."""
-_ROUNDING_FACTOR = 20
-"""Rounding explains differences of up to this many times the declared relative error."""
+_ROUNDING_FACTOR = 20  # rounding explains differences of up to this many times the declared relative error
+# Noise explains differences of up to this many times the spread within the old or within the new responses
 _SPREAD_FACTOR = 10
-"""Noise explains differences of up to this many times the spread within the old or within the new responses."""
+# Smaller differences are ignored for every declared relative error, because float32 sums may differ by this much
 _EQUAL_NATS = 1e-5
-"""Smaller differences are ignored for every declared relative error, because float32 sums may differ by this much.
-"""
 
 
 def response_change(
@@ -297,16 +235,10 @@ def response_change(
     query_again: Callable[[int], Sequence[EndpointResponse]],
     relative_error: float,
 ) -> float | None:
-    """Compare saved responses to the query without a bias with new ones.
-
-    Return the difference, in nats, that rounding and noise do not explain; inf if other tokens are shown;
-    None if rounding and noise explain the difference.
-
-    Args:
-        stored_responses: the responses in the journal.
-        query_again: returns the given number of new responses, from concurrent calls.
-        relative_error: relative error of a shown probability.
-    """
+    """Return the difference of saved and new responses, in nats, that rounding and noise do not explain."""
+    # The responses are those to the query without a bias. inf: other tokens are shown. None: rounding and noise
+    # explain the difference. ``query_again``: returns the given number of new responses, from concurrent calls.
+    # ``relative_error``: of a shown probability.
     new_responses: list[EndpointResponse] = []
     change_nats: float | None = None
     for count in _NEW_CALL_COUNTS if stored_responses else ():
@@ -320,15 +252,8 @@ def response_change(
 def _unexplained_difference_nats(
     stored_responses: Sequence[EndpointResponse], new_responses: Sequence[EndpointResponse], relative_error: float
 ) -> float | None:
-    """Return the smallest difference of a saved and a new response, nats.
-
-    Return None if rounding or spread explains the difference.
-
-    Args:
-        stored_responses: the responses in the journal.
-        new_responses: the new responses.
-        relative_error: relative error of a shown probability.
-    """
+    """Return the smallest difference of a saved and a new response, nats."""
+    # None: rounding or spread explains the difference.
     spread_nats = max(
         (
             _difference_nats(*pair)
@@ -343,10 +268,8 @@ def _unexplained_difference_nats(
 
 
 def _difference_nats(first_response: EndpointResponse, second_response: EndpointResponse) -> float:
-    """Return the largest difference of a logprob that both responses show, nats.
-
-    Return inf if the responses show mostly different tokens.
-    """
+    """Return the largest difference of a logprob that both responses show, nats."""
+    # inf: the responses show mostly different tokens.
     shown_count = max(len(first_response.logprobs), len(second_response.logprobs))
     if not shown_count:
         return 0.0 if first_response.token == second_response.token else inf

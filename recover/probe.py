@@ -19,42 +19,27 @@ from .numerics import log_odds
 from .session import QuerySession
 from .unbiased_response import UnbiasedResponse
 
+# Chooses nearly any token, so that the endpoint must show its name. It is OpenAI's largest bias.
 _CHOOSING_BIAS_NATS = 100.0
-"""Chooses nearly any token, so that the endpoint must show its name. It is OpenAI's largest bias."""
-_MIN_BIAS_NATS = 1.0
-"""The effect of a smaller bias could not be distinguished from noise."""
+_MIN_BIAS_NATS = 1.0  # the effect of a smaller bias could not be distinguished from noise
 
 
 @dataclass(frozen=True)
 class EndpointProfile:
-    """The measured effect of biases at an endpoint.
+    """The measured effect of biases at an endpoint."""
 
-    Args:
-        shown_logprob_count: number of logprobs that a call shows; 0: only the token.
-        relative_error: relative error of a shown probability.
-        can_shift_logprobs: whether a bias is added to the token's logit before logprobs are computed.
-        are_biases_additive: whether several biases in one call are all added.
-        can_force_token: whether a bias determines the chosen token.
-        reports_chosen_logprob: whether the endpoint shows the logprob that the chosen token has without the
-            bias.
-        max_exact_bias_nats: the largest bias that is added exactly, nats.
-        max_confirmed_bias_nats: the largest bias that a response has shown to be added exactly, nats.
-        bias_step_nats: the endpoint rounds biases to multiples of this step, nats; 0: no rounding.
-        unnameable_ids: ids that a response has shown to be unnameable.
-        findings: the measured facts in words, for the user.
-    """
-
-    shown_logprob_count: int
-    relative_error: float
-    can_shift_logprobs: bool = False
-    are_biases_additive: bool = True
-    can_force_token: bool = False
+    shown_logprob_count: int  # number of logprobs that a call shows; 0: only the token
+    relative_error: float  # relative error of a shown probability
+    can_shift_logprobs: bool = False  # whether a bias is added to the token's logit before logprobs are computed
+    are_biases_additive: bool = True  # whether several biases in one call are all added
+    can_force_token: bool = False  # whether a bias determines the chosen token
+    # whether the endpoint shows the logprob that the chosen token has without the bias
     reports_chosen_logprob: bool = False
-    max_exact_bias_nats: float = inf
-    max_confirmed_bias_nats: float = 0.0
-    bias_step_nats: float = 0.0
-    unnameable_ids: frozenset[int] = frozenset()
-    findings: tuple[str, ...] = ()
+    max_exact_bias_nats: float = inf  # the largest bias that is added exactly, nats
+    max_confirmed_bias_nats: float = 0.0  # the largest bias that a response has shown to be added exactly, nats
+    bias_step_nats: float = 0.0  # the endpoint rounds biases to multiples of this step, nats; 0: no rounding
+    unnameable_ids: frozenset[int] = frozenset()  # ids that a response has shown to be unnameable
+    findings: tuple[str, ...] = ()  # the measured facts in words, for the user
 
     @property
     def pointwise_method(self) -> str:
@@ -65,15 +50,7 @@ class EndpointProfile:
 
 
 def probe(session: QuerySession, unbiased_response: UnbiasedResponse, tokens: NDArray[np.intp]) -> EndpointProfile:
-    """Measure the effect of biases with one or more queries.
-
-    Raises ``RecoverError``, ``RecoveryStoppedError``.
-
-    Args:
-        session: sends queries to the endpoint.
-        unbiased_response: the logprobs that the endpoint shows without a bias.
-        tokens: the requested ids, int (n,).
-    """
+    """Measure the effect of biases with one or more queries. Raises ``RecoverError``, ``RecoveryStoppedError``."""
     if not unbiased_response.logprob_count:
         choice_effect = _measure_choice_effect(session, unbiased_response)
         findings = (
@@ -121,14 +98,7 @@ def _describe_findings(
     bias_effect: _MeasuredBiasEffect,
     choice_effect: _MeasuredChoiceEffect,
 ) -> tuple[str, ...]:
-    """Return the measured facts in words, for the user.
-
-    Args:
-        session: the session with the endpoint.
-        unbiased_response: the logprobs that the endpoint shows without a bias.
-        bias_effect: the effect of biases on logprobs.
-        choice_effect: the effect of a bias on the chosen token.
-    """
+    """Return the measured facts in words, for the user."""
     repeatability = (
         f"responses differ by up to {unbiased_response.spread_nats:.1e} nats from call to call"
         if unbiased_response.is_noisy
@@ -175,10 +145,7 @@ def _describe_bias_findings(
 
 
 def _unnameable_ids(session: QuerySession, tokens: NDArray[np.intp]) -> frozenset[int]:
-    """Return the requested ids that cannot be named without bytes, if the endpoint shows no bytes.
-
-    One query tests this.
-    """
+    """Query once for the requested ids that cannot be named without bytes, if the endpoint shows no bytes."""
     ids_that_need_bytes = session.endpoint.ids_that_need_bytes & set(tokens.tolist())
     if not ids_that_need_bytes:
         return frozenset()
@@ -190,23 +157,17 @@ def _unnameable_ids(session: QuerySession, tokens: NDArray[np.intp]) -> frozense
     return frozenset() if is_named else ids_that_need_bytes
 
 
+# a token is suppressed with this many times `_CHOOSING_BIAS_NATS`, if the endpoint accepts that
 _EXPULSION_FACTOR = 5
-"""A token is suppressed with this many times `_CHOOSING_BIAS_NATS`, if the endpoint accepts that."""
-_PROBABILITY_TOLERANCE = 1e-3
-"""Logprobs are rounded, so the sum of two probabilities may exceed 1 by this much."""
+_PROBABILITY_TOLERANCE = 1e-3  # Logprobs are rounded, so the sum of two probabilities may exceed 1 by this much
 
 
 @dataclass(frozen=True)
 class _MeasuredChoiceEffect:
-    """The effect of a bias on the chosen token.
+    """The effect of a bias on the chosen token."""
 
-    Attributes:
-        can_force_token: whether a bias determines the chosen token.
-        reports_chosen_logprob: whether the endpoint shows the logprob that the chosen token has without the
-            bias.
-    """
-
-    can_force_token: bool
+    can_force_token: bool  # whether a bias determines the chosen token
+    # whether the endpoint shows the logprob that the chosen token has without the bias
     reports_chosen_logprob: bool = False
 
 
@@ -237,69 +198,44 @@ def _measure_choice_effect(session: QuerySession, unbiased_response: UnbiasedRes
     return _MeasuredChoiceEffect(True, is_unbiased)
 
 
+# Biases on a pair of tokens differ by at least this much, so that the effect exceeds the noise
 _MIN_GAP_NATS = 2.0
-"""Biases on a pair of tokens differ by at least this much, so that the effect exceeds the noise."""
+# Steps that are tried: 0 for arbitrary biases, 1 for an endpoint that rounds biases to integers
 _BIAS_STEPS_NATS = (0.0, 1.0)
-"""Steps that are tried: 0 for arbitrary biases, 1 for an endpoint that rounds biases to integers."""
 
 
 class _LogprobShift(NamedTuple):
-    """The change of a difference of two logprobs.
+    """The change of a difference of two logprobs."""
 
-    Attributes:
-        measured_nats: the measured change, nats.
-        expected_nats: the change that the biases should have caused, nats.
-    """
-
-    measured_nats: float
-    expected_nats: float
+    measured_nats: float  # the measured change, nats
+    expected_nats: float  # the change that the biases should have caused, nats
 
 
 class _TokenPair(NamedTuple):
-    """Two tokens of the unbiased response; the difference of their logprobs is measured.
+    """Two tokens of the unbiased response; the difference of their logprobs is measured."""
 
-    Attributes:
-        token: the least likely shown token.
-        top_token: the most likely token.
-    """
-
-    token: int
-    top_token: int
+    token: int  # the least likely shown token
+    top_token: int  # the most likely token
 
 
 @dataclass(frozen=True)
 class _MeasuredBiasEffect:
-    """The effect of biases on logprobs.
+    """The effect of biases on logprobs."""
 
-    Args:
-        max_exact_bias_nats: the largest bias that is added exactly, nats; 0: no bias is.
-        bias_step_nats: the endpoint rounds biases to multiples of this step, nats; 0: no rounding.
-        are_biases_additive: whether several biases in one call are all added.
-        error_nats: difference between the measured and the expected effect, nats.
-        unexpected_effect: an effect that was not the expected one, if no bias is added exactly; None if
-            there was no effect.
-    """
-
-    max_exact_bias_nats: float = 0.0
-    bias_step_nats: float = 0.0
-    are_biases_additive: bool = True
-    error_nats: float = 0.0
+    max_exact_bias_nats: float = 0.0  # the largest bias that is added exactly, nats; 0: no bias is
+    bias_step_nats: float = 0.0  # the endpoint rounds biases to multiples of this step, nats; 0: no rounding
+    are_biases_additive: bool = True  # whether several biases in one call are all added
+    error_nats: float = 0.0  # difference between the measured and the expected effect, nats
+    # an effect that was not the expected one, if no bias is added exactly; None if there was no effect
     unexpected_effect: _LogprobShift | None = None
 
 
 _NO_BIAS_EFFECT = _MeasuredBiasEffect()
-_NO_SHIFT_FRACTION = 0.1
-"""A logprob that shifts by less than this fraction of the tolerance counts as not shifted."""
+_NO_SHIFT_FRACTION = 0.1  # a logprob that shifts by less than this fraction of the tolerance counts as not shifted
 
 
 class _BiasProbe:
-    """Queries with biases on the least likely shown token and on the most likely one.
-
-    Args:
-        session: sends queries to the endpoint.
-        unbiased_response: the logprobs that the endpoint shows without a bias.
-        tolerance_nats: the largest deviation from the expected effect that counts as exact, nats.
-    """
+    """Queries with biases on the least likely shown token and on the most likely one."""
 
     def __init__(self, session: QuerySession, unbiased_response: UnbiasedResponse, tolerance_nats: float) -> None:
         self._session = session
@@ -308,10 +244,8 @@ class _BiasProbe:
         self._limits = session.endpoint.limits
 
     def measure(self) -> _MeasuredBiasEffect:
-        """Return the effect of biases.
-
-        Tries arbitrary biases first, then integers, then a single bias per call.
-        """
+        """Return the effect of biases."""
+        # Tries arbitrary biases first, then integers, then a single bias per call.
         bias_effect = _NO_BIAS_EFFECT
         for bias_step_nats in _BIAS_STEPS_NATS:
             measured_effect = (
@@ -340,10 +274,7 @@ class _BiasProbe:
         )
 
     def _measure_one_bias(self) -> _MeasuredBiasEffect | None:
-        """Query with one bias, for an endpoint that does not add two biases of one query.
-
-        Return None if the endpoint does not add a single bias exactly either.
-        """
+        """Query with one bias, for an endpoint that does not add two; None if it does not add one exactly."""
         pair, max_bias_nats = self._choose_pair(), _max_useful_bias_nats(self._limits)
         bias = min(max_bias_nats, self._gap_nats(pair))
         response = self._query_pair(pair, {pair.token: bias})
@@ -357,13 +288,11 @@ class _BiasProbe:
         )
 
     def _measure_pair(self, bias_step_nats: float) -> _MeasuredBiasEffect:
-        """Find the largest bias that is added exactly, if two or more logprobs are shown.
-
-        The least likely token gets a bias b. The most likely one gets b minus the gap between their
-        logprobs. This brings the two tokens close to each other, so that both are shown for every b. The
-        difference of their logprobs must change by the difference of the biases. Neither bias is 0, so
-        that an endpoint that adds only one of them is noticed.
-        """
+        """Find the largest bias that is added exactly, if two or more logprobs are shown."""
+        # The least likely token gets a bias b. The most likely one gets b minus the gap between their logprobs.
+        # This brings the two tokens close to each other, so that both are shown for every b. The difference of
+        # their logprobs must change by the difference of the biases. Neither bias is 0, so that an endpoint that
+        # adds only one of them is noticed.
         pair = self._choose_pair()
         gap_nats = ceil(self._gap_nats(pair)) if bias_step_nats else self._gap_nats(pair)
         max_useful_bias = _max_useful_bias_nats(self._limits)
@@ -408,21 +337,14 @@ class _BiasProbe:
         return max_shift_nats <= self._tolerance_nats
 
     def _find_bias_limit(self, pair: _TokenPair, bias: float) -> float:
-        """Return the bias to which the endpoint limits ``2 * bias``.
-
-        One token of the pair gets 2 * bias, the other one ``bias``.
-        """
+        """Return the bias to which the endpoint limits ``2 * bias``; the other token of the pair gets ``bias``."""
         response = self._query_pair(pair, {pair.token: 2 * bias, pair.top_token: bias})
         return bias if response is None else bias + max(0.0, min(bias, self._pair_shift_nats(pair, response)))
 
     def _measure_odds(self, bias_step_nats: float) -> _MeasuredBiasEffect:
-        """Measure whether a bias shifts the odds of the only shown token.
-
-        If it does, all biases count as exact.
-
-        A single response cannot show that large biases are added exactly; `single` tests each bias that
-        it uses.
-        """
+        """Measure whether a bias shifts the odds of the only shown token."""
+        # If it does, all biases count as exact.
+        # A single response cannot show that large biases are added exactly; `single` tests each bias that it uses.
         top_token = self._session.prefer_complete_utf8(self._unbiased_response.ranked_tokens)[0]
         unbiased_response, max_bias_nats = self._unbiased_response, self._limits.max_bias_nats
         # A probability that was rounded to 1 would have infinite odds. So a logprob is at most -relative_error.
@@ -444,8 +366,8 @@ class _BiasProbe:
         return _MeasuredBiasEffect(unexpected_effect=_LogprobShift(measured_nats, bias))
 
 
+# the largest useful bias exceeds the absolute value of the lowest reliable logprob by this much
 _EXTRA_BIAS_NATS = 20.0
-"""The largest useful bias exceeds the absolute value of the lowest reliable logprob by this much."""
 
 
 def _max_useful_bias_nats(limits: EndpointLimits) -> float:
@@ -453,23 +375,15 @@ def _max_useful_bias_nats(limits: EndpointLimits) -> float:
     return min(limits.max_bias_nats, _EXTRA_BIAS_NATS - limits.min_reliable_logprob)
 
 
-_REDUCED_BIAS_FRACTION = 0.8
-"""After the endpoint has limited a bias, this fraction of the bias is tried."""
+_REDUCED_BIAS_FRACTION = 0.8  # After the endpoint has limited a bias, this fraction of the bias is tried
 
 
 class BiasRange:
-    """The biases that may be used. The probe measures the range, and methods confirm or reject larger biases.
-
-    Args:
-        profile: the measured effect of biases.
-
-    Attributes:
-        max_bias_nats: the largest bias to use, nats.
-        max_confirmed_bias_nats: the largest bias that a response has shown to be added exactly, nats.
-    """
+    """The biases that may be used. The probe measures the range, and methods confirm or reject larger biases."""
 
     def __init__(self, profile: EndpointProfile) -> None:
-        self.max_bias_nats = profile.max_exact_bias_nats
+        self.max_bias_nats = profile.max_exact_bias_nats  # the largest bias to use, nats
+        # the largest bias that a response has shown to be added exactly, nats
         self.max_confirmed_bias_nats = profile.max_confirmed_bias_nats
         self._bias_step_nats = profile.bias_step_nats
 
@@ -478,7 +392,6 @@ class BiasRange:
         return int(bias / self._bias_step_nats) * self._bias_step_nats if self._bias_step_nats else bias
 
     def confirm(self, bias: float) -> None:
-        """Record that this bias was added exactly."""
         self.max_confirmed_bias_nats = bias
 
     def reject(self, bias: float) -> None:

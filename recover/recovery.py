@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names
 from .basis import Basis
 from .endpoints.base import Endpoint
 from .errors import RecoverError
@@ -33,7 +32,6 @@ _POINTWISE_METHODS: Mapping[str, PointwiseMethod] = {
 }
 
 
-@supports_old_names
 def recover(  # noqa: PLR0913 - each is set by name
     endpoint: Endpoint,
     prompt: str,
@@ -82,14 +80,7 @@ def open_session(endpoint: Endpoint, prompt: str, settings: RecoverySettings) ->
 
 
 class _RecoveryRun:
-    """One recovery, from the first query to the result.
-
-    Args:
-        session: sends queries to the endpoint.
-        request: the requested tokens and the method.
-        settings: the settings of the recovery.
-        vocab_size: number of tokens.
-    """
+    """One recovery, from the first query to the result."""
 
     def __init__(
         self, session: QuerySession, request: RecoveryRequest, settings: RecoverySettings, vocab_size: int
@@ -104,10 +95,7 @@ class _RecoveryRun:
         self._drift_monitor: DriftMonitor | None = None
 
     def carry_out(self) -> str | None:
-        """Measure the endpoint and run the method.
-
-        Return ``max_calls`` or ``interrupted`` if the run ended early.
-        """
+        """Measure the endpoint and run the method; return ``max_calls`` or ``interrupted`` if it ended early."""
         try:
             unbiased_response = measure_unbiased_response(self._session, self._settings.calls_per_query)
             self._estimates.apply_unbiased_limits(unbiased_response)
@@ -194,14 +182,7 @@ class _RecoveryRun:
 
 
 def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> bool:
-    """Return whether ``auto`` uses the basis.
-
-    The basis method queries at least as many tokens as the basis has dimensions.
-
-    Args:
-        basis: the basis of the settings; None if there is none.
-        requested_id_count: number of requested ids; None: all tokens are requested.
-    """
+    """Return whether ``auto`` uses the basis, which queries at least as many tokens as it has dimensions."""
     return basis is not None and (requested_id_count is None or requested_id_count > basis.rank)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names
 from .basis import Basis
 from .endpoints.base import MAX_VOCAB_SIZE
 from .errors import RecoverError
@@ -21,30 +20,18 @@ NO_BASIS = "the method basis needs a basis; create one with gen recover-basis"
 
 @dataclass(frozen=True)
 class RecoveryRequest:
-    """The requested logprobs, and the method.
+    """The requested logprobs, and the method."""
 
-    Args:
-        method: one of `METHODS`.
-        top_count: number of most likely tokens; None if specific tokens or all tokens are requested.
-        ids: requested token ids; None if the most likely or all tokens are requested.
-    """
-
-    method: str
+    method: str  # one of `METHODS`
+    # number of most likely tokens; None if specific tokens or all tokens are requested
     top_count: int | None = None
-    ids: tuple[int, ...] | None = None
+    ids: tuple[int, ...] | None = None  # requested token ids; None if the most likely or all tokens are requested
 
     @classmethod
     def checked(
         cls, prompt: str, method: str, top_count: int | None, tokens: Iterable[object] | None
     ) -> RecoveryRequest:
-        """Return the request. Raises ``RecoverError`` for a request that no endpoint could fulfill.
-
-        Args:
-            prompt: the text before the token.
-            method: one of `METHODS`.
-            top_count: number of most likely tokens; None if specific tokens or all tokens are requested.
-            tokens: requested token ids; None if the most likely or all tokens are requested.
-        """
+        """Return the request. Raises ``RecoverError`` for a request that no endpoint could fulfill."""
         ids = None if tokens is None else tuple(_token_id(token) for token in tokens)
         if method not in METHODS:
             raise RecoverError(f"method: {method!r} is not one of {', '.join(METHODS)}")
@@ -72,10 +59,7 @@ class RecoveryRequest:
                 raise RecoverError(f"token id {token} is not within 0..{vocab_size - 1}")
 
     def tokens(self, vocab_size: int) -> NDArray[np.intp]:
-        """Return the ids that may be part of the result, sorted, int (n,).
-
-        These are all ids of the vocabulary if none are requested by id.
-        """
+        """Return the ids that may be part of the result, sorted, int (n,): the requested ids, or all."""
         if self.ids is None:
             return np.arange(vocab_size)
         return np.unique(np.asarray(self.ids, dtype=np.intp))
@@ -93,7 +77,6 @@ def _token_id(token: object) -> int:
         raise RecoverError(f"tokens: {token!r} is not a token id") from None
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class RecoverySettings:
     """The settings of a recovery.

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.files import file_problem
-from ..common.renamed import supports_old_names
-from ..common.strict_json import encode_json, parse_strict_json
+from ..common.strict_json import encode_json, json_line, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
 from .basis import Basis
@@ -26,7 +25,6 @@ from .session import QuerySession
 from .task import LogprobEstimates
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class Recovery:
     """Recovered logprobs.
@@ -61,25 +59,17 @@ class Recovery:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Facts about a finished run.
+    """Facts about a finished run."""
 
-    Args:
-        tokens: ids of the requested tokens, int (n,); all ids of the vocabulary if ``top_count`` is given.
-        top_count: requested number of most likely tokens; None if specific tokens or all tokens are requested.
-        method: the method that was used.
-        notes: findings about the endpoint.
-        max_drift_nats: largest change of the response to a repeated query during the run, nats.
-        stop_reason: ``max_calls`` or ``interrupted`` if the run ended early; None otherwise.
-        basis: the basis of the model's logits in the settings; None if there is none.
-    """
-
+    # ids of the requested tokens, int (n,); all ids of the vocabulary if ``top_count`` is given
     tokens: NDArray[np.intp]
+    # requested number of most likely tokens; None if specific tokens or all tokens are requested
     top_count: int | None
-    method: str
-    notes: tuple[str, ...]
-    max_drift_nats: float
-    stop_reason: str | None
-    basis: Basis | None
+    method: str  # the method that was used
+    notes: tuple[str, ...]  # findings about the endpoint
+    max_drift_nats: float  # largest change of the response to a repeated query during the run, nats
+    stop_reason: str | None  # ``max_calls`` or ``interrupted`` if the run ended early; None otherwise
+    basis: Basis | None  # the basis of the model's logits in the settings; None if there is none
 
 
 def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record: RunRecord) -> Recovery:
@@ -132,25 +122,17 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
     )
 
 
+# Estimated errors are not exact, so the sum may differ from 1 by this many times what the errors allow
 _ERROR_FACTOR = 5.0
-"""Estimated errors are not exact, so the sum may differ from 1 by this many times what the errors allow."""
-_SUM_ROUNDING = 1e-9
-"""Probability that may be lost when the probabilities of a vocabulary are summed in float64."""
+_SUM_ROUNDING = 1e-9  # Probability that may be lost when the probabilities of a vocabulary are summed in float64
 
 
 def _check_probability_sum(
     logprobs: Float64s, errors: Float64s, covers_vocabulary: bool
 ) -> tuple[bool, Float64s, tuple[str, ...]]:
-    """Check that the probabilities sum to 1 within their errors: |log sum p| <= sum p_i error_i.
-
-    Return whether they do, the errors, and notes. If the sum differs from 1 by more than the errors allow,
-    all errors grow to that difference. The tokens of a part of a vocabulary may sum to less than 1.
-
-    Args:
-        logprobs: float64 (V,), nats; NaN where not recovered.
-        errors: estimated errors, float64 (V,), nats.
-        covers_vocabulary: whether all tokens of the vocabulary have a true logprob.
-    """
+    """Return whether the probabilities sum to 1 within their errors, the errors, and notes."""
+    # The test is |log sum p| <= sum p_i error_i. If the sum differs from 1 by more than the errors allow, all
+    # errors grow to that difference. The tokens of a part of a vocabulary may sum to less than 1.
     is_recovered = ~np.isnan(logprobs)
     log_sum = logsumexp(logprobs[is_recovered]) if is_recovered.any() else -np.inf
     max_log_sum = _ERROR_FACTOR * float(np.exp(logprobs[is_recovered]) @ errors[is_recovered]) + _SUM_ROUNDING
@@ -224,7 +206,6 @@ def check_output_path(path: Path) -> None:
     check_writable(path)
 
 
-@supports_old_names
 def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -> None:
     """Write a recovery to a file. The ending of the file name determines the format. Raises ``RecoverError``.
 
@@ -243,7 +224,7 @@ def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -
         write_file(path, lambda file: _write_npz(recovery, file, run_info))
     elif path.suffix == ".json":
         document = {**run_header(recovery, run_info), "tokens": list(_token_records(recovery))}
-        write_file(path, lambda file: file.write(encode_json(document).encode() + b"\n"))
+        write_file(path, lambda file: file.write(json_line(document).encode()))
     else:
         write_file(
             path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, run_info))
@@ -265,13 +246,11 @@ def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any])
 
 
 def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of ``.jsonl``: first `run_header`, then one line for each token.
-
-    A token has the fields ``id``, ``token``, ``bytes``, ``logprob`` and ``error``.
-    """
-    yield encode_json({"event": "recovery", **run_header(recovery, run_info)}) + "\n"
+    """Yield the lines of ``.jsonl``: first `run_header`, then one line for each token."""
+    # A token has the fields ``id``, ``token``, ``bytes``, ``logprob`` and ``error``.
+    yield json_line({"event": "recovery", **run_header(recovery, run_info)})
     for token in _token_records(recovery):
-        yield encode_json({"event": "token", **token}) + "\n"
+        yield json_line({"event": "token", **token})
 
 
 def run_header(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,12 +292,7 @@ def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
 
 
 def read_run_header(path: Path) -> dict[str, Any]:
-    """Return the `run_header` of a file that `save_recovery` wrote.
-
-    The ending of the file name determines the format.
-
-    Raises ``RecoverError`` for a file that is not a recovery.
-    """
+    """Return the `run_header` of a file that `save_recovery` wrote, by its suffix. Raises ``RecoverError``."""
     try:
         if path.suffix == ".npz":
             with open_npz(path) as data:

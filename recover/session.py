@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYetError
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYetError
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -18,33 +17,22 @@ from .errors import RecoverError
 from .journal import MAX_STORED_REPETITIONS, QueryJournal, QueryKey, reject_change, response_change
 from .request import RecoverySettings
 
+# Interval at which a waiting run checks for an interrupt: short for the user, long for the processor
 _INTERRUPT_CHECK_SECONDS = 0.2
-"""Interval at which a waiting run checks for an interrupt: short for the user, long for the processor."""
 
 
 _T = TypeVar("_T")
 
 
 class QuerySession:
-    """A sender of queries about one prompt.
-
-    Args:
-        endpoint: the endpoint to query.
-        prompt: the text before the token.
-        settings: the settings of the recovery.
-
-    Attributes:
-        endpoint: the endpoint to query.
-        new_call_count: number of calls of this run.
-        total_call_count: number of calls behind all responses, including those that the checkpoint holds.
-        token_bytes: token id -> bytes of the token, as far as responses showed them.
-    """
+    """A sender of queries about one prompt."""
 
     def __init__(self, endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> None:
         self.endpoint = endpoint
-        self.new_call_count = 0
+        self.new_call_count = 0  # number of calls of this run
+        # number of calls behind all responses, including those that the checkpoint holds
         self.total_call_count = 0
-        self.token_bytes: dict[int, bytes] = {}
+        self.token_bytes: dict[int, bytes] = {}  # token id -> bytes of the token, as far as responses showed them
         self._prompt = prompt
         self._settings = settings
         self._journal: QueryJournal | None = None
@@ -55,14 +43,12 @@ class QuerySession:
         endpoint.allow_retries()
 
     def open_journal(self) -> None:
-        """Open the checkpoint, if the settings name one. Raises ``RecoverError``, ``RecoveryStoppedError``."""
         path = self._settings.checkpoint
         if path is not None:
             run_identity = {"endpoint": self.identity(), "prompt": self._prompt}
             self._journal = QueryJournal(path, run_identity, self._settings.resume)
 
     def close(self) -> None:
-        """Close the checkpoint."""
         if self._journal is not None:
             self._journal.close()
 
@@ -75,20 +61,9 @@ class QuerySession:
         first_repetition: int = 0,
         drift_check: int = 0,
     ) -> Iterator[list[EndpointResponse]]:
-        """Yield the responses to each query, in the order of the queries.
-
-        Raises ``RecoveryStoppedError``, and ``RecoverError`` as the endpoint does. Calls that were sent
-        before the exception are counted, and their responses are saved.
-
-        Args:
-            biases: the biases of each query.
-            calls_per_query: number of times that each query is sent.
-            kind: whether the next token or the most likely token is wanted; an endpoint that does not
-                distinguish them is always queried for the next token.
-            first_repetition: repetition number of the first call of each query, counted from 0.
-            drift_check: number of the drift check that sends the queries, counted from 1; 0 outside of
-                drift checks.
-        """
+        """Yield the responses to each query, in the order of the queries."""
+        # Raises ``RecoveryStoppedError``, and ``RecoverError`` as the endpoint does. Calls that were sent before
+        # the exception are counted, and their responses are saved.
         if not self.endpoint.has_top_token_query:
             kind = QueryKind.NEXT_TOKEN
         repetitions = range(first_repetition, first_repetition + calls_per_query)
@@ -113,25 +88,17 @@ class QuerySession:
             pool.shutdown(wait=True, cancel_futures=early_stop is None)
 
     def vocab_size(self) -> int:
-        """Return the size of the vocabulary; the endpoint may ask its server.
-
-        Raises the exceptions of `send_queries`.
-        """
+        """Return the size of the vocabulary, which may ask the server. Raises the exceptions of `send_queries`."""
         return self._run_interruptibly(lambda: self.endpoint.vocab_size)
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the endpoint's identity; the endpoint may ask its server.
-
-        Raises the exceptions of `send_queries`.
-        """
+        """Return the endpoint's identity, which may ask the server. Raises the exceptions of `send_queries`."""
         return self._run_interruptibly(lambda: dict(self.endpoint.identity))
 
     def prefer_complete_utf8(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Return the tokens whose bytes are complete UTF-8 or unknown; return all tokens if there are none.
-
-        Only such a token should get a positive bias: llama.cpp's server hides the logprobs if it draws a
-        token that ends inside a character.
-        """
+        """Return the tokens whose bytes are complete UTF-8 or unknown; return all tokens if there are none."""
+        # Only such a token should get a positive bias: llama.cpp's server hides the logprobs if it draws a token
+        # that ends inside a character.
         return [token for token in tokens if is_utf8(self.token_bytes.get(token, b""))] or tokens
 
     def _submit(self, pool: ThreadPoolExecutor, bias: Bias, key: QueryKey) -> Future[EndpointResponse]:
@@ -191,10 +158,8 @@ class QuerySession:
         return response
 
     def _check_resumed_endpoint(self, pool: ThreadPoolExecutor) -> None:
-        """Before the first new query of a resumed run, repeat a saved one.
-
-        Raises ``RecoverError`` if its response has changed.
-        """
+        """Before the first new query of a resumed run, repeat a saved one."""
+        # Raises ``RecoverError`` if it has changed.
         journal = self._journal
         if self._is_resumed_endpoint_checked or journal is None or not journal.restored_response_count:
             return
@@ -243,10 +208,7 @@ class QuerySession:
 
 
 def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping[str, Any]:
-    """Return an endpoint's identity; the endpoint may ask its server.
-
-    Raises ``RecoverError``, ``KeyboardInterrupt``.
-    """
+    """Return an endpoint's identity, which may ask its server. Raises ``RecoverError``, ``KeyboardInterrupt``."""
     try:
         return QuerySession(endpoint, "", settings).identity()
     except RecoveryStoppedError:
@@ -254,18 +216,11 @@ def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping
 
 
 class RecoveryStoppedError(Exception):
-    """No more calls are allowed.
-
-    Args:
-        reason: ``max_calls`` or ``interrupted``.
-
-    Attributes:
-        reason: ``max_calls`` or ``interrupted``.
-    """
+    """No more calls are allowed: the reason is ``max_calls`` or ``interrupted``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = reason  # ``max_calls`` or ``interrupted``
 
 
 class _CallBudget:
@@ -277,7 +232,6 @@ class _CallBudget:
         self._lock = Lock()
 
     def claim(self) -> None:
-        """Claim one call. Raises ``RecoveryStoppedError`` if the limit is reached."""
         with self._lock:
             if self._max_calls is not None and self._claimed_call_count >= self._max_calls:
                 raise RecoveryStoppedError("max_calls")

@@ -19,29 +19,17 @@ from .unbiased_response import DriftMonitor, UnbiasedResponse
 
 @dataclass(frozen=True)
 class RecoveryTask:
-    """A running recovery, as a method sees it.
-
-    Args:
-        session: sends queries to the endpoint.
-        settings: the settings of the recovery.
-        tokens: the requested token ids, int (n,).
-        unbiased_response: the logprobs that the endpoint shows without a bias.
-        profile: the effect of biases at this endpoint, as the probe measured it.
-        bias_range: the biases that the endpoint adds exactly.
-        estimates: the logprobs recovered so far.
-        drift_monitor: checks periodically whether the responses have changed.
-        notes: findings for the user; methods append to the list.
-    """
+    """A running recovery, as a method sees it."""
 
     session: QuerySession
     settings: RecoverySettings
     tokens: NDArray[np.intp]
-    unbiased_response: UnbiasedResponse
-    profile: EndpointProfile
-    bias_range: BiasRange
+    unbiased_response: UnbiasedResponse  # the logprobs that the endpoint shows without a bias
+    profile: EndpointProfile  # the effect of biases at this endpoint, as the probe measured it
+    bias_range: BiasRange  # the biases that the endpoint adds exactly
     estimates: LogprobEstimates
-    drift_monitor: DriftMonitor
-    notes: list[str]
+    drift_monitor: DriftMonitor  # checks periodically whether the responses have changed
+    notes: list[str]  # findings for the user; methods append to the list
 
     @property
     def limits(self) -> EndpointLimits:
@@ -56,10 +44,7 @@ class RecoveryTask:
     def send_queries(
         self, biases: Iterable[Bias], kind: QueryKind = QueryKind.NEXT_TOKEN
     ) -> Iterator[list[EndpointResponse]]:
-        """Yield the responses to each query.
-
-        Each query is repeated as many times as the probe found necessary, and the responses are averaged.
-        """
+        """Yield the responses to each query, sent as often as the probe found necessary, to be averaged."""
         for responses in self.session.send_queries(biases, self.unbiased_response.calls_per_query, kind=kind):
             yield responses
             self.drift_monitor.count_query()
@@ -71,34 +56,23 @@ class RecoveryTask:
             self.settings.progress(self.estimates.count_known(self.tokens), len(self.tokens))
 
 
+# a method that recovers the tokens it is given, each on its own
 PointwiseMethod = Callable[[RecoveryTask, Sequence[int]], None]
-"""A method that recovers the tokens it is given, each on its own."""
 
 
 class LogprobEstimates:
-    """Recovered logprobs with their errors, and the tokens that cannot be recovered.
-
-    Args:
-        vocab_size: number of tokens.
-        unnameable_ids: ids that the endpoint cannot name.
-
-    Attributes:
-        logprobs: float64 (V,), nats; NaN where unknown.
-        errors: estimated errors of the logprobs, float64 (V,), nats; NaN where unknown.
-        unnameable_ids: ids that the endpoint cannot name.
-        contradicted_ids: ids whose responses contradict each other, or the unbiased response.
-        unmatched_logprobs: logprobs, in nats, that were shown for texts that are not the text of exactly one
-            token.
-        is_normalized: whether ``logprobs`` are true logprobs; False while they are relative to the most
-            likely token.
-    """
+    """Recovered logprobs with their errors, and the tokens that cannot be recovered."""
 
     def __init__(self, vocab_size: int, unnameable_ids: frozenset[int] = frozenset()) -> None:
-        self.logprobs: Float64s = np.full(vocab_size, np.nan)
+        self.logprobs: Float64s = np.full(vocab_size, np.nan)  # float64 (V,), nats; NaN where unknown
+        # estimated errors of the logprobs, float64 (V,), nats; NaN where unknown
         self.errors: Float64s = np.full(vocab_size, np.nan)
-        self.unnameable_ids = unnameable_ids
+        self.unnameable_ids = unnameable_ids  # ids that the endpoint cannot name
+        # ids whose responses contradict each other, or the unbiased response
         self.contradicted_ids: set[int] = set()
+        # logprobs, in nats, that were shown for texts that are not the text of exactly one token
         self.unmatched_logprobs: tuple[float, ...] = ()
+        # whether ``logprobs`` are true logprobs; False while they are relative to the most likely token
         self.is_normalized = True
         self._max_hidden_logprob = inf
         self._noise_nats = 0.0
@@ -118,16 +92,9 @@ class LogprobEstimates:
             self.errors[token] = unbiased_response.errors[token]
 
     def add(self, token: int, values: Sequence[float], error: float) -> None:
-        """Set a token's logprob to the mean of measured values.
-
-        A token that is more likely than any token hidden from the unbiased response is contradicted: its
-        bias was not added exactly.
-
-        Args:
-            token: the token id.
-            values: the token's logprob according to each response, nats.
-            error: error of each value, nats.
-        """
+        """Set a token's logprob to the mean of measured values."""
+        # A token that is more likely than any token hidden from the unbiased response is contradicted: its bias
+        # was not added exactly.
         mean_of_values = mean_logprob(values, error, self._noise_nats)
         if token not in self._unbiased_tokens and self.exceeds_max_hidden_logprob(mean_of_values.logprob):
             self.contradicted_ids.add(token)
@@ -144,7 +111,6 @@ class LogprobEstimates:
         self._max_hidden_logprob = min(self._max_hidden_logprob, logprob)
 
     def mark_unnameable(self, tokens: frozenset[int]) -> None:
-        """Exclude tokens that the endpoint cannot name."""
         self.unnameable_ids |= tokens
 
     def forget(self, token: int) -> None:
@@ -157,10 +123,7 @@ class LogprobEstimates:
         self.contradicted_ids.add(token)
 
     def record_unmatched_logprobs(self, logprobs: Sequence[float]) -> None:
-        """Keep logprobs of texts without a token.
-
-        All responses show the same ones, so the longest list is kept.
-        """
+        """Keep logprobs of texts without a token: the longest list, because all responses show the same ones."""
         if len(logprobs) > len(self.unmatched_logprobs):
             self.unmatched_logprobs = tuple(logprobs)
 
@@ -184,12 +147,7 @@ class LogprobEstimates:
         return int(np.isfinite(self.logprobs[tokens]).sum())
 
     def restart_relative_to(self, top_token: int, error: float) -> None:
-        """Discard all logprobs, and measure them relative to the most likely token from now on.
-
-        Args:
-            top_token: the most likely token, whose relative logprob is 0.
-            error: error of that 0, nats.
-        """
+        """Discard all logprobs, and measure them relative to the most likely token from now on."""
         self.logprobs[:] = self.errors[:] = np.nan
         self._max_hidden_logprob = inf
         self.logprobs[top_token] = 0.0
@@ -201,25 +159,16 @@ class LogprobEstimates:
         self.errors[token] = error
 
     def normalize(self) -> None:
-        """Turn relative values into logprobs, if all tokens are known: their probabilities sum to 1.
-
-        The shift that this needs is wrong by at most the mean error, which is added to each token's
-        error.
-        """
+        """Turn relative values into logprobs, if all tokens are known: their probabilities sum to 1."""
+        # The shift that this needs is wrong by at most the mean error, which is added to each token's error.
         self.is_normalized = not np.isnan(self.logprobs).any()
         if self.is_normalized:
             self.logprobs -= logsumexp(self.logprobs)
             self.errors += float(np.exp(self.logprobs) @ self.errors)
 
     def fill_unknown(self, row: Float64s, error: float) -> None:
-        """Set all unknown logprobs from a complete row.
-
-        Relative values are first made absolute with the sum of the row.
-
-        Args:
-            row: values of all tokens, float64 (V,), nats; logprobs, or relative values.
-            error: error of each value, nats.
-        """
+        """Set all unknown logprobs from a complete row."""
+        # Relative values are first made absolute with the sum of the row.
         if not self.is_normalized:
             log_sum = logsumexp(row)
             row = row - log_sum

@@ -20,35 +20,24 @@ from .session import QuerySession
 
 @dataclass(frozen=True)
 class UnbiasedResponse:
-    """The mean response of an endpoint without a bias.
+    """The mean response of an endpoint without a bias."""
 
-    Args:
-        first_two_tokens: the tokens of the first two responses; None for a token without an id.
-        logprob_count: number of logprobs that a call shows; 0: only the token.
-        calls_per_query: number of times that each query of the recovery is sent.
-        logprobs: token id -> mean logprob, nats, of the tokens that all responses show.
-        errors: token id -> error of that mean, nats.
-        unmatched_logprobs: logprobs, in nats, of shown texts that are not the text of exactly one token.
-        spread_nats: largest difference between two responses, nats.
-        noise_nats: standard deviation of the difference of two shown logprobs, nats; 0: responses repeat.
-        relative_error: relative error of a shown probability, as declared or measured.
-        max_hidden_logprob: upper limit of the logprobs of tokens that are not shown, nats.
-        is_noisy: whether responses differ by more than the declared relative error explains.
-        notes: findings that do not stop the recovery.
-    """
-
+    # the tokens of the first two responses; None for a token without an id
     first_two_tokens: tuple[int | None, int | None] = (None, None)
-    logprob_count: int = 0
-    calls_per_query: int = 1
+    logprob_count: int = 0  # number of logprobs that a call shows; 0: only the token
+    calls_per_query: int = 1  # number of times that each query of the recovery is sent
+    # token id -> mean logprob, nats, of the tokens that all responses show
     logprobs: Mapping[int, float] = field(default_factory=dict)
-    errors: Mapping[int, float] = field(default_factory=dict)
+    errors: Mapping[int, float] = field(default_factory=dict)  # token id -> error of that mean, nats
+    # logprobs, in nats, of shown texts that are not the text of exactly one token
     unmatched_logprobs: tuple[float, ...] = ()
-    spread_nats: float = 0.0
+    spread_nats: float = 0.0  # largest difference between two responses, nats
+    # standard deviation of the difference of two shown logprobs, nats; 0: responses repeat
     noise_nats: float = 0.0
-    relative_error: float = 0.0
-    max_hidden_logprob: float = inf
-    is_noisy: bool = False
-    notes: tuple[str, ...] = ()
+    relative_error: float = 0.0  # relative error of a shown probability, as declared or measured
+    max_hidden_logprob: float = inf  # upper limit of the logprobs of tokens that are not shown, nats
+    is_noisy: bool = False  # whether responses differ by more than the declared relative error explains
+    notes: tuple[str, ...] = ()  # findings that do not stop the recovery
 
     @property
     def agreement_tolerance_nats(self) -> float:
@@ -57,13 +46,12 @@ class UnbiasedResponse:
 
     @cached_property
     def ranked_tokens(self) -> list[int]:
-        """The shown tokens, most likely first."""
         return sorted(self.logprobs, key=lambda token: -self.logprobs[token])
 
 
+# Two values of one logprob that differ by less agree. APIs show two decimals or more, so rounding alone makes two
+# values differ by up to 0.01; the limit is twice that.
 _MIN_AGREEMENT_TOLERANCE_NATS = 0.02
-"""Two values of one logprob that differ by less agree. APIs show two decimals or more, so rounding alone makes two
-values differ by up to 0.01; the limit is twice that."""
 
 
 def _agreement_tolerance_nats(spread_nats: float) -> float:
@@ -71,17 +59,13 @@ def _agreement_tolerance_nats(spread_nats: float) -> float:
     return max(_MIN_AGREEMENT_TOLERANCE_NATS, 10 * spread_nats)
 
 
+# Number of times that a query is sent if responses differ. The average has half the noise.
 _NOISY_CALLS_PER_QUERY = 4
-"""Number of times that a query is sent if responses differ. The average has half the noise."""
-_NOISE_FACTOR = 20
-"""Responses that differ by more than this many times the declared relative error are noisy."""
+_NOISE_FACTOR = 20  # Responses that differ by more than this many times the declared relative error are noisy
 
 
 def measure_unbiased_response(session: QuerySession, calls_per_query: int | None) -> UnbiasedResponse:
-    """Query twice without a bias, and more often if the responses differ or ``calls_per_query`` is larger.
-
-    Raises ``RecoverError`` if the responses cannot be compared, or show neither logprobs nor a token.
-    """
+    """Query twice without a bias, and more often if the responses differ or ``calls_per_query`` is larger."""
     ((first_response, second_response),) = session.send_queries([{}], calls_per_query=2)
     relative_error = session.endpoint.limits.relative_error
     if not (first_response.logprobs and second_response.logprobs):
@@ -102,17 +86,11 @@ def measure_unbiased_response(session: QuerySession, calls_per_query: int | None
 
 @dataclass(frozen=True)
 class _ResponsesWithoutBias:
-    """Responses to the query without a bias.
+    """Responses to the query without a bias."""
 
-    Attributes:
-        responses: the responses, at least two.
-        calls_per_query: number of times that each query of the recovery will be sent.
-        is_noisy: whether the responses differ by more than the declared relative error explains.
-    """
-
-    responses: Sequence[EndpointResponse]
-    calls_per_query: int
-    is_noisy: bool
+    responses: Sequence[EndpointResponse]  # the responses, at least two
+    calls_per_query: int  # number of times that each query of the recovery will be sent
+    is_noisy: bool  # whether the responses differ by more than the declared relative error explains
 
     @property
     def averaged_responses(self) -> Sequence[EndpointResponse]:
@@ -123,7 +101,6 @@ class _ResponsesWithoutBias:
 
 
 def _average_responses(session: QuerySession, responses_without_bias: _ResponsesWithoutBias) -> UnbiasedResponse:
-    """Return the unbiased response as the mean of the responses."""
     (first_response, second_response), averaged_responses = (
         responses_without_bias.responses[:2],
         responses_without_bias.averaged_responses,
@@ -193,10 +170,8 @@ def _max_difference_nats(first: EndpointResponse, second: EndpointResponse) -> f
     return max((abs(first.logprobs[token] - second.logprobs[token]) for token in shared_tokens), default=0.0)
 
 
-_MAX_DECIMALS = 8
-"""Logprobs that are rounded to more decimals cannot be distinguished from float32 ones."""
-_DECIMAL_TOLERANCE = 1e-12
-"""Error of a decimal number in float64, nats."""
+_MAX_DECIMALS = 8  # Logprobs that are rounded to more decimals cannot be distinguished from float32 ones
+_DECIMAL_TOLERANCE = 1e-12  # Error of a decimal number in float64, nats
 
 
 def _rounding_error(response: EndpointResponse) -> float:
@@ -208,24 +183,16 @@ def _rounding_error(response: EndpointResponse) -> float:
     return 0.0
 
 
-_MIN_HIDDEN_PROBABILITY = 1e-6
-"""Probability that may be lost in float32 sums."""
+_MIN_HIDDEN_PROBABILITY = 1e-6  # Probability that may be lost in float32 sums
+# If the least likely shown token is this many times more likely than all hidden tokens together, tokens were
+# probably truncated
 _TRUNCATION_FACTOR = 100.0
-"""If the least likely shown token is this many times more likely than all hidden tokens together, tokens were
-probably truncated."""
 
 
 def _truncation_note(unbiased_response: UnbiasedResponse, shown_count: int, endpoint: Endpoint) -> str | None:
-    """Return a note if no probability remains for hidden tokens, although the least likely shown token is likely.
-
-    Then the endpoint truncates tokens before it computes logprobs. If it also shows fewer logprobs than
-    requested, the truncation is certain, and ``RecoverError`` is raised.
-
-    Args:
-        unbiased_response: the measured logprobs.
-        shown_count: number of shown logprobs, including texts that are not the text of exactly one token.
-        endpoint: the endpoint.
-    """
+    """Return a note if no probability remains for hidden tokens, although each shown token is likely."""
+    # Then the endpoint truncates tokens before it computes logprobs. If it also shows fewer logprobs than
+    # requested, the truncation is certain, and ``RecoverError`` is raised.
     shown_probability = sum(
         exp(value) for value in (*unbiased_response.logprobs.values(), *unbiased_response.unmatched_logprobs)
     )
@@ -247,26 +214,16 @@ def _truncation_note(unbiased_response: UnbiasedResponse, shown_count: int, endp
     return f"{finding}: if the endpoint truncates its tokens (top_p, top_k, min_p), the logprobs are wrong"
 
 
-QUERIES_PER_CHECK = 100
-"""Number of queries between two drift checks, which therefore cost one call in a hundred."""
+QUERIES_PER_CHECK = 100  # number of queries between two drift checks, which therefore cost one call in a hundred
+# a change is drift if it exceeds this many times the relative error, the spread and the noise
 _RELATIVE_ERROR_FACTOR, _SPREAD_FACTOR, _DRIFT_NOISE_FACTOR = 20, 3, 5
-"""A change is drift if it exceeds this many times the relative error, the spread and the noise."""
 
 
 class DriftMonitor:
-    """A monitor that repeats a query with a known response after every 100 queries.
-
-    Args:
-        session: sends queries to the endpoint.
-        unbiased_response: the known response.
-        relative_error: relative error of a shown probability.
-
-    Attributes:
-        max_change_nats: the largest change of the response during the run, nats; 0: no change.
-    """
+    """A monitor that repeats a query with a known response after every 100 queries."""
 
     def __init__(self, session: QuerySession, unbiased_response: UnbiasedResponse, relative_error: float) -> None:
-        self.max_change_nats = 0.0
+        self.max_change_nats = 0.0  # the largest change of the response during the run, nats; 0: no change
         self._session = session
         self._unbiased_response = unbiased_response
         self._max_explained_nats = max(
@@ -278,10 +235,7 @@ class DriftMonitor:
         self._measure: Callable[[int], float] = self._unbiased_response_change
 
     def measure_with(self, measure: Callable[[int], float]) -> None:
-        """Replace the check.
-
-        ``measure`` receives the number of the check, counted from 1, and returns the change in nats.
-        """
+        """Replace the check; ``measure`` receives its number, counted from 1, and returns the change in nats."""
         self._measure = measure
 
     def count_query(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names
 from .endpoints.base import Endpoint
 from .errors import RecoverError
 from .methods.forced import forced
@@ -22,7 +21,6 @@ from .task import LogprobEstimates, RecoveryTask
 from .unbiased_response import DriftMonitor, measure_unbiased_response
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class Verification:
     """The difference between recovered logprobs and a second measurement.
@@ -44,7 +42,6 @@ class Verification:
     stop_reason: str | None = None
 
 
-@supports_old_names
 def verify(
     endpoint: Endpoint,
     prompt: str,
@@ -109,15 +106,7 @@ def _recover_again(
     method: str,
     settings: RecoverySettings,
 ) -> None:
-    """Recover the tokens, and add their logprobs to the estimates.
-
-    Args:
-        session: sends queries to the endpoint.
-        estimates: receives the logprobs.
-        tokens: token ids, int (n,).
-        method: ``single`` or ``forced``.
-        settings: the settings of the verification.
-    """
+    """Recover the tokens, and add their logprobs to the estimates."""
     unbiased_response = measure_unbiased_response(session, settings.calls_per_query)
     estimates.apply_unbiased_limits(unbiased_response)
     profile = probe(session, unbiased_response, tokens)
@@ -140,16 +129,7 @@ def _recover_again(
 def _with_differences(
     tokens: NDArray[np.intp], differences: Float64s, without_differences: Verification
 ) -> Verification:
-    """Return the verification with its largest difference.
-
-    Raises ``RecoverError`` if no token was recovered again.
-
-    Args:
-        tokens: token ids, int (n,).
-        differences: differences of their logprobs, float64 (n,), nats; NaN where a token was not recovered
-            again.
-        without_differences: the verification before the comparison.
-    """
+    """Return the verification with its largest difference; NaN marks a token that was not recovered again."""
     token_count = int((~np.isnan(differences)).sum())
     if not token_count:
         if without_differences.stop_reason is None:

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from ..common.renamed import find_by_old_name, supports_old_names
 from .candidates import Candidates
 from .errors import SamplingError
 from .kernels import MAX_FLOAT32, Floats
@@ -23,8 +22,7 @@ from .kernels import MAX_FLOAT32, Floats
 if TYPE_CHECKING:
     from .stages import StageCandidates
 
-FLOAT32_MAX = float(MAX_FLOAT32)
-"""The greatest value of a parameter, since samplers compute in float32."""
+FLOAT32_MAX = float(MAX_FLOAT32)  # the greatest value of a parameter, since samplers compute in float32
 
 
 class Stage(IntEnum):
@@ -47,7 +45,6 @@ class Stage(IntEnum):
     TEMPERATURE = 100
 
 
-@supports_old_names
 @dataclass(frozen=True, slots=True)
 class SamplerInfo:
     """The description of a sampler, which the registry, presets, `gen samplers` and the manual read."""
@@ -105,6 +102,8 @@ class BuildContext:
     """The seed of the random numbers, 0..2^32-1."""
     vocabulary: Vocabulary | None = None
     """The vocabulary of the model; None if the chain is built without a model."""
+    stop_tokens: frozenset[int] = frozenset()
+    """More tokens that end the text, in addition to the end-of-generation tokens."""
 
 
 class Sampler(BaseModel):
@@ -216,7 +215,6 @@ class ListParameter:
     """A mark for a list parameter: a single value is read as a list of one, and None as an empty list."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Add the conversion to pydantic's schema."""
         return no_info_before_validator_function(_as_list, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -272,17 +270,8 @@ class Vocabulary(Protocol):
 
 
 def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:
-    """Return the vocabulary of a context.
-
-    Raises ``SamplingError`` if the context has none; the message begins with ``parameter``.
-    """
+    """Return the vocabulary of a context."""
+    # Raises ``SamplingError`` that begins with ``parameter`` if it has none.
     if context.vocabulary is None:
         raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
     return context.vocabulary
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Return the object that had this name in version 0.1, with a warning."""
-        return find_by_old_name(__name__, name)

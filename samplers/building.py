@@ -16,18 +16,24 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from ..common.errors import problem_message, wrong_value
-from ..common.machine import SEED_MAX
-from ..common.text import nearest_name, short_repr
+from ..common.seeds import SEED_VALUES, fixed_seed, generator_seed, is_seed
+from ..common.text import short_repr, unknown_name
 from .base import BuildContext, Sampler, Vocabulary
 from .chain import MAX_STEPS, Chain, Phase, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
 from .registry import find_sampler, is_known
 
+# a step: ``name``, ``{name: value of the main parameter}``, ``{name: {parameters}}``, or a checked step
 Step = str | Mapping[str, Any] | Sampler | StepSpec
-"""A step: ``name``, ``{name: value of the main parameter}``, ``{name: {parameters}}``, or a checked step."""
 
 
-def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None = None) -> Chain:
+def build(
+    steps: str | Sequence[Step],
+    seed: int = 0,
+    vocab: Vocabulary | None = None,
+    *,
+    stop_tokens: Collection[int] = (),
+) -> Chain:
     """Build a chain from the steps of a preset's ``chain:``, or from the compact notation.
 
     If no step is a selector, ``dist`` is appended. Steps whose parameters switch them off are left out. Raises
@@ -35,12 +41,15 @@ def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None =
 
     Args:
         steps: the steps, or one string in the compact notation. A `StepSpec` or a sampler is copied unchecked.
-        seed: the seed of the random numbers, 0..2^32-1.
+        seed: the seed of the random numbers, an integer of 64 bits with a sign, whose low 32 bits the samplers
+            get; -1: a random seed, which the chain has as `Chain.seed`.
         vocab: the vocabulary of the model; None if no step needs it.
+        stop_tokens: ids of tokens that end the text, in addition to the end-of-generation tokens of ``vocab``.
     """
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
-        raise SamplingError(f"seed: {wrong_value(seed, f'an integer within 0..{SEED_MAX}')}")
-    return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not is_seed(index(seed)):
+        raise SamplingError(f"seed: {wrong_value(seed, SEED_VALUES)}")
+    number = fixed_seed(index(seed))
+    return Chain(_read_steps(steps), BuildContext(generator_seed(number), vocab, frozenset(stop_tokens)), number)
 
 
 def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
@@ -114,10 +123,6 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
     )
 
 
-_MIN_PARAMETER_SIMILARITY = 0.4
-"""Minimum similarity of a suggested parameter name, as `difflib` measures it. The names are short and few."""
-
-
 def _read_parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
     """Return the parameters of a step as a table; a single value is the main parameter."""
     main_parameter = cls.about.main_parameter
@@ -129,9 +134,7 @@ def _read_parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, A
         return {main_parameter: value}
     for key in value:
         if key not in cls.model_fields:
-            nearest = nearest_name(str(key), cls.model_fields, _MIN_PARAMETER_SIMILARITY)
-            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(cls.model_fields) or 'none'}"
-            raise SamplingError(f"{origin}: unknown parameter {key!r}; {hint}")
+            raise SamplingError(f"{origin}: {unknown_name('parameter', key, cls.model_fields)}")
     return dict(value)
 
 
@@ -162,13 +165,8 @@ def parse_notation(text: str) -> list[Any]:
 
 
 def chain_notation(config: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
-    """Return the compact notation of a chain, which `parse_notation` reads.
-
-    Parameters with their default values are left out.
-
-    Args:
-        config: the steps with their parameters, as `Chain.config` has them.
-    """
+    """Return the compact notation of a chain, which `parse_notation` reads."""
+    # Parameters with their default values are left out.
     return " > ".join(_step_notation(name, values) for step in config for name, values in step.items())
 
 
@@ -200,10 +198,7 @@ def _value_notation(value: Any) -> str:
 
 
 def _parse_list_item(text: str, origin: str) -> Any:
-    """Return one step of a list that is written in the compact notation, such as ``temp0.8``.
-
-    A name alone is returned unchanged. Raises ``SamplingError`` with a message that begins with ``origin``.
-    """
+    """Return one step of a list, such as ``temp0.8``; a name alone stays. Raises ``SamplingError``."""
     if is_known(text):
         return text
     if next(_split_unquoted(text, ">")) != text:
@@ -243,10 +238,8 @@ def _parse_step(step: str, origin: str) -> Any:
 
 
 def _parse_joined_number(text: str, origin: str) -> Any:
-    """Read a name directly followed by a number.
-
-    Of all possible splits, take the one with the longest known name.
-    """
+    """Read a name directly followed by a number."""
+    # Of all possible splits, take the one with the longest known name.
     starts = [
         start
         for start in range(len(text) - 1, max(len(text) - 100, 0), -1)
@@ -267,8 +260,8 @@ def _parse_joined_number(text: str, origin: str) -> Any:
     return name
 
 
+# Wrong separators that people write between steps; a space alone is one, too
 _OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
-"""Wrong separators that people write between steps; a space alone is one, too."""
 _NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
 
 
@@ -339,19 +332,17 @@ def _parse_number(text: str) -> int | float:
 
 
 _KOBOLDAI_NAMES = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
+# The sampler of each number in ``sampler_order`` of KoboldAI and KoboldCpp. Keys: the number and its string.
 _KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
     **dict(enumerate(_KOBOLDAI_NAMES)),
     **{str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)},
 }
-"""The sampler of each number in ``sampler_order`` of KoboldAI and KoboldCpp. Keys: the number and its string."""
 _BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
 
 
 def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
-    """Raise ``SamplingError`` if a chain is KoboldAI's ``sampler_order``: a list of numbers without values.
-
-    The message begins with ``origin``, and gives the names of the samplers to write instead.
-    """
+    """Raise ``SamplingError`` if a chain is KoboldAI's ``sampler_order``: a list of numbers without values."""
+    # The message begins with ``origin``, and gives the names of the samplers to write instead.
     parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
     names = [
         _KOBOLDAI_NUMBERS.get(part) for part in parts if isinstance(part, (str, int)) and type(part) is not bool
@@ -365,8 +356,7 @@ def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
     )
 
 
-_MAX_SHOWN_CHARACTERS = 200
-"""Greatest length of the part of a chain that a message quotes."""
+_MAX_SHOWN_CHARACTERS = 200  # greatest length of the part of a chain that a message quotes
 
 
 def _quotable(text: str) -> str:
@@ -480,12 +470,7 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
 
 
 def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
-    """Return the phases before the last one.
-
-    Args:
-        phases: the checked phases, as a preset writes them.
-        steps: the chain of the last phase, which phases without a chain use, too.
-    """
+    """Return the phases before the last one; phases without a chain use ``steps``."""
     return tuple(
         Phase(
             steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),

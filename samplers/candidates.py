@@ -11,12 +11,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 from math import exp, isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names, warn_of_old_name
 from .errors import SamplingError
 from .kernels import (
     LONG_ROW,
@@ -44,10 +43,9 @@ from .kernels import (
 # Between two tokens llama.cpp fills the processor's caches, so that each such function would cost microseconds.
 
 _FLOAT32 = np.dtype(np.float32)
-_MIN_ROWS_FOR_COLUMN_MAXIMA = 1 << 11
-"""Column maxima are computed only for rows with at least this many logits."""
+_MIN_ROWS_FOR_COLUMN_MAXIMA = 1 << 11  # column maxima are computed only for rows with at least this many logits
+# Up to this many rows are dropped by copying the slices between them. For more rows, indexing is faster.
 _MAX_SLICED_DROPS = 16
-"""Up to this many rows are dropped by copying the slices between them. For more rows, indexing is faster."""
 
 
 class CandidateRows:
@@ -62,7 +60,6 @@ class CandidateRows:
         "_logits",
         "_masked_rows",
         "_max_logit",
-        "_pending_drops",
         "_running_sums",
         "_weight_total",
         "_weights",
@@ -80,7 +77,6 @@ class CandidateRows:
         vocab_size: int | None = None,
         *,
         expects_top: bool = False,
-        vocabulary: int | None = None,
     ) -> None:
         """Start with all tokens of the vocabulary, or with those in ``ids``.
 
@@ -89,7 +85,6 @@ class CandidateRows:
             ids: the token id of each logit, int32 (n,); None if logit i belongs to token i.
             vocab_size: number of token ids that exist; None for n.
             expects_top: whether `keep_top_rows` or `top_positions` will be called, which then takes less time.
-            vocabulary: the old name of ``vocab_size``.
         """
         if not isinstance(logits, np.ndarray) or logits.dtype != _FLOAT32 or logits.ndim != 1:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
@@ -100,11 +95,6 @@ class CandidateRows:
             logits = logits.filled(-np.inf)
         self._ids: NDArray[np.integer] | None = ids
         self._logits = logits
-        if vocabulary is not None:
-            if vocab_size is not None:
-                raise TypeError("Candidates: vocabulary and vocab_size are one argument")
-            warn_of_old_name("Candidates", "vocabulary", "vocab_size")
-            vocab_size = vocabulary
         self.vocab_size = logits.size if vocab_size is None else vocab_size
         self.is_ordered = False
         self.grammar_mask: NDArray[np.bool_] | None = None
@@ -115,7 +105,6 @@ class CandidateRows:
         self._weight_total: np.float32 | None = None
         # The maxima of the columns if the logits are arranged as a table; see `column_maxima`.
         self._column_maxima: Floats | None = None
-        self._pending_drops: tuple[Floats, Positions] | None = None
         self.top_rows: TopRows | None = None
         if expects_top and logits.size >= _MIN_ROWS_FOR_COLUMN_MAXIMA:
             self._column_maxima = column_maxima(logits)
@@ -170,7 +159,7 @@ class CandidateRows:
                 rows stay sorted.
             highest: the highest new logit; None if it is not known.
         """
-        self._ids, self._logits = self._ids, logits  # reading _ids carries out pending drops
+        self._logits = logits
         self.is_ordered = self.is_ordered and monotone
         self._clear_cache()
         self._max_logit = highest
@@ -217,26 +206,6 @@ class CandidateRows:
         """Drop the rows at a few ascending ``positions``. At least one other row must remain."""
         if not positions.size:
             return
-        if self._ids is None and np.maximum.reduce(self._logits[positions]) < self.max:
-            # Copying the remaining rows would take longer than the rest of a usual chain, and may be unnecessary.
-            # `__getattr__` copies the rows when the arrays are read.
-            self._pending_drops = self._logits, positions
-            del self._logits, self._ids
-            self._weights = self._running_sums = self._weight_total = None
-        else:
-            self._drop_now(positions)
-
-    def __getattr__(self, name: str) -> Any:
-        """Carry out pending drops when ``_logits`` or ``_ids`` is read. Both are unset while drops are pending."""
-        if name not in ("_logits", "_ids") or self._pending_drops is None:
-            raise AttributeError(name)
-        (self._logits, positions), max_logit = self._pending_drops, self._max_logit
-        self._ids, self._pending_drops = None, None
-        self._drop_now(positions)
-        self._max_logit = max_logit
-        return getattr(self, name)
-
-    def _drop_now(self, positions: Positions) -> None:
         ends = [*positions.tolist(), self._logits.size]
         kept_slices = [
             slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)
@@ -262,12 +231,8 @@ class CandidateRows:
         self._add_masked(ids, count)
 
     def _add_masked(self, ids_before: NDArray[np.integer] | None, count_before: int) -> None:
-        """Count the rows that the last call dropped as masked.
-
-        Args:
-            ids_before: token ids before the drop; None if row i was token i.
-            count_before: number of rows before the drop.
-        """
+        """Count the rows that the last call dropped as masked."""
+        # ``ids_before``: token ids before the drop; None if row i was token i
         new_count = count_before - self._logits.size
         if new_count:
             earlier_rows = self._masked_rows if self.masked_count else None
@@ -333,26 +298,20 @@ _NO_IDS: Ids = np.empty(0, dtype=np.int32)
 
 
 class _MaskedRows(NamedTuple):
-    """The rows that a step masked, and those that earlier steps masked.
+    """The rows that a step masked, and those that earlier steps masked."""
 
-    Only references to arrays are stored. The token ids are computed when `ids` is called, which is rarely.
-    """
+    # Only references to arrays are stored. The token ids are computed when `ids` is called, which is rarely.
 
-    ids_before: NDArray[np.integer] | None
-    """The token ids before the masking step; None for the entire vocabulary."""
-    ids_after: Ids
-    """The token ids after the masking step."""
-    earlier_rows: _MaskedRows | None = None
-    """The rows that earlier steps masked; None if there are none."""
+    ids_before: NDArray[np.integer] | None  # the token ids before the masking step; None for the entire vocabulary
+    ids_after: Ids  # the token ids after the masking step
+    earlier_rows: _MaskedRows | None = None  # the rows that earlier steps masked; None if there are none
+    # number of rows in ``earlier_rows`` that llama.cpp would not have erased before the masking step
     earlier_count: int = 0
-    """Number of rows in ``earlier_rows`` that llama.cpp would not have erased before the masking step."""
 
     def ids(self, count: int, vocab_size: int) -> NDArray[np.intp]:
-        """Return the token ids of the first ``count`` masked rows, ascending.
-
-        If llama.cpp erases some masked rows, its unstable sort decides which. Here the rows with the lowest ids
-        stay.
-        """
+        """Return the token ids of the first ``count`` masked rows, ascending."""
+        # If llama.cpp erases some masked rows, its unstable sort decides which. Here the rows with the lowest ids
+        # stay.
         is_masked = np.zeros(vocab_size, dtype=np.bool_)
         if self.ids_before is None:
             is_masked[:] = True
@@ -364,17 +323,14 @@ class _MaskedRows(NamedTuple):
         return is_masked.nonzero()[0][:count]
 
 
+# Greatest relative error of NumPy's float32 exp: 4 units in the last place. A draw from a long row first uses
+# these inexact exponentials, which take half the time of exact ones. They nearly always suffice to identify the
+# drawn token.
 _FLOAT32_EXP_ERROR = 2.0**-21
-"""Greatest relative error of NumPy's float32 exp: 4 units in the last place.
-
-A draw from a long row first uses these inexact exponentials, which take half the time of exact ones. They nearly
-always suffice to identify the drawn token.
-"""
+# greatest relative error of a float32 probability: the exact weight and the quotient are each rounded
 _PROBABILITY_ERROR = 2.0**-23
-"""Greatest relative error of a float32 probability: the exact weight and the quotient are each rounded."""
 
 
-@supports_old_names
 class Candidates(CandidateRows):
     """The tokens that a chain may still choose, with their logits: at first the entire vocabulary.
 
@@ -432,7 +388,6 @@ class Candidates(CandidateRows):
         probs: Floats = np.divide(weights, total)
         return probs
 
-    @supports_old_names
     def llama_cpp_probs_down_to(self, min_prob: float) -> Floats:
         """Return `llama_cpp_probs` of the first m rows, float32 (m,), which include all rows with ``min_prob``.
 
@@ -480,38 +435,15 @@ class Candidates(CandidateRows):
         if self.is_ordered:
             self.truncate(count)
             return
-        if self._pending_drops is not None:
-            kept_count = self._keep_top_of_pending(count, *self._pending_drops)
-        else:
-            kept_count = min(count, self._logits.size)
-            positions, self._logits = highest_with_values(self._logits, kept_count, self._column_maxima)
-            if self._column_maxima is not None:  # no step has changed the rows since the model
-                self.top_rows = positions, self._logits
-            self._ids = positions if self._ids is None else self._ids[positions]
+        kept_count = min(count, self._logits.size)
+        positions, self._logits = highest_with_values(self._logits, kept_count, self._column_maxima)
+        if self._column_maxima is not None:  # no step has changed the rows since the model
+            self.top_rows = positions, self._logits
+        self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
         self._clear_cache()
         if self.masked_count:
             self.masked_count = min(self.masked_count, count - kept_count)
-
-    def _keep_top_of_pending(self, count: int, old_logits: Floats, dropped: Positions) -> int:
-        """Keep the ``count`` highest rows while drops are pending; return how many rows were kept.
-
-        Args:
-            count: number of rows to keep, at most.
-            old_logits: the logits before the drops.
-            dropped: positions of the dropped rows.
-        """
-        kept_count = min(count, old_logits.size - dropped.size)
-        positions, logits = highest_with_values(old_logits, kept_count + dropped.size, self._column_maxima)
-        remaining_positions = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][
-            :kept_count
-        ]
-        self._ids, self._logits, self._pending_drops = (
-            positions[remaining_positions],
-            logits[remaining_positions],
-            None,
-        )
-        return kept_count
 
     def positions_where(self, table: NDArray[np.generic]) -> Positions:
         """Return positions of the rows whose token has a nonzero entry in ``table``, (V,)."""
@@ -575,24 +507,17 @@ class Candidates(CandidateRows):
         return position_of_share(self.llama_cpp_probs(), u) if position is None else position
 
     def _certain_long_row_position(self, u: float, error: float) -> int | None:
-        """Return the position that ``u`` selects from a long row, computed with fast, inexact weights.
-
-        Returns None if rounding errors could change the position, if the row is short, or if the exact weights are
-        already known.
-
-        Args:
-            u: the random number, in [0, 1).
-            error: greatest relative error of a fast weight. A factor that all weights share does not count.
-        """
+        """Return the position that ``u`` selects from a long row, computed with fast, inexact weights."""
+        # Returns None if rounding errors could change the position, if the row is short, or if the exact weights
+        # are already known. ``error``: greatest relative error of a fast weight; a factor that all weights share
+        # does not count.
         if self._weights is not None or self._logits.size <= LONG_ROW:
             return None
         return certain_position_of_share(np.exp(self._logits - self.max), u, error)
 
 
-FEW_ROWS = 64
-"""Up to this many rows, running sums are computed with Python's floats."""
-_MAX_ROWS_FOR_PYTHON_EXP = 16
-"""Up to this many rows, Python's exponentials are faster than NumPy's (measured)."""
+FEW_ROWS = 64  # up to this many rows, running sums are computed with Python's floats
+_MAX_ROWS_FOR_PYTHON_EXP = 16  # up to this many rows, Python's exponentials are faster than NumPy's (measured)
 
 
 def running_sums(logits: Floats, highest: np.float32) -> list[float]:
@@ -604,14 +529,12 @@ def running_sums(logits: Floats, highest: np.float32) -> list[float]:
 
 
 _ERROR_PER_ROW = 2.0**-21
+# A bound on rounding errors: a running sum over n rows is off by less than (n + 8) 2^-21 of the total. The error
+# is measured against the running sum of exact float32 weights. Each of the n weights, their float32 total, the
+# quotients and the running sum are off by at most 2^-24 of the total, so that their error is below (4 n + 2)
+# 2^-24. NumPy's exponentials add at most 16 2^-24. The rounded differences from the highest logit add less than 4
+# 2^-24. The sum of these errors is below (4 n + 22) 2^-24, which is less than half of the bound.
 _SPARE_ROWS = 8
-"""A bound on rounding errors: a running sum over n rows is off by less than (n + 8) 2^-21 of the total.
-
-The error is measured against the running sum of exact float32 weights. Each of the n weights, their float32 total,
-the quotients and the running sum are off by at most 2^-24 of the total, so that their error is below
-(4 n + 2) 2^-24. NumPy's exponentials add at most 16 2^-24. The rounded differences from the highest logit add less
-than 4 2^-24. The sum of these errors is below (4 n + 22) 2^-24, which is less than half of the bound.
-"""
 
 
 def certain_position(sums: list[float], share: float) -> int | None:

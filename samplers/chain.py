@@ -16,16 +16,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import supports_old_names
 from .base import BuildContext, Sampler, SamplerInfo, Selector, Vocabulary
 from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .kernels import Floats, describe
 from .methods.dist import Dist
+from .methods.min_tokens import MinTokens
 from .methods.top_k import TopK
 
+# Greatest number of steps in a chain. Usual chains have about ten; reading a thousand takes 0.1 s.
 MAX_STEPS = 1000
-"""Greatest number of steps in a chain. Usual chains have about ten; reading a thousand takes 0.1 s."""
 
 
 def check_step_count(count: int, origin: str) -> None:
@@ -42,22 +42,26 @@ class Chain:
     draw changes it.
 
     Attributes:
-        seed: the seed of the random numbers, 0..2^32-1.
+        seed: the seed of the random numbers, an integer of 64 bits, whose low 32 bits the samplers got.
         vocabulary: the vocabulary of the model; None if the chain was built without a model.
         steps: copies of the samplers that are switched on; the selector is the last one.
         allowed_tokens: the tokens that the model does not suppress, bool (V,); None if it suppresses no token.
             A suppressed token is never drawn, as in llama.cpp, whose chain begins with biases of -inf on these
             tokens.
+        min_token_count: the number of tokens before which the text does not end, from the steps ``min_tokens``.
 
     Raises ``SamplingError`` if two steps are selectors, or if a selector is not the last step.
     """
 
-    def __init__(self, specs: Sequence[StepSpec], context: BuildContext) -> None:
-        """Copy the samplers of ``specs``, and bind each copy to the seed and vocabulary of ``context``."""
+    def __init__(self, specs: Sequence[StepSpec], context: BuildContext, seed: int | None = None) -> None:
+        """Copy the samplers of ``specs``, and bind each copy to the seed and vocabulary of ``context``.
+
+        ``seed``: the seed of which ``context`` has the low 32 bits; None: the one of ``context``.
+        """
         check_selection([spec.sampler for spec in specs])
         if not specs or not specs[-1].sampler.about.is_selector:
             specs = [*specs, StepSpec(Dist(), location=f"chain[{len(specs)}].dist")]
-        self.seed = context.seed
+        self.seed = context.seed if seed is None else seed
         self.vocabulary = context.vocabulary
         self.allowed_tokens = _allowed_tokens(context.vocabulary)
         specs = [spec for spec in specs if not spec.is_off]
@@ -68,6 +72,7 @@ class Chain:
             raise SamplingError(f"{selector.about.name} has is_selector=True, but is not a Selector")
         self._selector: SelectingStep = selector
         self._applying_steps: tuple[ApplyingStep, ...] = self.steps[:-1]
+        self.min_token_count = max((step.n for step in self.steps if isinstance(step, MinTokens)), default=0)
         self._has_top_k = any(isinstance(step, TopK) for step in self._applying_steps)
         self._accepting_steps = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
@@ -143,7 +148,6 @@ class Chain:
             except Exception as error:
                 raise step_error(step, "accept", error) from error
 
-    @supports_old_names
     def with_steps(self, applying_steps: tuple[ApplyingStep, ...], selector: SelectingStep) -> Chain:
         """Return a chain that runs other steps. The two chains share everything else."""
         chain = copy(self)
@@ -177,15 +181,8 @@ def check_selection(samplers: Sequence[Sampler]) -> None:
 
 
 def step_error(step: ApplyingStep | SelectingStep, method_name: str, error: Exception) -> Exception:
-    """Return an exception of a step as a ``SamplingError`` that names the step.
-
-    A step of another package may raise any exception.
-
-    Args:
-        step: the step that failed.
-        method_name: name of the method that failed, such as ``apply``.
-        error: the exception.
-    """
+    """Return an exception of a step as a ``SamplingError`` that names the step."""
+    # A step of another package may raise any exception.
     if isinstance(error, SamplingError):
         return error
     return SamplingError(f"{step.about.name}: {method_name} failed: {type(error).__name__}: {error}")
@@ -230,8 +227,7 @@ def _mask_suppressed(candidates: Candidates, allowed_tokens: NDArray[np.bool_]) 
         raise SamplingError(f"{_SUPPRESSED_KEY}: every token that it allows has a logit of -inf")
 
 
-_SUPPRESSED_KEY = "tokenizer.ggml.suppress_tokens"
-"""The metadata key of the suppressed tokens in a model's file."""
+_SUPPRESSED_KEY = "tokenizer.ggml.suppress_tokens"  # the metadata key of the suppressed tokens in a model's file
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_], allowed_tokens: NDArray[np.bool_] | None) -> None:
@@ -311,22 +307,16 @@ class StepSpec:
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a text before the last part. The last part has the chain of the run.
+    """A part of a text before the last part. The last part has the chain of the run."""
 
-    Attributes:
-        steps: the steps of the chain; the last step selects the token.
-        until: the text that ends the phase, with the token that completes it; None: the tag with which the model's
-            chat template ends the reasoning.
-        max_tokens: maximum number of tokens of the phase, without those of ``then``; None: no limit.
-        then: the text that is forced after ``max_tokens`` tokens; empty: the next phase begins immediately.
-        adds_end: whether the text of ``until`` is forced after ``then``.
-    """
-
-    steps: tuple[StepSpec, ...]
+    steps: tuple[StepSpec, ...]  # the steps of the chain; the last step selects the token
+    # the text that ends the phase, with the token that completes it; None: the tag with which the model's chat
+    # template ends the reasoning
     until: str | None = None
+    # maximum number of tokens of the phase, without those of ``then``; None: no limit
     max_tokens: int | None = None
-    then: str = ""
-    adds_end: bool = False
+    then: str = ""  # the text that is forced after ``max_tokens`` tokens; empty: the next phase begins immediately
+    adds_end: bool = False  # whether the text of ``until`` is forced after ``then``
 
     def as_setting(self) -> dict[str, Any]:
         """Return the phase as a preset writes it."""
@@ -346,9 +336,7 @@ class ApplyingStep(Protocol):
     """A step before the selector: a `Sampler`, or a recorder that wraps one."""
 
     @property
-    def about(self) -> SamplerInfo:
-        """The description of the sampler."""
-        ...
+    def about(self) -> SamplerInfo: ...
 
     def apply(self, candidates: Candidates) -> None:
         """Drop candidates or change their logits, in place."""
@@ -359,9 +347,7 @@ class SelectingStep(Protocol):
     """The last step of a chain: a `Selector`, or a recorder that wraps one."""
 
     @property
-    def about(self) -> SamplerInfo:
-        """The description of the sampler."""
-        ...
+    def about(self) -> SamplerInfo: ...
 
     def select(self, candidates: Candidates) -> int:
         """Return the id of one of the candidates."""

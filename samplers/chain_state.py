@@ -20,8 +20,8 @@ from .errors import SamplingError
 from .mersenne_twister import MersenneTwister
 from .methods.temperature import Temperature
 
+# the saved values of the samplers that declare ``state_slots``, in the order of the chain
 ChainState = tuple[tuple[Any, ...], ...]
-"""The saved values of the samplers that declare ``state_slots``, in the order of the chain."""
 
 
 class ChainStates:
@@ -44,13 +44,7 @@ class ChainStates:
         return tuple([tuple([getattr(step, name) for name in names]) for step, names in self._saved_steps])
 
     def restore(self, state: ChainState, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Return to a saved state. Raises ``SamplingError`` if a sampler cannot be rewound.
-
-        Args:
-            state: the saved state.
-            prompt: the token ids of the prompt.
-            output: the token ids after the prompt when the state was saved.
-        """
+        """Return to a saved state. Raises ``SamplingError`` if a sampler cannot be rewound."""
         for (step, names), values in zip(self._saved_steps, state, strict=True):
             for name, value in zip(names, values, strict=True):
                 setattr(step, name, value)
@@ -64,12 +58,7 @@ class ChainStates:
                 object.__setattr__(step, name, generator)
 
     def begin(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Begin the chain after some output, with its first random number unless it has begun before.
-
-        Args:
-            prompt: the token ids of the prompt.
-            output: the token ids after the prompt, which the chain accepts.
-        """
+        """Begin the chain after some output, with its first random number unless it has begun before."""
         if self._state_at_prompt is None:
             self._chain.reset(prompt)
             self._state_at_prompt = self.save()
@@ -95,10 +84,8 @@ def check_without_draws(chain: Chain) -> None:
 
 
 def _declared_slots(step: Sampler) -> tuple[str, ...] | None:
-    """Return the slots that a sampler declares as its state; None if it declares none.
-
-    A class that adds state to a class with a declaration must repeat the declaration.
-    """
+    """Return the slots that a sampler declares as its state; None if it declares none."""
+    # A class that adds state to a class with a declaration must repeat the declaration.
     for cls in type(step).__mro__:
         members = vars(cls)
         if members.get("state_slots") is not None:
@@ -109,8 +96,8 @@ def _declared_slots(step: Sampler) -> tuple[str, ...] | None:
     return None
 
 
+# Methods that change state. A class that defines one of them may have state that its base class does not know.
 _STATEFUL_METHODS = frozenset({"accept", "reset", "select"})
-"""Methods that change state. A class that defines one of them may have state that its base class does not know."""
 
 
 def _has_state(step: Sampler) -> bool:

@@ -22,8 +22,8 @@ Positions = NDArray[np.intp]
 TopRows = tuple[Positions, Floats]
 """Positions and logits of the highest rows, from high to low."""
 
+# the lowest and the highest finite float32
 MIN_FLOAT32, MAX_FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
-"""The lowest and the highest finite float32."""
 
 
 @lru_cache(maxsize=8)
@@ -36,20 +36,13 @@ def all_ids(size: int) -> Ids:
 
 @lru_cache
 def as_float32(parameter: float) -> np.float32:
-    """Return a parameter as float32.
-
-    Each token needs it, and the cache takes a third of the time of a conversion.
-    """
+    """Return a parameter as float32."""
+    # Each token needs it, and the cache takes a third of the time of a conversion.
     return np.float32(parameter)
 
 
 def clamp_to_finite(logits: NDArray[np.floating], old_logits: Floats) -> Floats:
-    """Return new logits as float32. An overflow is clamped to the nearest finite float32.
-
-    Args:
-        logits: the new logits, (n,).
-        old_logits: the logits before the change, (n,). Where an old logit is -inf, the new one is -inf as well.
-    """
+    """Return logits as float32; an overflow becomes the nearest finite one, and what was -inf stays -inf."""
     all_true = np.logical_and.reduce
     if logits.dtype == np.float32 and all_true(np.isfinite(logits)) and all_true(np.isfinite(old_logits)):
         return logits  # nearly always
@@ -73,10 +66,8 @@ def describe_nonfinite(highest: np.float32) -> str:
     return "there is a +inf in the row" if highest > 0 else "every entry of the row is -inf"
 
 
-_MAX_STABLE_SORT_VALUES = 256
-"""Up to this many values, a stable sort is faster than a sort of pairs (measured)."""
-_MIN_RADIX_SORT_VALUES = 1 << 12
-"""From this many values on, a radix sort may be faster than a sort of pairs."""
+_MAX_STABLE_SORT_VALUES = 256  # Up to this many values, a stable sort is faster than a sort of pairs (measured)
+_MIN_RADIX_SORT_VALUES = 1 << 12  # From this many values on, a radix sort may be faster than a sort of pairs
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 _Keys = NDArray[np.int32]
 
@@ -93,15 +84,12 @@ def descending(values: Floats) -> Positions:
     return _ascending_by_pairs(keys)
 
 
-_UPPER_HALF = 1 if sys.byteorder == "little" else 0
-"""Index of the upper half of a 64-bit integer in memory."""
+_UPPER_HALF = 1 if sys.byteorder == "little" else 0  # Index of the upper half of a 64-bit integer in memory
 
 
 def _ascending_by_pairs(keys: _Keys) -> Positions:
-    """Return the positions that sort ``keys``.
-
-    Sorts 64-bit integers: a key in the upper half, its position in the lower.
-    """
+    """Return the positions that sort ``keys``."""
+    # Sorts 64-bit integers: a key in the upper half, its position in the lower.
     pairs = np.empty(keys.size, dtype=np.int64)
     halves = pairs.view(np.int32).reshape(-1, 2)
     halves[:, _UPPER_HALF] = keys
@@ -112,26 +100,22 @@ def _ascending_by_pairs(keys: _Keys) -> Positions:
 
 
 def _ascending_by_radix(keys: _Keys) -> Positions:
-    """Return the positions that sort ``keys``. Sorts by the lower, then by the upper 16 bits.
-
-    NumPy's stable sort of 16 bits is a radix sort.
-    """
+    """Return the positions that sort ``keys``, by the lower, then the upper 16 bits."""
+    # NumPy's stable sort of 16 bits is a radix sort.
     by_lower = keys.astype(np.uint16).argsort(kind="stable")
     upper = (keys >> 16).astype(np.int16).take(by_lower)
     positions: Positions = by_lower.take(upper.argsort(kind="stable"))
     return positions
 
 
+# a factor whose multiples modulo 2^32 look random (Knuth's multiplicative hashing)
 _SPREADING_FACTOR = np.uint32(2_654_435_761)
-"""A factor whose multiples modulo 2^32 look random (Knuth's multiplicative hashing)."""
 
 
 @cache
 def _is_radix_sort_faster() -> bool:
-    """Measure once whether the radix sort is faster, in about 0.5 ms. Both sorts return the same positions.
-
-    On AMD Zen 4, NumPy's sort for AVX-512 takes four times as long as its sort for AVX2.
-    """
+    """Measure once whether the radix sort is faster, in about 0.5 ms. Both sorts return the same positions."""
+    # On AMD Zen 4, NumPy's sort for AVX-512 takes four times as long as its sort for AVX2.
     keys = (np.arange(_MIN_RADIX_SORT_VALUES, dtype=np.uint32) * _SPREADING_FACTOR).view(np.int32)
     seconds = [
         (_measure_seconds(_ascending_by_radix, keys), _measure_seconds(_ascending_by_pairs, keys))
@@ -148,10 +132,8 @@ def _measure_seconds(sort: Callable[[_Keys], Positions], keys: _Keys) -> float:
 
 
 def column_maxima(values: Floats) -> Floats:
-    """Return the maxima of the columns of a table of ``values``, float32 (n,), n >= 32.
-
-    The table has 16 rows, or 32 for many values. The last values, which do not fill a row of it, are left out.
-    """
+    """Return the maxima of the columns of a table of ``values``, float32 (n,), n >= 32."""
+    # The table has 16 rows, or 32 for many values. The last values, which do not fill a row of it, are left out.
     height = _column_height(values.size)
     width = values.size // height
     maxima: Floats = np.maximum.reduce(values[: height * width].reshape(height, width))
@@ -166,18 +148,14 @@ def highest_of(values: Floats, maxima: Floats) -> np.float32:
 
 
 def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Positions:
-    """Return the positions of the ``count`` highest ``values``, float32 (n,), 1 <= count <= n, from high to low.
-
-    Of equal values the earlier one comes first. ``maxima``: the column maxima of the values, if they are known.
-    """
+    """Return the positions of the ``count`` highest ``values``, float32 (n,), from high to low."""
+    # Of equal values the earlier one comes first.
     return highest_with_values(values, count, maxima)[0]
 
 
 def highest_with_values(values: Floats, count: int, maxima: Floats | None = None) -> tuple[Positions, Floats]:
-    """Return the positions that `highest_rows` returns, and the values there.
-
-    Only values that reach a lower bound of the ``count``-th highest value are sorted.
-    """
+    """Return the positions that `highest_rows` returns, and the values there."""
+    # Only values that reach a lower bound of the ``count``-th highest value are sorted.
     if count == values.size:
         order = descending(values)
         return order, values[order]
@@ -188,24 +166,16 @@ def highest_with_values(values: Floats, count: int, maxima: Floats | None = None
     return positions[order], reaching_values[order]
 
 
+# The reaching columns are searched if at most one in this many columns reaches the bound. If more columns do,
+# searching the entire row is faster (measured).
 _MIN_COLUMNS_PER_REACHING_COLUMN = 8
-"""The reaching columns are searched if at most one in this many columns reaches the bound.
-
-If more columns do, searching the entire row is faster (measured).
-"""
 
 
 def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positions, Floats]:
-    """Return ascending positions of the ``count`` highest values and of a few other values, and all these values.
-
-    The bound is chosen so that at least ``count`` column maxima reach it. These are values at different positions,
-    so at least ``count`` values reach the bound. Few other values do, since high values seldom share a column.
-
-    Args:
-        values: float32 (n,).
-        count: number of values to find, 1 <= count < n.
-        maxima: the column maxima of the values.
-    """
+    """Return ascending positions of the ``count`` highest values and of a few others, and all these values."""
+    # The bound is chosen so that at least ``count`` column maxima reach it. These are values at different
+    # positions, so at least ``count`` values reach the bound. Few other values do, since high values seldom share
+    # a column.
     width = maxima.size
     is_bounded = width >= 2 * count
     bound = _bound_of_maxima(maxima, count) if is_bounded else _partition_for_nth_highest(values.copy(), count)
@@ -223,10 +193,9 @@ def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positio
     return near_positions[reaching_positions], near_values[reaching_positions]
 
 
+# number of rows in the table of columns, for short and for long arrays of values
 _COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
-"""Number of rows in the table of columns, for short and for long arrays of values."""
-_MIN_LONG_COLUMN_VALUES = 1 << 16
-"""From this many values on, the table with more rows is faster (measured)."""
+_MIN_LONG_COLUMN_VALUES = 1 << 16  # From this many values on, the table with more rows is faster (measured)
 
 
 def _column_height(size: int) -> int:
@@ -241,14 +210,12 @@ def _positions_of_row_starts(height: int, width: int) -> Positions:
     return starts
 
 
+# Number of maxima that remain after column maxima are grouped and reduced to the maximum of each group. Grouping
+# starts at twice this number, so that fewer values are partitioned. On some processors with AVX-512 (AMD Zen 4),
+# NumPy's partition takes 5 ns per value from 512 values on.
 _GROUPED_MAXIMA = 256
-"""Number of maxima that remain after column maxima are grouped and reduced to the maximum of each group.
-
-Grouping starts at twice this number, so that fewer values are partitioned. On some processors with AVX-512 (AMD
-Zen 4), NumPy's partition takes 5 ns per value from 512 values on.
-"""
+# At least this many maxima remain for each value to find. With fewer maxima the bound would be too low.
 _GROUPED_MAXIMA_PER_VALUE = 4
-"""At least this many maxima remain for each value to find. With fewer maxima the bound would be too low."""
 
 
 def _bound_of_maxima(maxima: Floats, count: int) -> np.float32:
@@ -270,20 +237,14 @@ def _partition_for_nth_highest(values: Floats, count: int) -> np.float32:
 
 _Float = TypeVar("_Float", np.float32, np.float64)
 
+# Up to this many terms, the last of NumPy's running sums is faster than a sequential subtraction
 _MAX_TERMS_OF_RUNNING_SUM = 128
-"""Up to this many terms, the last of NumPy's running sums is faster than a sequential subtraction."""
 
 
 def sequential_sum(values: NDArray[_Float], start: _Float | None = None) -> _Float:
-    """Return the sum of the values, added from the first to the last in the precision of the values.
-
-    Equals a loop in C bit for bit. NumPy adds pairwise, but subtracts one value after the other. Subtracting is
-    five times as fast as taking the last of NumPy's running sums.
-
-    Args:
-        values: float32 or float64 (n,).
-        start: the value to which the first value is added; None for 0.
-    """
+    """Return the sum of the values, added from the first to the last in the precision of the values."""
+    # Equals a loop in C bit for bit. NumPy adds pairwise, but subtracts one value after the other. Subtracting is
+    # five times as fast as taking the last of NumPy's running sums.
     zero = values.dtype.type(0)
     if start is None and 0 < values.size <= _MAX_TERMS_OF_RUNNING_SUM:
         last: _Float = zero + np.add.accumulate(values)[-1]
@@ -292,22 +253,18 @@ def sequential_sum(values: NDArray[_Float], start: _Float | None = None) -> _Flo
     return total
 
 
+# Number of squares that are first added one by one, and greatest number of ties in a block of squares. If a block
+# has more ties, the sum is still small. It then grows by more squares that are added one by one.
 _SQUARES_ADDED_ALONE, _MAX_TIES = 64, 32
-"""Number of squares that are first added one by one, and greatest number of ties in a block of squares.
-
-If a block has more ties, the sum is still small. It then grows by more squares that are added one by one.
-"""
 
 
 def sequential_sum_of_squares(values: NDArray[np.float32]) -> np.float32:
-    """Return the float32 sum of the squares of ``values``, float32 (n,), as C's ``float += double`` computes it.
-
-    C adds each square in float64 and rounds the sum to float32. Rounding the square itself to float32 before the
-    addition usually gives the same sum, and lets NumPy add many squares in one call. It makes a difference only if
-    the rounded square may be a tie: a multiple of half the distance between the floats next to the sum. Ties are
-    rare if the sum is far above the squares. Ties are added one by one in float64, the squares between them in
-    float32.
-    """
+    """Return the float32 sum of the squares of ``values``, float32 (n,), as C's ``float += double`` has it."""
+    # C adds each square in float64 and rounds the sum to float32. Rounding the square itself to float32 before the
+    # addition usually gives the same sum, and lets NumPy add many squares in one call. It makes a difference only
+    # if the rounded square may be a tie: a multiple of half the distance between the floats next to the sum. Ties
+    # are rare if the sum is far above the squares. Ties are added one by one in float64, the squares between them
+    # in float32.
     total = _add_one_by_one(np.float32(0), values[:_SQUARES_ADDED_ALONE])
     start, length = _SQUARES_ADDED_ALONE, 2 * _SQUARES_ADDED_ALONE
     while start < values.size and isfinite(total):
@@ -349,37 +306,28 @@ def _find_ties(
     return positions[is_rounded], exact_squares[is_rounded]
 
 
-BLOCK_ROWS = 512
-"""Number of rows in a block of the two-level search."""
+BLOCK_ROWS = 512  # number of rows in a block of the two-level search
+# With more values than this, a search first finds the block, and then the position in the block
 LONG_ROW = 4 * BLOCK_ROWS
-"""With more values than this, a search first finds the block, and then the position in the block."""
 
 
 def position_of_share(weights: NDArray[np.float32], share: float) -> int:
-    """Return the first position at which the running sum of ``weights``, (n,), reaches ``share`` of the total.
-
-    The sums are float64. A long row is summed block by block, so that the last bits may differ from those of a
-    loop.
-    """
+    """Return the first position at which the running sum of ``weights``, (n,), reaches ``share`` of the total."""
+    # The sums are float64. A long row is summed block by block, so that the last bits may differ from those of a
+    # loop.
     if weights.size > LONG_ROW:
         return _search_blocks(weights, share).position
     sums = np.add.accumulate(weights, dtype=np.float64)
     return int(sums.searchsorted(sums[-1] * share))
 
 
-_MIN_NORMAL = 2.0**-126
-"""The smallest positive normal float32."""
+_MIN_NORMAL = 2.0**-126  # the smallest positive normal float32
 
 
 def certain_position_of_share(weights: NDArray[np.float32], share: float, error: float) -> int | None:
-    """Return the position that `position_of_share` finds with exact weights; None if it is uncertain.
-
-    Args:
-        weights: inexact weights, float32 (n,).
-        share: the part of the total to reach, 0..1.
-        error: greatest relative error of a weight. Weights below the smallest normal float32 may have a greater
-            one.
-    """
+    """Return the position that `position_of_share` finds with exact weights; None if it is uncertain."""
+    # ``error``: greatest relative error of a weight. Weights below the smallest normal float32 may have a greater
+    # one.
     result = _search_blocks(weights, share)
     margin = 2 * error * result.target + weights.size * _MIN_NORMAL
     is_certain = (result.missing > margin or result.position == 0) and result.beyond > margin
@@ -389,21 +337,15 @@ def certain_position_of_share(weights: NDArray[np.float32], share: float, error:
 class _SharePosition(NamedTuple):
     """The position at which a running sum reaches a target, and the distance of the target from both sums."""
 
-    position: int
-    """The first position whose running sum reaches the target."""
-    missing: float
-    """The target minus the running sum before the position."""
-    beyond: float
-    """The running sum up to and including the position, minus the target."""
-    target: float
-    """The share times the total."""
+    position: int  # the first position whose running sum reaches the target
+    missing: float  # the target minus the running sum before the position
+    beyond: float  # the running sum up to and including the position, minus the target
+    target: float  # the share times the total
 
 
 def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition:
-    """Find the block that reaches the share, then the position in it.
-
-    No running sum over the vocabulary is needed.
-    """
+    """Find the block that reaches the share, then the position in it."""
+    # No running sum over the vocabulary is needed.
     block_sums = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK_ROWS), dtype=np.float64)
     block_ends = np.add.accumulate(block_sums)
     target = block_ends[-1] * share
@@ -418,31 +360,22 @@ def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition
 
 
 def exact_weights(offsets: Floats) -> Floats:
-    """Return exp(offset), float32, correctly rounded. C's expf gives another result for about 1 of 2,000 values.
-
-    ``offsets``: differences from the highest logit, float32 of any shape.
-    """
+    """Return exp(offset), float32, correctly rounded; C's expf gives another result for 1 of 2,000 values."""
     return np.exp(offsets, dtype=np.float64).astype(np.float32)
 
 
+# An offset whose weight is below 2^-24. Adding such a weight to a float32 sum of 1 or more changes nothing.
 _NEGLIGIBLE_OFFSET = np.float32(-16.7)
-"""An offset whose weight is below 2^-24. Adding such a weight to a float32 sum of 1 or more changes nothing."""
+# Rows that change the sum are selected if at most one in this many rows does. Otherwise, summing all rows is
+# faster.
 _MIN_ROWS_PER_SUMMED_ROW = 2
-"""Rows that change the sum are selected if at most one in this many rows does. Otherwise, summing all rows is
-faster."""
 
 
 def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
-    """Return the differences from the highest logit, for the rows that affect the float32 sum of all weights.
-
-    The sum is added from the first row to the last. Every row up to the highest one affects it. From there on the
-    sum is at least 1, so that very small weights are rounded away. Returns None if most rows affect the sum.
-
-    Args:
-        logits: float32 (n,).
-        highest: the highest logit.
-        is_ordered: whether the logits are sorted from high to low.
-    """
+    """Return the differences from the highest logit, for the rows that affect the float32 sum of all weights."""
+    # The sum is added from the first row to the last. Every row up to the highest one affects it. From there on
+    # the sum is at least 1, so that very small weights are rounded away. Returns None if most rows affect the sum.
+    # ``is_ordered``: the logits are sorted from high to low.
     offsets: Floats = logits - highest
     if is_ordered:
         return offsets[: offsets.size - int(offsets[::-1].searchsorted(_NEGLIGIBLE_OFFSET))]
@@ -459,12 +392,9 @@ def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bo
 class SoftmaxSums(NamedTuple):
     """The sums of a row of logits from which probabilities and entropy follow, in nats."""
 
-    highest: float
-    """The highest logit."""
-    log_weight_sum: float
-    """ln of the sum of exp(logit - highest)."""
-    entropy: float
-    """-sum p ln p."""
+    highest: float  # the highest logit
+    log_weight_sum: float  # ln of the sum of exp(logit - highest)
+    entropy: float  # -sum p ln p
 
     @property
     def log_total(self) -> float:
@@ -472,31 +402,23 @@ class SoftmaxSums(NamedTuple):
         return self.highest + self.log_weight_sum
 
 
+# Minimum difference of a logit from the highest one. A lower difference is replaced by this one. A logit so far
+# below the highest one has less than 1e-34 of its weight. Even a whole vocabulary of such logits does not change a
+# sum in float64. Without the replacement, exponentials below the smallest normal float32 would take ten times as
+# long.
 _MIN_DIFFERENCE_NATS = -80.0
-"""Minimum difference of a logit from the highest one. A lower difference is replaced by this one.
-
-A logit so far below the highest one has less than 1e-34 of its weight. Even a whole vocabulary of such logits does
-not change a sum in float64. Without the replacement, exponentials below the smallest normal float32 would take ten
-times as long.
-"""
 
 
 class SoftmaxWorkspace:
-    """A computation of `SoftmaxSums` that reuses two work arrays.
+    """A computation of `SoftmaxSums` that reuses two work arrays."""
 
-    Allocating them would take longer than the sums.
-    """
+    # Allocating them would take longer than the sums.
 
     def __init__(self) -> None:
         self._differences = self._weights = np.empty(0, dtype=np.float32)
 
     def sums(self, logits: Floats, highest: np.float32) -> SoftmaxSums:
-        """Return the sums of a row. Exponentials are computed in float32, sums in float64.
-
-        Args:
-            logits: float32 (n,), not written to.
-            highest: the highest logit.
-        """
+        """Return the sums of a row, float32 (n,). Exponentials are computed in float32, sums in float64."""
         if self._differences.size < logits.size:
             self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
         differences, weights = self._differences[: logits.size], self._weights[: logits.size]
@@ -519,12 +441,7 @@ def logarithms(probs: Floats) -> Floats:
 
 
 def llama_cpp_entropy(probs: Floats, logs: Floats) -> np.float32:
-    """Return -sum p ln p in nats, summed in float32 from the first row to the last, as in llama.cpp. 0 ln 0 is 0.
-
-    Args:
-        probs: the probabilities, float32 (n,).
-        logs: the results of `logarithms` for them, float32 (n,).
-    """
+    """Return -sum p ln p in nats, summed in float32 from the first row to the last, as in llama.cpp."""
     return sequential_sum(probs * np.minimum(-logs, MAX_FLOAT32))  # 0 times a finite number, not 0 times inf
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..common.errors import problem_message
-from ..common.text import nearest_name, short_repr
+from ..common.text import short_repr, unknown_name
 from .errors import SamplingError
 
+# The greatest period that can be set. Each token takes time proportional to the greatest period.
 _MAX_PERIOD = 4_096
-"""The greatest period that can be set. Each token takes time proportional to the greatest period."""
 
 LoopAction = Literal["stop", "end-thinking", "rewind"]
 
@@ -45,14 +45,8 @@ class LoopGuard(BaseModel):
 
 
 def parse_loop_guard(value: object, place: str = "loop_guard") -> LoopGuard:
-    """Return the loop guard that a preset writes: a table, or only the action.
-
-    Args:
-        value: the table or the action.
-        place: the place of the value, with which messages begin.
-
-    Raises ``SamplingError`` that names the key and the allowed values.
-    """
+    """Return the loop guard that a preset writes: a table, or only the action."""
+    # Raises ``SamplingError`` that names the key and the allowed values.
     if isinstance(value, LoopGuard):
         return value
     table: Any = {"action": value} if isinstance(value, str) else value
@@ -60,9 +54,7 @@ def parse_loop_guard(value: object, place: str = "loop_guard") -> LoopGuard:
         raise SamplingError(f"{place}: {short_repr(value)} is not stop, end-thinking, rewind, or a table")
     for key in table:
         if key not in LoopGuard.model_fields:
-            nearest = nearest_name(str(key), LoopGuard.model_fields)
-            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(LoopGuard.model_fields)}"
-            raise SamplingError(f"{place}: unknown key {short_repr(key)}; {hint}")
+            raise SamplingError(f"{place}: {unknown_name('key', key, LoopGuard.model_fields)}")
     try:
         return LoopGuard.model_validate(dict(table))
     except ValidationError as error:
@@ -72,29 +64,23 @@ def parse_loop_guard(value: object, place: str = "loop_guard") -> LoopGuard:
 
 
 class LoopState(NamedTuple):
-    """The state of a `LoopDetector`.
+    """The state of a `LoopDetector`."""
 
-    Attributes:
-        token_count: number of tokens so far.
-        run_lengths: for each period, the number of last tokens that equal the token one period before, int64.
-    """
-
-    token_count: int
+    token_count: int  # number of tokens so far
+    # for each period, the number of last tokens that equal the token one period before, int64
     run_lengths: NDArray[np.int64]
 
 
 class LoopDetector:
-    """A search for loops in a text, token by token. A token takes the same time at any length of the text.
-
-    Attributes:
-        state: the state after the tokens so far, which may be saved, and set again. It is never changed in place.
-    """
+    """A search for loops in a text, token by token. A token takes the same time at any length of the text."""
 
     def __init__(self, guard: LoopGuard) -> None:
-        self._min_period, self._max_period = guard.min_period, guard.max_period
+        self._min_period = guard.min_period
+        self._max_period = guard.max_period
         periods = np.arange(guard.min_period, guard.max_period + 1)
         self._needed_lengths = np.maximum(guard.repeats * periods, guard.min_tokens) - periods
         self._tokens = np.full(2 * self._max_period, -1, dtype=np.int64)  # no token equals the padding before it
+        # the state after the tokens so far, which may be saved, and set again. It is never changed in place.
         self.state = LoopState(0, np.zeros(periods.size, dtype=np.int64))
 
     def push(self, token: int) -> int | None:

@@ -10,35 +10,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.machine import SEED_MAX
+from ..common.seeds import UINT32_MAX, generator_seed
 
 if TYPE_CHECKING:
     from .candidates import Candidates
 
-_NUMBERS_PER_BATCH = 64
-"""Number of random numbers that are generated in one call."""
+_NUMBERS_PER_BATCH = 64  # number of random numbers that are generated in one call
+# the greatest float64 below 1, which replaces a random number that rounds to 1
 _BELOW_ONE = math.nextafter(1.0, 0.0)
-"""The greatest float64 below 1, which replaces a random number that rounds to 1."""
 _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 _STATE_WORDS = 624
+# the factor of the sequence that fills the state from a seed (Matsumoto & Nishimura 2002)
 _SEED_FACTOR = 1_812_433_253
-"""The factor of the sequence that fills the state from a seed (Matsumoto & Nishimura 2002)."""
 
 
 class MersenneTwister:
-    """The random numbers of ``std::uniform_real_distribution<double>(0, 1)`` with a ``std::mt19937`` generator.
+    """The random numbers of ``std::uniform_real_distribution<double>(0, 1)`` with a ``std::mt19937`` generator."""
 
-    Formula: two 32-bit words w0, w1 give one number u = (w0 + 2^32 w1) / 2^64, in [0, 1). Equals llama.cpp built
-    with libstdc++: the same seed gives the same numbers.
-    """
+    # Formula: two 32-bit words w0, w1 give one number u = (w0 + 2^32 w1) / 2^64, in [0, 1). Equals llama.cpp built
+    # with libstdc++: the same seed gives the same numbers.
 
     def __init__(self, seed: int) -> None:
-        """Start the sequence of random numbers for ``seed``, an integer from 0 to 2^32 - 1."""
         self._seed = seed
         self.restart()
 
     def restart(self) -> None:
-        """Start the sequence again from its first number."""
         self._word_generator: Random | None = None
         self._ready_numbers: list[float] = []
         self._ready_floats: list[np.float32] = []
@@ -50,10 +46,8 @@ class MersenneTwister:
         return self._ready_numbers.pop()
 
     def _seeded_word_generator(self) -> Random:
-        """Return the generator of 32-bit words.
-
-        It is seeded when it is first used, because seeding takes 0.1 ms, and chains restart often.
-        """
+        """Return the generator of 32-bit words."""
+        # It is seeded when it is first used, because seeding takes 0.1 ms, and chains restart often.
         if self._word_generator is None:
             self._word_generator = seeded_generator(self._seed)
         return self._word_generator
@@ -65,10 +59,8 @@ class MersenneTwister:
         return number
 
     def uniform_float(self) -> np.float32:
-        """Return the next float32 in [0, 1), as ``uniform_real_distribution<float>`` does from a 32-bit word.
-
-        Between two restarts, call either this method or `uniform`. Both generate numbers in advance.
-        """
+        """Return the next float32 in [0, 1), as ``uniform_real_distribution<float>`` does from a 32-bit word."""
+        # Between two restarts, call either this method or `uniform`. Both generate numbers in advance.
         if not self._ready_floats:
             random_words = np.frombuffer(
                 self._seeded_word_generator().randbytes(4 * _NUMBERS_PER_BATCH), "<u4"
@@ -77,11 +69,10 @@ class MersenneTwister:
         return self._ready_floats.pop()
 
     def discrete(self, candidates: Candidates) -> int:
-        """Return the position of a candidate, drawn with the probabilities of llama.cpp's softmax.
-
-        If llama.cpp would have a single row, no random number is used. Masked rows, which llama.cpp keeps at -inf,
-        count as rows. Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
-        """
+        """Return the position of a candidate, drawn with the probabilities of llama.cpp's softmax."""
+        # If llama.cpp would have a single row, no random number is used. Masked rows, which llama.cpp keeps at
+        # -inf, count as rows. Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a
+        # float64.
         return candidates.pick_position(self.uniform()) if candidates.llama_cpp_count > 1 else 0
 
 
@@ -93,25 +84,21 @@ def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
 
 
 def random_bits(seed: int, count: int) -> NDArray[np.uint8]:
-    """Return the lowest bits of the first ``count`` 32-bit words, each 0 or 1, uint8 (count,).
-
-    Equals torch's ``randint(0, 2, (count,))`` on a CPU, with a generator of that seed. Only the lowest 32 bits of
-    ``seed`` count, as in torch.
-    """
-    words = np.frombuffer(seeded_generator(seed & SEED_MAX).randbytes(4 * count), "<u4")
+    """Return the lowest bits of the first ``count`` 32-bit words, each 0 or 1, uint8 (count,)."""
+    # Equals torch's ``randint(0, 2, (count,))`` on a CPU, with a generator of that seed. Only the lowest 32 bits
+    # of ``seed`` count, as in torch.
+    words = np.frombuffer(seeded_generator(generator_seed(seed)).randbytes(4 * count), "<u4")
     return (words & 1).astype(np.uint8)
 
 
 def seeded_generator(seed: int) -> Random:
-    """Return a Python MT19937 generator in the state of ``std::mt19937(seed)``.
-
-    Python would fill the state differently from the same seed. ``numpy.random`` fills it as C++ does, but takes 9
-    ms to import.
-    """
+    """Return a Python MT19937 generator in the state of ``std::mt19937(seed)``."""
+    # Python would fill the state differently from the same seed. ``numpy.random`` fills it as C++ does, but takes
+    # 9 ms to import.
     word = index(seed)
     state = [word]
     for number in range(1, _STATE_WORDS):
-        word = (_SEED_FACTOR * (word ^ (word >> 30)) + number) & SEED_MAX
+        word = (_SEED_FACTOR * (word ^ (word >> 30)) + number) & UINT32_MAX
         state.append(word)
     generator = Random(0)  # noqa: S311 - not used for cryptography
     generator.setstate((Random.VERSION, (*state, _STATE_WORDS), None))

@@ -15,38 +15,27 @@ from .errors import SamplingError
 from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
+# names of the stages before any mask: the model's logits, those that guidance makes of them, and the tokens that
+# the model's file does not suppress
 MODEL_STAGE, GUIDANCE_STAGE, SUPPRESSED_STAGE = "model", "guidance", "suppressed"
-"""Names of the stages before any mask: the model's logits, those that guidance makes of them, and the tokens that
-the model's file does not suppress."""
+# names of the stages before the first step: the tokens that the grammar's mask allows, those that spell the end of
+# the prompt, and those that were not dropped at this place
 GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "grammar", "healing", "bans"
-"""Names of the stages before the first step: the tokens that the grammar's mask allows, those that spell the end
-of the prompt, and those that were not dropped at this place."""
 
 
 class NamedMask(NamedTuple):
-    """A mask that is applied before the first step.
-
-    Attributes:
-        stage: the name of its stage.
-        mask: which tokens are allowed, bool (V,).
-    """
+    """A mask that is applied before the first step."""
 
     stage: str
-    mask: NDArray[np.bool_]
+    mask: NDArray[np.bool_]  # which tokens are allowed, bool (V,)
 
 
 class ChangedLogits(NamedTuple):
-    """The logits that the chain gets in place of the model's.
-
-    Attributes:
-        stage: the name of their stage.
-        logits: one logit per token, float32 (V,).
-        note: the change in words and numbers.
-    """
+    """The logits that the chain gets in place of the model's."""
 
     stage: str
-    logits: Floats
-    note: str
+    logits: Floats  # one logit per token, float32 (V,)
+    note: str  # the change in words and numbers
 
 
 class StageRecord(NamedTuple):
@@ -100,8 +89,8 @@ class ChainRecorder:
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._workspace = SoftmaxWorkspace()
+        # the candidates that each step got, in the order of the steps
         self._input_candidates: list[Candidates] = []
-        """The candidates that each step got, in the order of the steps."""
         selector = chain.steps[-1]
         if not isinstance(selector, Selector):  # for mypy: `Chain` has checked this
             raise SamplingError(f"{selector.about.name} is not a Selector")
@@ -168,7 +157,8 @@ class _RecordingStep:
     """A step that records its input: it stores a snapshot of the candidates, then runs the wrapped step."""
 
     def __init__(self, step: Sampler, inputs: list[Candidates]) -> None:
-        self._step, self._input_candidates = step, inputs
+        self._step = step
+        self._input_candidates = inputs
 
     @property
     def about(self) -> SamplerInfo:
@@ -183,7 +173,8 @@ class _RecordingSelector:
     """A selector that records its input, the selected token, and the candidates of the draw."""
 
     def __init__(self, step: Selector, inputs: list[Candidates]) -> None:
-        self._step, self._input_candidates = step, inputs
+        self._step = step
+        self._input_candidates = inputs
         self.selection: Selection
         self.drawn_from: Candidates
 

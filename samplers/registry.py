@@ -9,18 +9,16 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 
-from ..common.text import nearest_name
+from ..common.errors import PluginError
+from ..common.plugins import Plugin, find_plugins
+from ..common.text import unknown_name
 from . import methods
 from .base import Sampler, SamplerInfo, Selector
 from .errors import SamplingError
 
+# the entry-point group in which a package lists its samplers: ``name = "package.module:Class"``
 GROUP = "logitsmith.samplers"
-"""The entry-point group in which a package lists its samplers: ``name = "package.module:Class"``."""
-
-_MIN_NAME_SIMILARITY = 0.5
-"""Minimum similarity of a suggested sampler name, as `difflib` measures it."""
 
 
 def find_sampler(name: str) -> type[Sampler]:
@@ -34,13 +32,9 @@ def find_sampler(name: str) -> type[Sampler]:
         return _builtin_sampler(key)
     if key in _name_by_alias():
         return _builtin_sampler(_name_by_alias()[key])
-    plugins = _plugin_entry_points()
-    if key in plugins:
-        return _load_plugin(key, plugins[key])
-    known_names = sorted({*builtin_names(), *_name_by_alias(), *plugins})
-    nearest = nearest_name(key, known_names, _MIN_NAME_SIMILARITY)
-    hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(builtin_names())}"
-    raise SamplingError(f"unknown sampler {name!r}{hint}")
+    if key in plugins():
+        return load_plugin(plugins()[key])
+    raise SamplingError(unknown_name("sampler", name, [*builtin_names(), *plugins()], aliases=_name_by_alias()))
 
 
 def normalize_name(name: str) -> str:
@@ -51,7 +45,7 @@ def normalize_name(name: str) -> str:
 def is_known(name: str) -> bool:
     """Return True for the name or alias of a sampler, and for the name of a plug-in. No plug-in is imported."""
     key = normalize_name(name)
-    return key in builtin_names() or key in _name_by_alias() or key in _plugin_entry_points()
+    return key in builtin_names() or key in _name_by_alias() or key in plugins()
 
 
 def catalogue() -> dict[str, type[Sampler]]:
@@ -62,11 +56,16 @@ def catalogue() -> dict[str, type[Sampler]]:
 def list_plugins() -> dict[str, str]:
     """Return the plug-ins: by name, the place from which the sampler would be loaded. Nothing is imported."""
     table = {}
-    for name, points in _plugin_entry_points().items():
-        packages = ", ".join(sorted({point.value for point in points}))
-        built_in = name if name in builtin_names() else _name_by_alias().get(name)
-        table[name] = f"{packages} (hidden by the built-in {built_in})" if built_in else packages
+    for name, plugin in plugins().items():
+        reason = reason_against(name)
+        table[name] = plugin.place if reason is None else f"{plugin.place} ({reason})"
     return table
+
+
+def reason_against(name: str) -> str | None:
+    """Return the reason why no plug-in can have a sampler of this name; None if one can."""
+    built_in = name if name in builtin_names() else _name_by_alias().get(name)
+    return f"hidden by the built-in {built_in}" if built_in else None
 
 
 @cache
@@ -99,34 +98,23 @@ def _name_by_alias() -> dict[str, str]:
 
 
 @cache
-def _plugin_entry_points() -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of plug-ins by the name of the sampler. Nothing is imported."""
-    table: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in entry_points(group=GROUP):
-        name = normalize_name(point.name)
-        table[name] = (*table.get(name, ()), point)
-    return table
+def plugins() -> dict[str, Plugin]:
+    """Return the plug-ins of `GROUP`, by name, usable or not. None of them is imported."""
+    return find_plugins(GROUP, normalize_name)
 
 
 @cache
-def _load_plugin(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
+def load_plugin(plugin: Plugin) -> type[Sampler]:
     """Import the sampler of a plug-in. Raises ``SamplingError`` with the plug-in's name for every failure."""
-    if len({point.value for point in points}) > 1:
-        raise SamplingError(f"the plug-ins {' and '.join(point.value for point in points)} both offer {name!r}")
-    point = points[0]
-    plug_in = f"the plug-in {point.name!r} ({point.value})"
     try:
-        cls = point.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a module may also call sys.exit
-        reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else error
-        raise SamplingError(f"{plug_in} failed to load: {reason}") from error
+        cls = plugin.load()
+    except PluginError as error:
+        raise SamplingError(str(error)) from error
     if not (isinstance(cls, type) and issubclass(cls, Sampler) and hasattr(cls, "about")):
-        raise SamplingError(f"{plug_in} is not a Sampler with an `about`")
-    problem = next(_find_problems(cls, name), None)
+        raise SamplingError(f"{plugin.title} is not a Sampler with an `about`")
+    problem = next(_find_problems(cls, plugin.name), None)
     if problem is not None:
-        raise SamplingError(f"{plug_in} cannot be used: {problem}")
+        raise SamplingError(f"{plugin.title} cannot be used: {problem}")
     return cls
 
 

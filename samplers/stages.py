@@ -11,8 +11,8 @@ from ..common.text import count_noun
 from .candidates import Candidates
 from .kernels import Floats, Ids, Positions, SoftmaxSums, SoftmaxWorkspace
 
+# If less than one in this many tokens is a candidate, sorting the ids is faster than a table of all positions
 _SORTED_LOOKUP_RATIO = 16
-"""If less than one in this many tokens is a candidate, sorting the ids is faster than a table of all positions."""
 
 
 class StageCandidates:
@@ -127,8 +127,8 @@ class StageCandidates:
         return self._sums
 
 
+# Usual and greatest number of significant digits. Nine digits distinguish any two float32.
 _USUAL_DIGITS, _MAX_DIGITS = 3, 9
-"""Usual and greatest number of significant digits. Nine digits distinguish any two float32."""
 
 
 def short_number(value: float, digits: int = _USUAL_DIGITS) -> str:
@@ -170,12 +170,6 @@ def logit_changes(before: StageCandidates, after: StageCandidates) -> str:
 
 
 def dropped_tokens(before: StageCandidates, after: StageCandidates, noun: str) -> str:
-    """Describe how many tokens a step dropped: ``2 end tokens dropped``, ``no end token``.
-
-    Args:
-        before: the candidates before the step.
-        after: the candidates after the step.
-        noun: the kind of token, in the singular.
-    """
+    """Describe how many tokens a step dropped: ``2 end tokens dropped``, ``no end token``."""
     count = len(before) - len(after)
     return f"{count:,} {noun}{'' if count == 1 else 's'} dropped" if count else f"no {noun}"

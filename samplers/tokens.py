@@ -2,14 +2,16 @@
 
 The functions check token ids of a text, and find the token that a parameter names by its id or its text.
 `LastPositions` finds the last position of each token in a text. `TokenBytesIndex` finds the tokens whose bytes
-contain a string, or begin with it. `text_pieces` has the bytes that tokens add to a text.
+contain a string, or begin or end with it. `text_pieces` has the bytes that tokens add to a text.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,10 +35,8 @@ def check_tokens(name: str, tokens: Collection[int], size: int) -> None:
 
 
 def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_]:
-    """Return for each token of the vocabulary whether it occurs in ``tokens``, bool (size,).
-
-    Raises ``SamplingError`` as `check_tokens` does.
-    """
+    """Return for each token of the vocabulary whether it occurs in ``tokens``, bool (size,)."""
+    # Raises ``SamplingError``.
     check_tokens(name, tokens, size)
     table = np.zeros(size, dtype=np.bool_)
     table[np.array(tokens, dtype=np.int64)] = True
@@ -54,7 +54,6 @@ class LastPositions:
         self._positions: NDArray[np.int64] | None = None
 
     def add(self, token: int) -> None:
-        """Append one token."""
         if self._positions is not None:
             check_token(self._name, token, self._positions.size)
             self._positions[token] = self._count
@@ -83,24 +82,16 @@ def check_token_parameter(value: int | str) -> int | str:
 
 
 def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = "") -> int:
-    """Return the token id that a parameter names by its id or by its text.
-
-    Raises ``SamplingError`` for a text that is not exactly one token, a text without a vocabulary, and an id
-    outside the vocabulary.
-
-    Args:
-        key: the token id, or the text of the token.
-        context: the context with the vocabulary.
-        parameter: the name of the parameter, with which messages begin.
-        hint: the end of the message about a text that is not exactly one token.
-    """
+    """Return the token id that a parameter names by its id or by its text."""
+    # Raises ``SamplingError`` for a text that is not exactly one token, a text without a vocabulary, and an id
+    # outside the vocabulary.
     if isinstance(key, int):
         vocabulary = context.vocabulary
         if key < 0 or (vocabulary is not None and key >= vocabulary.size):
             limit = "≥ 0" if vocabulary is None else f"within 0..{vocabulary.size - 1}"
             raise SamplingError(f"{parameter}: token id {key} is not {limit}")
         return key
-    tokens = need_vocabulary(context, f"{parameter}: {key!r}").tokenize(encode_utf8(key, parameter))
+    tokens = tokens_of_text(need_vocabulary(context, f"{parameter}: {key!r}"), encode_utf8(key, parameter))
     if len(tokens) != 1:
         raise SamplingError(
             f"{parameter}: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id{hint}"
@@ -108,32 +99,49 @@ def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = 
     return tokens[0]
 
 
-def encode_utf8(text: str, parameter: str) -> bytes:
-    """Return a text in UTF-8.
+def tokens_of_text(vocabulary: Vocabulary, text: bytes) -> list[int]:
+    """Return the token with exactly these bytes; without one, the tokens into which the tokenizer divides them."""
+    # The tokenizer alone would miss tokens: SentencePiece puts a space before a text, so that " a" becomes two
+    # tokens, and "a" becomes the token " a". The bytes of a control token are its name. Of several tokens with the
+    # same bytes, the one that the tokenizer writes is returned.
+    pieces, divided = vocabulary.pieces, vocabulary.tokenize(text, special=True)
+    if not text or (len(divided) == 1 and pieces[divided[0]] == text):
+        return divided
+    tokens = pieces_index(vocabulary).equal_to(text)
+    if len(tokens) > 1:  # such as a letter and the byte of this letter
+        written = vocabulary.tokenize(b"\n" + text, special=True)[-1]  # no space is put after a newline
+        return [written if written in tokens else tokens[0]]
+    return tokens or divided
 
-    Raises ``SamplingError`` for a lone surrogate; the message begins with ``parameter``.
-    """
+
+def encode_utf8(text: str, parameter: str) -> bytes:
+    """Return a text in UTF-8. Raises ``SamplingError`` for a lone surrogate, which begins with ``parameter``."""
     try:
         return text.encode()
     except UnicodeEncodeError:
         raise SamplingError(f"{parameter}: {text!r} is not UTF-8") from None
 
 
-_text_pieces: WeakKeyDictionary[Vocabulary, tuple[bytes, ...]] = WeakKeyDictionary()
+_facts_by_vocabulary: WeakKeyDictionary[Vocabulary, dict[str, Any]] = WeakKeyDictionary()
+_Fact = TypeVar("_Fact")
+
+
+def once_for_vocabulary(vocabulary: Vocabulary, name: str, compute: Callable[[Vocabulary], _Fact]) -> _Fact:
+    """Return what ``compute`` returns for a vocabulary, which is computed once. ``name``: the name of the fact."""
+    try:
+        facts = _facts_by_vocabulary.setdefault(vocabulary, {})
+    except TypeError:  # an object of another package that has no hash or no weak references
+        return compute(vocabulary)
+    if name not in facts:
+        facts[name] = compute(vocabulary)
+    fact: _Fact = facts[name]
+    return fact
 
 
 def text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
-    """Return the bytes that each token adds to a text, by id: those of its piece; none for a control token.
-
-    They are computed once for each vocabulary, because llama.cpp is asked about each token.
-    """
-    try:
-        pieces = _text_pieces.get(vocabulary)
-    except TypeError:  # an object of another package that has no hash or no weak references
-        return _compute_text_pieces(vocabulary)
-    if pieces is None:
-        pieces = _text_pieces[vocabulary] = _compute_text_pieces(vocabulary)
-    return pieces
+    """Return the bytes that each token adds to a text, by id: those of its piece; none for a control token."""
+    # They are computed once for each vocabulary, because llama.cpp is asked about each token.
+    return once_for_vocabulary(vocabulary, "text pieces", _compute_text_pieces)
 
 
 def _compute_text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
@@ -141,16 +149,47 @@ def _compute_text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
     return tuple(b"" if vocabulary.is_control(token) else piece for token, piece in pieces)
 
 
+def pieces_index(vocabulary: Vocabulary) -> TokenBytesIndex:
+    """Return the index of the bytes of every token, with the names of control tokens; made once."""
+    return once_for_vocabulary(vocabulary, "index of pieces", lambda each: TokenBytesIndex(each.pieces))
+
+
+class _SortedPieces:
+    """The bytes of every token in sorted order, for searches by their beginning."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._tokens_in_byte_order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), dtype=np.intp)
+        self._sorted_pieces = [pieces[token] for token in self._tokens_in_byte_order.tolist()]
+
+    def beginning_with(self, text: bytes) -> NDArray[np.intp]:
+        start = bisect_left(self._sorted_pieces, text)
+        # The tokens end before the first string that sorts after all strings beginning with `text`.
+        # To get that string, the last byte of `text` below 255 is increased by one.
+        prefix = text.rstrip(b"\xff")
+        next_text = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
+        end = len(self._sorted_pieces) if next_text is None else bisect_left(self._sorted_pieces, next_text, start)
+        return np.sort(self._tokens_in_byte_order[start:end])
+
+    def equal_to(self, text: bytes) -> list[int]:
+        start, end = bisect_left(self._sorted_pieces, text), bisect_right(self._sorted_pieces, text)
+        return sorted(self._tokens_in_byte_order[start:end].tolist())
+
+
 class TokenBytesIndex:
     """An index of the bytes of every token, for repeated searches."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         """Index ``pieces``, the bytes of every token in the order of ids."""
-        self._tokens_in_byte_order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), dtype=np.intp)
-        self._sorted_pieces = [pieces[token] for token in self._tokens_in_byte_order.tolist()]
+        self._pieces = pieces
+        self._sorted = _SortedPieces(pieces)
         # The bytes of all tokens in one string, and the position in it at which each token ends.
         self._joined = b"".join(pieces)
         self._piece_ends = list(accumulate(map(len, pieces)))
+
+    @cached_property
+    def _sorted_backwards(self) -> _SortedPieces:
+        """The reversed bytes of every token."""
+        return _SortedPieces([piece[::-1] for piece in self._pieces])
 
     def containing(self, text: bytes) -> list[int]:
         """Return the ids of the tokens that contain ``text``, ascending. The text must not be empty."""
@@ -166,26 +205,23 @@ class TokenBytesIndex:
 
     def beginning_with(self, text: bytes) -> NDArray[np.intp]:
         """Return the ids of the tokens that begin with ``text``, ascending. The text must not be empty."""
-        start = bisect_left(self._sorted_pieces, text)
-        # The tokens end before the first string that sorts after all strings beginning with `text`.
-        # To get that string, the last byte of `text` below 255 is increased by one.
-        prefix = text.rstrip(b"\xff")
-        next_text = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
-        end = len(self._sorted_pieces) if next_text is None else bisect_left(self._sorted_pieces, next_text, start)
-        return np.sort(self._tokens_in_byte_order[start:end])
+        return self._sorted.beginning_with(text)
+
+    def ending_with(self, text: bytes) -> NDArray[np.intp]:
+        """Return the ids of the tokens that end with ``text``, ascending. The text must not be empty."""
+        return self._sorted_backwards.beginning_with(text[::-1])
+
+    def equal_to(self, text: bytes) -> list[int]:
+        """Return the ids of the tokens with exactly these bytes, ascending."""
+        return self._sorted.equal_to(text)
 
 
 class TextCompletions:
-    """A string, and the tokens that would complete it.
-
-    Attributes:
-        text: the bytes of the string.
-        single_tokens: ids of the tokens that contain the entire string, ascending.
-    """
+    """A string, and the tokens that would complete it."""
 
     def __init__(self, text: bytes, index: TokenBytesIndex) -> None:
-        self.text = text
-        self.single_tokens = index.containing(text)
+        self.text = text  # the bytes of the string
+        self.single_tokens = index.containing(text)  # ids of the tokens that contain the entire string, ascending
         # Each beginning of the string, with the tokens that begin with the rest of the string.
         endings = [(text[:count], index.beginning_with(text[count:])) for count in range(1, len(text))]
         self._endings = [(beginning, ids) for beginning, ids in endings if ids.size]
@@ -197,24 +233,11 @@ class TextCompletions:
                 yield ids
 
 
-def tokens_starting(text: bytes, pieces: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the tokens that can contain the beginning of a string, each with the missing bytes.
-
-    Other bytes may precede the string in the token. A token that contains the entire string is yielded once, with
-    no missing bytes. A token that ends with several beginnings of the string is yielded once for each.
-
-    Args:
-        text: the bytes of the string.
-        pieces: the bytes of every token, by id.
-    """
-    first_byte = text[:1]
-    for token, piece in enumerate(pieces):
-        if text in piece:
-            yield token, b""
-            continue
-        position = piece.find(first_byte)
-        while position >= 0:
-            written_bytes = piece[position:]
-            if text.startswith(written_bytes):
-                yield token, text[len(written_bytes) :]
-            position = piece.find(first_byte, position + 1)
+def tokens_starting(text: bytes, index: TokenBytesIndex) -> Iterator[tuple[NDArray[np.intp], bytes]]:
+    """Yield tokens that end with a beginning of a string, not all of it, each time with the missing bytes."""
+    # Other bytes may precede the string in the token. Tokens that end with several beginnings of the string are
+    # yielded once for each, and so are those that contain the entire string.
+    for byte_count in range(1, len(text)):
+        ids = index.ending_with(text[:byte_count])
+        if ids.size:
+            yield ids, text[byte_count:]

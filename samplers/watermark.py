@@ -18,18 +18,15 @@ from .mersenne_twister import random_bits
 Hashes = NDArray[np.int64]
 ZerosAndOnes = NDArray[np.uint8]
 
+# The factor of the hash's linear congruential generator (Knuth's MMIX, musl). The increment is 1.
 _MULTIPLIER = 6_364_136_223_846_793_005
-"""The factor of the hash's linear congruential generator (Knuth's MMIX, musl). The increment is 1."""
-_START = 1
-"""The hash of no tokens."""
+_START = 1  # the hash of no tokens
 _MASK = (1 << 64) - 1
 
 
 def context_hash(tokens: Sequence[int]) -> int:
-    """Return the hash of the tokens before a position, an integer from 0 to 2^64 - 1.
-
-    Formula: h_0 = 1, h_i = (h_(i-1) + token_i) * 6364136223846793005 + 1, modulo 2^64.
-    """
+    """Return the hash of the tokens before a position, an integer from 0 to 2^64 - 1."""
+    # Formula: h_0 = 1, h_i = (h_(i-1) + token_i) * 6364136223846793005 + 1, modulo 2^64.
     value = _START
     for token in tokens:
         value = (value + token) * _MULTIPLIER + 1 & _MASK
@@ -42,12 +39,7 @@ def extend_hash(context: int, tokens: NDArray[np.integer]) -> Hashes:
 
 
 def ngram_hashes(tokens: NDArray[np.int64], length: int) -> Hashes:
-    """Return the hashes of all n-grams of a text, (T - n + 1,), from the first to the last.
-
-    Args:
-        tokens: the token ids of the text, (T,).
-        length: number n of tokens of an n-gram, at most T.
-    """
+    """Return the hashes of all n-grams of a text, (T,), from the first to the last: (T - n + 1,)."""
     count = tokens.size - length + 1
     hashes: Hashes = np.full(count, _START, dtype=np.int64)
     for offset in range(length):
@@ -67,45 +59,29 @@ def _signed(value: int) -> np.int64:
 
 
 class GValues:
-    """The g values of n-grams: 0 or 1 for each n-gram and each key.
+    """The g values of n-grams: 0 or 1 for each n-gram and each key."""
 
-    Formula: g_k = table[((h + key_k) * 6364136223846793005 + 1) mod size] for an n-gram with the hash h. The table
-    has the numbers of torch's ``randint`` on a CPU. On a GPU, torch and so transformers has another table.
-
-    Attributes:
-        table: random zeros and ones, uint8 (size,), read-only.
-        depth: number of keys.
-    """
+    # Formula: g_k = table[((h + key_k) * 6364136223846793005 + 1) mod size] for an n-gram with the hash h. The
+    # table has the numbers of torch's ``randint`` on a CPU. On a GPU, torch and so transformers has another table.
 
     def __init__(self, keys: Sequence[int], table_size: int, table_seed: int) -> None:
-        """Prepare the table.
-
-        Args:
-            keys: the keys, signed 64-bit integers.
-            table_size: number of entries of the table.
-            table_seed: seed of the table. Only its lowest 32 bits count, as in torch.
-        """
-        self.table = _sampling_table(table_size, table_seed)
-        self.depth = len(keys)
+        # Only the lowest 32 bits of the seed count, as in torch.
+        self.table = _sampling_table(table_size, table_seed)  # random zeros and ones, uint8 (size,), read-only
+        self.depth = len(keys)  # number of keys
         # (h + key) * factor + 1 is h * factor plus a constant of the key, which saves a product per key.
         self._key_offsets = [_signed(key * _MULTIPLIER + 1) for key in keys]
 
     def of_hashes(self, hashes: Hashes) -> Iterator[ZerosAndOnes]:
-        """Yield the g values of n-grams for one key after the other, each uint8 (n,).
-
-        ``hashes``: the hashes of the n-grams, (n,).
-        """
+        """Yield the g values of n-grams with ``hashes``, (n,), for one key after the other, each uint8 (n,)."""
         products = hashes * np.int64(_MULTIPLIER)
         for offset in self._key_offsets:
             yield self._look_up(products + offset)
 
     def of_remainders(self) -> Iterator[ZerosAndOnes]:
-        """Yield the g values, uint8 (size,), for one key after the other, of n-grams with all possible remainders.
-
-        Entry i of all arrays together belongs to an n-gram whose product ``h * factor`` has the remainder i. So
-        these are the g values of n-grams with uniform hashes, if the size is a power of two. For another size, the
-        values of each key are these as well, but the wraparound at 2^64 mixes the combinations of keys.
-        """
+        """Yield the g values, uint8 (size,), by key, of n-grams with all possible remainders."""
+        # Entry i of all arrays together belongs to an n-gram whose product ``h * factor`` has the remainder i. So
+        # these are the g values of n-grams with uniform hashes, if the size is a power of two. For another size,
+        # the values of each key are these as well, but the wraparound at 2^64 mixes the combinations of keys.
         remainders = np.arange(self.table.size, dtype=np.int64)
         for offset in self._key_offsets:
             yield self._look_up(remainders + int(offset) % self.table.size)

@@ -20,7 +20,7 @@ from ..engine.batch import BatchFailure
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, Done, Event, Rewind, Start
-from ..models.errors import ModelError
+from ..models.errors import ModelError, PromptTooLongError
 from ..samplers.errors import SamplingError
 from .engine_thread import (
     EngineStoppedError,
@@ -30,11 +30,19 @@ from .engine_thread import (
     QueueFullError,
     TimeOverError,
 )
-from .errors import EngineError, InvalidRequestError, RequestError, TimedOutError, UnavailableError
+from .errors import (
+    ContextLengthError,
+    EngineError,
+    InvalidRequestError,
+    RequestError,
+    TimedOutError,
+    UnavailableError,
+)
 from .limits import without_paths
 from .request_log import CLIENT_LEFT, RequestRecord, record_of
-from .resolution import Asked, x_gen
+from .resolution import Asked
 from .sampler_fields import Json
+from .x_gen import x_gen
 
 _Result = TypeVar("_Result")
 
@@ -44,15 +52,11 @@ class ClientLeftError(Exception):
 
 
 class AnswerFormat(ABC):
-    """The format of one answer in an API: whole, or as the parts of a stream.
-
-    Attributes:
-        media_type: the media type of a stream.
-        tells_rewinds: whether `write` gets the returns to earlier tokens. No dropped token was sent, so that most
-            formats have nothing to tell.
-    """
+    """The format of one answer in an API: whole, or as the parts of a stream."""
 
     media_type = "text/event-stream"
+    # Whether `write` gets the returns to earlier tokens. No dropped token was sent, so that most formats have
+    # nothing to tell.
     tells_rewinds = False
 
     @abstractmethod
@@ -79,17 +83,9 @@ async def answer(
     form: AnswerFormat,
     on_submit: Callable[[EventStream], object] | None = None,
 ) -> Response:
-    """Answer a request.
-
-    Args:
-        request: the request.
-        engine: the thread of the model.
-        asked: what the request asks for.
-        form: the format of the answer.
-        on_submit: called with the events of the answer before there are any; None: nothing is called.
-
-    Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
-    """
+    """Answer a request."""
+    # ``on_submit`` gets the events of the answer before there are any. Raises ``RequestError``, and
+    # ``ClientLeftError`` if the client leaves first.
     record = record_of(request.scope)
     record.ignored = asked.ignored
     stream = _submit(engine, [choice.request for choice in asked.choices])
@@ -100,7 +96,7 @@ async def answer(
     runs = await _collect(request, engine, stream)
     first, levels = runs[0][0], [_exactness(run[0], run[-1]) for run in runs]
     assert isinstance(first, Start)  # noqa: S101 - a run without a failure begins so
-    return JSONResponse(form.whole(runs, x_gen(asked, first, max(levels, key=len))), headers=_headers(asked))
+    return JSONResponse(form.whole(runs, x_gen(asked, asked.choices[0], first, max(levels, key=len))))
 
 
 async def run_requests(
@@ -117,11 +113,6 @@ def _submit(engine: EngineThread, requests: Sequence[GenerationRequest]) -> Even
         raise UnavailableError("too many requests are waiting; try again later") from None
     except EngineStoppedError:
         raise UnavailableError("the server is stopping") from None
-
-
-def _headers(asked: Asked) -> dict[str, str]:
-    # The keys of a JSON Schema may have any characters.
-    return {"x-gen-ignored": ", ".join(ascii(name)[1:-1] for name in asked.ignored)} if asked.ignored else {}
 
 
 async def until_client_leaves(receive: Receive, work: Awaitable[_Result]) -> _Result:
@@ -172,6 +163,8 @@ def _as_request_error(failure: BatchFailure) -> RequestError:
         return UnavailableError("the request was stopped before it began")
     if isinstance(error, TimeOverError):
         return TimedOutError("the request took longer than this server allows; lower max_tokens")
+    if isinstance(error, PromptTooLongError):
+        return ContextLengthError(str(error), "prompt", error.prompt_tokens, error.context_tokens)
     if isinstance(error, (ModelError, SamplingError, GrammarError)):
         message = without_paths(str(error))
         return InvalidRequestError(message) if failure.id is not None else EngineError(message)
@@ -199,7 +192,7 @@ async def _start_stream(
         engine.cancel(stream)
         raise
     parts = _stream_parts(asked, form, stream, first, record_of(request.scope))
-    return StreamResponse(parts, lambda: engine.cancel(stream), form.media_type, _headers(asked))
+    return StreamResponse(parts, lambda: engine.cancel(stream), form.media_type)
 
 
 async def _stream_parts(
@@ -228,7 +221,7 @@ async def _stream_parts(
                 starts[index] = event
             elif isinstance(event, Done):
                 start = starts[index]
-                facts = x_gen(asked, start, _exactness(start, event))
+                facts = x_gen(asked, asked.choices[index], start, _exactness(start, event))
             parts += form.write(index, event, facts)
         if parts:
             yield "".join(parts)
@@ -237,19 +230,12 @@ async def _stream_parts(
 
 
 class StreamResponse(StreamingResponse):
-    """A response whose parts are sent as they are made.
+    """A response whose parts are sent as they are made."""
 
-    Args:
-        parts: the parts.
-        on_end: called at the end, also if the client leaves.
-        media_type: the media type.
-        headers: more headers.
-    """
+    # ``on_end`` is called at the end, also if the client leaves.
 
-    def __init__(
-        self, parts: AsyncIterator[str], on_end: Callable[[], object], media_type: str, headers: dict[str, str]
-    ) -> None:
-        headers = {**headers, "cache-control": "no-store", "x-accel-buffering": "no"}
+    def __init__(self, parts: AsyncIterator[str], on_end: Callable[[], object], media_type: str) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(parts, headers=headers, media_type=media_type)
         self._on_end = on_end
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
+from itertools import accumulate
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
@@ -16,15 +17,27 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from ..common.strict_json import encode_json
-from . import kobold, llama_server, openai, own, page_routes, tokenizer_routes
+from ..jobs.unknown_fields import UNREPORTED_VALUES
+from . import (
+    grammar_routes,
+    kobold,
+    line_routes,
+    llama_server,
+    next_token,
+    openai,
+    page_routes,
+    preset_routes,
+    tokenizer_routes,
+)
 from .answers import ClientLeftError
-from .bodies import IGNORED_FIELDS
-from .docs import docs_page
-from .docs import openapi as describe
+from .docs import docs_page, openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, record_of, start_record
 from .security import check_request
 from .state import HTML, JSON, TEXT, RouteSpec, ServerState
+
+# Maximum length of the header with ignored fields. Python's clients reject headers of 8,190 characters.
+_MAX_HEADER = 2_000
 
 
 async def show_docs(_: Request, state: ServerState) -> Response:
@@ -45,7 +58,7 @@ def _docs_body(needs_key: bool) -> bytes:
 @cache
 def _openapi_body(needs_key: bool) -> bytes:
     """Return the description of the routes. It is made once, because it takes a tenth of a second."""
-    return encode_json(describe(ROUTES, IGNORED_FIELDS, needs_key=needs_key)).encode()
+    return encode_json(describe(ROUTES, UNREPORTED_VALUES, needs_key=needs_key)).encode()
 
 
 async def show_metrics(_: Request, state: ServerState) -> Response:
@@ -61,26 +74,25 @@ ROUTES: tuple[RouteSpec, ...] = (
     *llama_server.ROUTES,
     *tokenizer_routes.ROUTES,
     *kobold.ROUTES,
-    *own.ROUTES,
+    *next_token.ROUTES,
+    *preset_routes.ROUTES,
+    *grammar_routes.ROUTES,
+    *line_routes.ROUTES,
     *page_routes.ROUTES,
 )
 
 
 class ServerApp:
-    """The application: it records each request, and answers those that may not be sent.
+    """The application: it records each request, and answers those that may not be sent."""
 
-    After an unexpected exception, it answers 500 with the id of the record.
-
-    Attributes:
-        open_count: number of requests whose responses have not ended.
-    """
+    # After an unexpected exception, it answers 500 with the id of the record.
 
     def __init__(self, routes: Starlette, state: ServerState) -> None:
         self._routes, self._state = routes, state
+        # The number of requests whose responses have not ended.
         self.open_count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
         if scope["type"] != "http":
             await self._routes(scope, receive, send)
             return
@@ -107,7 +119,8 @@ class ServerApp:
                 response = check_request(scope, self._state.access, added_headers)
             except RequestError as error:
                 response = error.response()
-            await (response or self._routes)(scope, receive, recording_send)
+            plain_scope = {**scope, "path": _plain_path(scope["path"])}
+            await (response or self._routes)(plain_scope, receive, recording_send)
         except Exception as error:
             record.fault = error
             if not has_begun:
@@ -120,17 +133,25 @@ class ServerApp:
 
 
 def make_app(state: ServerState) -> ServerApp:
-    """Return the application."""
     routes = [Route(spec.path, _endpoint(spec, state), methods=[spec.method]) for spec in ROUTES]
-    return ServerApp(Starlette(routes=routes, exception_handlers={HTTPException: _http_error_response}), state)
+    starlette = Starlette(routes=routes, exception_handlers={HTTPException: _http_error_response})
+    starlette.router.redirect_slashes = False  # `_plain_path` has removed the slash
+    return ServerApp(starlette, state)
+
+
+def _plain_path(path: str) -> str:
+    """Return a path without doubled slashes and without one at its end."""
+    # Clients join a base address and a path carelessly. A redirect would not do: behind a proxy, this server knows
+    # neither the scheme nor the prefix of the address that the client used.
+    return "/" + "/".join(part for part in path.split("/") if part) if path.startswith("/") else path
 
 
 def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         record = record_of(request.scope)
-        record.route = spec.path
+        record.route = spec.documented_path
         try:
-            return await spec.handler(request, state)
+            response = await spec.handler(request, state)
         except (ClientLeftError, ClientDisconnect):
             return Response(status_code=CLIENT_LEFT)
         except RequestError as error:
@@ -138,8 +159,19 @@ def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaita
         except Exception as error:
             record.fault = error
             return FaultError(record.id).response()
+        if record.ignored:
+            response.headers["x-gen-ignored"] = _ignored_header(record.ignored)
+        return response
 
     return endpoint
+
+
+def _ignored_header(names: Sequence[str]) -> str:
+    """Return the names of fields as a header, whose length clients limit. JSON's keys may have any characters."""
+    # A name that is empty or has blanks around it is quoted, since a header may not begin or end so.
+    shown = [ascii(name)[1:-1] if name and name == name.strip(" ") else ascii(name) for name in names]
+    fitting = [name for name, end in zip(shown, accumulate(map(len, shown)), strict=True) if end <= _MAX_HEADER]
+    return ", ".join([*fitting, *(["..."] if len(fitting) < len(shown) else [])])
 
 
 async def _http_error_response(request: Request, error: Exception) -> Response:

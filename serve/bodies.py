@@ -1,77 +1,55 @@
 """The bodies of requests, and what they ask for, whichever client wrote them.
 
-Clients say one thing under several names. Every name is accepted on every route. Fields that some client sends and
-that have no effect here are listed in `IGNORED_FIELDS`; the answer names them. Other unknown fields are errors.
+Clients say one thing under several names. Every name is accepted on every route. Fields that have no effect here
+are named in the answer, see `fields_without_effect`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ..common.text import nearest_name, short_repr
-from ..jobs.bodies import MAX_CHOICES, ChatMessage, ResponseFormat, StrictModel, first_problem
+from ..common.strict_json import json_problem, parse_strict_json, without_whole_floats
+from ..common.text import short_repr
+from ..grammars.errors import GrammarError
+from ..grammars.gbnf.literals import choice_source
+from ..jobs.bodies import (
+    MAX_CHOICES,
+    ChatMessage,
+    ResponseFormat,
+    StrictModel,
+    TemplateVariables,
+    ToolChoice,
+    first_problem,
+)
+from ..jobs.unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
+from ..presets.foreign import lists
 from ..presets.overrides import Override
 from .errors import InvalidRequestError
 from .sampler_fields import Json, SamplerFields, banned_texts, first_given
 
-_ANYTHING = object()
-"""In `IGNORED_FIELDS`: no value of the field has an effect that a client could miss."""
-
-IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
-    name: values
-    for values, names in (
-        # labels of the sender and hints about storage, which never change an answer
-        ((_ANYTHING,), "api_type api_server user metadata store service_tier safety_identifier prompt_cache_key"),
-        ((_ANYTHING,), "prompt_cache_retention request_id priority id_slot quiet verbose backend_sampling"),
-        ((_ANYTHING,), "guided_decoding_backend detokenize speculative.type speculative.types"),
-        # settings of other engines; the values listed here are those that change nothing
-        ((0, False), "sse_ping_interval return_progress n_indent n_keep n_discard"),
-        ((0, -1), "n_cache_reuse t_max_predict_ms max_tokens_second"),
-        (([],), "lora preserved_tokens grammar_triggers images audio tools functions control_vectors"),
-        ((False,), "timings_per_token grammar_lazy speculative_ngram grammar_retain_state use_beam_search"),
-        ((False,), "early_stopping include_reasoning include_stop_str_in_output render_special flat_logprobs"),
-        ((False,), "auto_max_new_tokens static_cache enable_thinking thinking_forced_open prediction"),
-        ((False,), "repetition_detection legacy_api"),
-        ((True,), "add_bos_token skip_special_tokens spaces_between_special_tokens"),
-        ((_ANYTHING,), "use_default_badwordsids trim_stop ignore_eos_token bypass_eos_token"),
-        ((-1, 0), "truncation_length num_ctx n_ctx max_context_length truncate_prompt_tokens"),
-        ((0,), "penalty_alpha prompt_lookup_num_tokens"),
-        ((1,), "length_penalty num_beams beam_width"),
-        (("",), "suffix guided_whitespace_pattern adapter"),
-        (("none", "auto"), "tool_choice function_call"),
-        (("", "none"), "reasoning_effort verbosity"),
-        ((-1, "", "none"), "reasoning_format reasoning_budget_tokens thinking_token_budget"),
-        ((True, False), "parallel_tool_calls parse_tool_calls send_banned_tokens"),
-        ((["text"],), "modalities"),
-        (([],), "response_fields"),
-        # KoboldAI's texts of its own interface, and its changes of the text
-        ((False,), "use_story use_memory use_authors_note use_world_info frmttriminc frmtrmblln frmtrmspch"),
-        ((False,), "frmtadsnsp use_userscripts singleline"),
-        ((_ANYTHING,), "disable_input_formatting disable_output_formatting gui_settings robo_mode"),
-        ((_ANYTHING,), "sampler_full_determinism replace_instruct_placeholders using_openai_tools smartcontext"),
-        (("",), "soft_prompt memory genkey"),
-    )
-    for name in names.split()
-}
-"""The fields that are accepted without an effect, each with the values that need not be reported."""
-
-
+# Limit of the tokens that a request lets the draft model guess at a time. Other requests wait meanwhile.
 MAX_DRAFT_TOKENS = 64
-"""Limit of the tokens that a request lets the draft model guess at a time. Other requests wait meanwhile."""
 
 
 class StructuredOutputs(StrictModel):
     """vLLM's ``structured_outputs``: exactly one of these."""
 
-    json_: Json | str | None = Field(default=None, alias="json")
+    json_: Json | bool | str | None = Field(default=None, alias="json")
     regex: str | None = None
     choice: list[str] | None = Field(default=None, min_length=1)
     grammar: str | None = None
     json_object: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reject_tags(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("structural_tag") is not None:
+            raise ValueError("structural_tag is not supported; give a grammar, or json for the complete answer")
+        return fields
 
     @model_validator(mode="after")
     def _check_is_one(self) -> StructuredOutputs:
@@ -86,7 +64,7 @@ class StructuredOutputs(StrictModel):
         if self.regex is not None:
             return {"regex": self.regex}
         if self.choice is not None:
-            return _choice_grammar(self.choice)
+            return _choice_grammar("structured_outputs.choice", self.choice)
         if self.grammar is not None:
             return text_grammar(self.grammar)
         return "json_object" if self.json_object else None
@@ -100,7 +78,7 @@ class StreamOptions(StrictModel):
     continuous_usage_stats: bool | None = None
 
 
-class GenerationFields(SamplerFields):
+class GenerationFields(ToolChoice, SamplerFields):
     """The fields that every route for text has."""
 
     model: str | None = None
@@ -118,13 +96,14 @@ class GenerationFields(SamplerFields):
     stop: str | list[str] | None = None
     stop_sequence: str | list[str] | None = None
     stopping_strings: str | list[str] | None = None
+    custom_stopping_strings: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     grammar: str | Json | None = None
     grammar_string: str | None = None
     json_schema: Json | bool | str | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: Json | str | None = None
+    guided_json: Json | bool | str | None = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = Field(default=None, min_length=1)
     guided_grammar: str | None = None
@@ -165,7 +144,28 @@ class GenerationFields(SamplerFields):
     trace: Annotated[int, Field(ge=1)] | None = None
     echo: bool | None = None
     chat_template: str | None = None
-    chat_template_kwargs: Json | None = None
+    chat_template_kwargs: TemplateVariables | None = None
+
+    @field_validator("stopping_strings", "custom_stopping_strings", mode="before")
+    @classmethod
+    def _read_strings(cls, value: Any) -> Any:
+        """Return the strings of text-generation-webui's text ``"a", "b"``; another text is one string."""
+        is_list = isinstance(value, str) and (lists.is_quoted_list(value) or value.lstrip().startswith("["))
+        return _read_or_keep(lists.read_strings, value) if is_list else value
+
+    @field_validator("stop_token_ids", "logprob_token_ids", mode="before")
+    @classmethod
+    def _read_ids(cls, value: Any) -> Any:
+        """Return the ids of a text with commas."""
+        return _read_or_keep(lists.read_token_ids, value) if isinstance(value, str) else value
+
+
+def _read_or_keep(reader: Callable[[Any], Any], value: Any) -> Any:
+    """Return what a reader makes of a value; the value itself, which is then reported, if it is a wrong one."""
+    try:
+        return reader(value)
+    except ValueError:
+        return value
 
 
 class PromptFields(GenerationFields):
@@ -210,70 +210,61 @@ class ChatFields(GenerationFields):
         return [message.template_message() for message in self.messages]
 
 
-class OpenFields(StrictModel):
-    """Fields of a request whose other fields are of no interest, such as a model's name."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
 _Fields = TypeVar("_Fields", bound=StrictModel)
 
 
-def read_body(fields_type: type[_Fields], record: object) -> tuple[_Fields, list[str]]:
-    """Return the fields of a request, and the names of those without effect.
-
-    Raises ``InvalidRequestError`` for an unknown field or a value that is not allowed.
-    """
+def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) -> tuple[_Fields, list[str]]:
+    """Return the fields of a request, and the paths of those without effect."""
+    # ``is_strict``: whether every unknown field is an error; otherwise only one whose name looks like a mistake.
+    # Raises ``InvalidRequestError`` for such a field, or for a value that is not allowed.
     if not isinstance(record, dict):
         raise InvalidRequestError(f"the body is {short_repr(record)}, not a JSON object")
-    known = {field.alias or name for name, field in fields_type.model_fields.items()}
-    without_effect = [name for name in record if name in IGNORED_FIELDS and name not in known]
-    ignored = [
-        name
-        for name in without_effect
-        if IGNORED_FIELDS[name][0] is not _ANYTHING and record[name] not in (None, *IGNORED_FIELDS[name])
-    ]
-    used = {name: value for name, value in record.items() if name not in without_effect}
     try:
-        return fields_type.model_validate(used), ignored
+        ignored = fields_without_effect(fields_type, record, is_strict=is_strict)
+        return fields_type.model_validate(record), ignored
+    except UnknownFieldError as error:
+        raise InvalidRequestError(str(error), error.path) from None
+    except TooManyFieldsError as error:
+        raise InvalidRequestError(str(error)) from None
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        name = str(errors[0]["loc"][0]) if errors[0]["loc"] else None
-        if errors[0]["type"] == "extra_forbidden" and name is not None and len(errors[0]["loc"]) == 1:
-            near = nearest_name(name, sorted(known))
-            hint = f"; did you mean {near}?" if near else ""
-            raise InvalidRequestError(f"{short_repr(name)}: there is no such field{hint}", name) from None
-        raise InvalidRequestError(first_problem(error, fields_type), name) from None
+        place = error.errors(include_url=False)[0]["loc"]
+        raise InvalidRequestError(first_problem(error), str(place[0]) if place else None) from None
 
 
-def fields_without_place(fields: GenerationFields, names: Sequence[str]) -> list[str]:
-    """Return the names of given fields that an API's answers have no place for.
-
-    Args:
-        fields: the fields of a request.
-        names: the fields of other APIs for which the answers have no place. They have none for a second source of
-            logprobs, either.
-    """
+def fields_without_place(
+    fields: GenerationFields, names: Sequence[str], *, has_both_sources: bool = False, has_usage: bool = False
+) -> list[str]:
+    """Return the names of given fields that an API's answers have no place for."""
+    # ``has_both_sources``: whether the answers have a place for a second source of logprobs; ``has_usage``:
+    # whether a stream can end with its usage, as ``stream_options`` asks for.
     given = [name for name in names if getattr(fields, name)]
-    return [*given, "logprobs_from"] if fields.logprobs_from == "both" else given
+    if fields.logprobs_from == "both" and not has_both_sources:
+        given.append("logprobs_from")
+    options = fields.stream_options
+    if options is not None:
+        if options.include_usage and not (has_usage and fields.stream):
+            given.append("stream_options")
+        elif options.continuous_usage_stats:
+            given.append("stream_options.continuous_usage_stats")
+    return given
 
 
 _LENGTHS = ("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict")
 
 
-def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
-    """Return the settings of a request other than those of the chain. Raises ``InvalidRequestError``.
+_STOPS = ("stop", "stop_sequence", "stopping_strings", "custom_stopping_strings")
 
-    ``unused``: the names of fields without effect are appended.
-    """
+
+def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
+    """Return the settings of a request other than those of the chain. Raises ``InvalidRequestError``."""
     overrides: list[Override] = []
     name, seed = first_given(fields, ("seed", "sampler_seed"), unused)
-    if seed is not None and seed >= 0:
+    if seed is not None:
         overrides.append(Override(name, "seed", seed))
     name, length = first_given(fields, _LENGTHS, unused)
     if length is not None:
         overrides.append(Override(name, "max_tokens", length))
-    name, stop = first_given(fields, ("stop", "stop_sequence", "stopping_strings"), unused)
+    name, stop = first_given(fields, _STOPS, unused)
     if stop is not None:
         texts = [stop] if isinstance(stop, str) else stop
         overrides.append(Override(name, "stop", [text for text in texts if text]))
@@ -292,7 +283,7 @@ def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]
     """Yield the settings of guidance. Names of values that ``guidance`` sets otherwise are added to ``unused``."""
     table = fields.guidance or {}
     if fields.guidance is not None:
-        yield Override("guidance", "guidance", table)
+        yield Override("guidance", "guidance", without_whole_floats(table))
     scale_name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
     # Clients send an empty negative prompt if their user wrote none.
     values = ((scale_name, "scale", scale), ("negative_prompt", "negative_prompt", fields.negative_prompt or None))
@@ -308,7 +299,8 @@ def _text_rules(fields: GenerationFields) -> Iterator[Override]:
     own_bans = [] if fields.bans is None else fields.bans if isinstance(fields.bans, list) else [fields.bans]
     other_bans = banned_texts(fields)
     if fields.bans is not None or other_bans:
-        yield Override("bans" if own_bans else "banned_strings", "bans", [*own_bans, *other_bans])
+        bans = without_whole_floats([*own_bans, *other_bans])
+        yield Override("bans" if own_bans else "banned_strings", "bans", bans)
     if fields.ban_retries is not None:
         yield Override("ban_retries", "ban_retries", fields.ban_retries)
     elif fields.rewind_count_max is not None and fields.rewind_count_max > 0:
@@ -316,7 +308,7 @@ def _text_rules(fields: GenerationFields) -> Iterator[Override]:
     for name in ("ban_then", "loop_guard", "phases", "heal"):
         value = getattr(fields, name)
         if value is not None:
-            yield Override(name, name, value)
+            yield Override(name, name, without_whole_floats(value))
 
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
@@ -327,13 +319,13 @@ def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
             yield name, text_grammar(value) if isinstance(value, str) else value
     for name in ("json_schema", "guided_json"):
         value = getattr(fields, name)
-        if value not in (None, {}, ""):
+        if value is not None and not (isinstance(value, str) and not value.strip()):
             yield name, {"json_schema": _parsed_schema(name, value)}
     for name in ("regex", "guided_regex"):
         if value := getattr(fields, name):
             yield name, {"regex": value}
     if fields.guided_choice:
-        yield "guided_choice", _choice_grammar(fields.guided_choice)
+        yield "guided_choice", _choice_grammar("guided_choice", fields.guided_choice)
     if fields.response_format is not None and (value := fields.response_format.grammar()) is not None:
         yield "response_format", value
     if fields.structured_outputs is not None and (value := fields.structured_outputs.as_grammar()) is not None:
@@ -344,10 +336,14 @@ def _parsed_schema(name: str, value: Json | bool | str) -> Json | bool:
     """Return a JSON Schema, which some clients send as a text."""
     if not isinstance(value, str):
         return value
+    field = name.partition(".")[0]
     try:
-        parsed: Json | bool = json.loads(value)
-    except ValueError:
-        raise InvalidRequestError(f"{name}: this text is not JSON", name) from None
+        parsed: Json | bool = parse_strict_json(value)
+    except json.JSONDecodeError as error:
+        problem = f"not JSON: line {error.lineno}, column {error.colno}: {json_problem(error)}"
+        raise InvalidRequestError(f"{name}: {problem}", field) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"{name}: not JSON: {error}", field) from None
     return parsed
 
 
@@ -363,6 +359,9 @@ def text_grammar(text: str) -> str | Json:
     return stripped
 
 
-def _choice_grammar(choices: list[str]) -> Json:
-    """Return the grammar that matches exactly one of the texts."""
-    return {"gbnf": "root ::= " + " | ".join(json.dumps(choice, ensure_ascii=True) for choice in choices)}
+def _choice_grammar(name: str, choices: list[str]) -> Json:
+    """Return the grammar that matches exactly one of the texts of a field."""
+    try:
+        return {"gbnf": choice_source(choices)}
+    except GrammarError as error:
+        raise InvalidRequestError(f"{name}.{error}", name.partition(".")[0]) from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.metadata import version
 from inspect import getdoc
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
+from .. import __version__
 from .errors import (
     EngineError,
     ForbiddenError,
@@ -25,7 +25,7 @@ from .errors import (
     UnavailableError,
 )
 from .security import needs_no_key
-from .state import JSON, LINES, RouteSpec
+from .state import JSON, LINES, OWN_PATHS, RouteSpec
 
 Json = dict[str, Any]
 
@@ -47,45 +47,39 @@ _ERROR = {
 }
 
 
+# The errors that every route may answer with.
 _ERRORS: tuple[type[RequestError], ...] = (
     *(InvalidRequestError, UnauthorizedError, ForbiddenError, RequestTimeoutError, HeadersTooLargeError),
     *(EngineError, UnavailableError, TimedOutError),
 )
-"""The errors that every route may answer with."""
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs_key: bool = False) -> Json:
-    """Return the OpenAPI description of the routes.
-
-    Args:
-        routes: the routes.
-        ignored_fields: names of fields that are accepted without an effect.
-        needs_key: whether clients must send a key.
-    """
+    """Return the OpenAPI description of the routes. ``ignored_fields`` are accepted without an effect."""
     schemas: Json = {"Error": _ERROR}
     paths: dict[str, Json] = {}
     for route in routes:
         operation: Json = {"summary": (getdoc(route.handler) or "").partition("\n")[0]}
-        names = _PATH_PARAMETER.findall(route.path)
+        names = _PATH_PARAMETER.findall(route.documented_path)
         if names:
             operation["parameters"] = [
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
             ]
         if route.body is not None:
-            schema = _schema(route.body, ignored_fields, schemas)
+            schema = _schema(route, ignored_fields, schemas)
             operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
         if route.takes_lines:
             operation["requestBody"] = {"required": True, "content": {LINES: {"schema": {"type": "string"}}}}
         if needs_key and not needs_no_key(route.path):
             operation["security"] = [{"key": []}]
         operation["responses"] = _responses(route, has_parameters=bool(names))
-        paths.setdefault(route.path, {})[route.method.lower()] = operation
+        paths.setdefault(route.documented_path, {})[route.method.lower()] = operation
     for schema in schemas.values():
         _allow_nulls(schema)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "gen serve", "version": version("logitsmith")},
+        "info": {"title": "gen serve", "version": __version__},
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -116,13 +110,16 @@ def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
     return responses
 
 
-def _schema(body: type[BaseModel], ignored_fields: Iterable[str], schemas: Json) -> Json:
-    """Return a reference to the schema of a body, which is added to ``schemas``."""
+def _schema(route: RouteSpec, ignored_fields: Iterable[str], schemas: Json) -> Json:
+    """Return a reference to the schema of a route's body, which is added to ``schemas``."""
+    # Other fields are taken, and named in the answer, except on our own routes.
+    body = cast("type[BaseModel]", route.body)
     if body.__name__ not in schemas:
         schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
         for name in ignored_fields:
             schema["properties"].setdefault(name, {"description": "accepted; named in x_gen.ignored"})
+        schema["additionalProperties"] = not route.path.startswith(OWN_PATHS)
         schemas[body.__name__] = schema
     return {"$ref": f"#/components/schemas/{body.__name__}"}
 
@@ -158,7 +155,6 @@ def page(title: str, body: str) -> str:
 
 
 def docs_page(description: Mapping[str, Any]) -> str:
-    """Return the page of an OpenAPI description."""
     link = '<a href="openapi.json">The same as OpenAPI</a>.'
     parts = [f"<h1>gen serve</h1><p>Every route for text takes these fields. {link}</p>"]
     for path, operations in description["paths"].items():

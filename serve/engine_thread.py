@@ -41,21 +41,19 @@ class NotBegunError(Exception):
 
 
 class EventStream:
-    """The events of the choices of one answer, as they arrive.
+    """The events of the choices of one answer, as they arrive."""
 
-    It belongs to one event loop. A stream that is left before its end must be canceled with `EngineThread.cancel`.
-
-    Attributes:
-        ids: the ids of the requests that have not ended, with the index of each choice.
-        listener: called with the index of a choice and its new events; None: there is no listener.
-        timer: ends the answer when its time is over; None without a limit.
-    """
+    # It belongs to one event loop. A stream that is left before its end must be canceled with
+    # `EngineThread.cancel`.
 
     def __init__(self, ids: Sequence[int]) -> None:
+        # The ids of the requests that have not ended, with the index of each choice.
         self.ids = {request_id: index for index, request_id in enumerate(ids)}
         self._events: list[tuple[int, Event | BatchFailure]] = []
         self._has_news = asyncio.Event()
+        # Gets the index of a choice and its new events.
         self.listener: Callable[[int, Sequence[Event | BatchFailure]], object] | None = None
+        # Ends the answer when its time is over.
         self.timer: asyncio.TimerHandle | None = None
 
     def push(self, request_id: int, events: Sequence[Event | BatchFailure]) -> None:
@@ -80,13 +78,7 @@ class EventStream:
 
 @dataclass(frozen=True)
 class EngineCounts:
-    """The numbers of requests at one moment.
-
-    Attributes:
-        slots: number of requests that can run at a time.
-        running: number of requests that run.
-        waiting: number of requests that wait for a slot.
-    """
+    """The numbers of requests at one moment; ``slots`` is the number that can run at a time."""
 
     slots: int
     running: int
@@ -94,21 +86,10 @@ class EngineCounts:
 
 
 class EngineThread:
-    """A thread that runs requests on one model, several at a time.
+    """A thread that runs requests on one model, several at a time."""
 
-    Args:
-        slots: number of requests that run at a time; None: as many as `Model.default_parallel` says.
-        max_waiting: number of requests that may wait for a slot.
-        deterministic: see `BatchEngine`.
-        max_idle_tokens: maximum number of tokens that slots keep for later requests; None: no limit.
-        max_seconds: maximum time of an answer, including the time in the queue; None: no limit.
-        note: called with a sentence if the messages of a chat had to be changed for the template.
-
-    Attributes:
-        exactness: the promise about answers; None before `start`.
-        context_length: maximum number of tokens of one request; 0 before `start`.
-        failure: the error that ended the thread; None if there is none.
-    """
+    # ``max_idle_tokens`` are kept in slots for later requests; ``max_seconds`` of an answer include the time in
+    # the queue. None is no limit.
 
     def __init__(  # noqa: PLR0913 - a parameter for each flag
         self,
@@ -135,8 +116,11 @@ class EngineThread:
         self._thread: threading.Thread | None = None
         self._delivery: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # None before `start`.
         self.exactness: BatchExactness | None = None
+        # The maximum number of tokens of one request; 0 before `start`.
         self.context_length = 0
+        # The error that ended the thread.
         self.failure: BaseException | None = None
 
     def start(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
@@ -151,10 +135,8 @@ class EngineThread:
         self.exactness = is_ready.result()
 
     def submit(self, requests: Sequence[GenerationRequest]) -> EventStream:
-        """Add the requests of one answer; return their events.
-
-        Raises ``QueueFullError`` if too many requests wait, and ``EngineStoppedError`` after `stop`.
-        """
+        """Add the requests of one answer; return their events."""
+        # Raises ``QueueFullError`` if too many requests wait, and ``EngineStoppedError`` after `stop`.
         if not self._takes_requests or self._is_stopping or self.failure is not None:
             raise EngineStoppedError
         # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
@@ -211,14 +193,12 @@ class EngineThread:
 
     @property
     def counts(self) -> EngineCounts:
-        """The numbers of requests now."""
         total = len(self._streams)
         running = min(total, self._slots)
         return EngineCounts(self._slots, running, total - running)
 
     @property
     def is_idle(self) -> bool:
-        """True if no request runs or waits."""
         return not self._streams
 
     def stop(self) -> None:
@@ -290,12 +270,10 @@ class EngineThread:
             self._undelivered.put(partial(self._push, events_by_id))
 
     def _call_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand what is undelivered to the event loop, until `stop`.
-
-        This is a thread of its own, so that the event loop runs while llama.cpp decodes. If the thread of the
-        model woke the event loop, it would give it the interpreter, and get it back only after the answers of all
-        requests are written.
-        """
+        """Hand what is undelivered to the event loop, until `stop`."""
+        # This is a thread of its own, so that the event loop runs while llama.cpp decodes. If the thread of the
+        # model woke the event loop, it would give it the interpreter, and get it back only after the answers of
+        # all requests are written.
         while (delivery := self._undelivered.get()) is not None:
             loop.call_soon_threadsafe(delivery)
 

@@ -7,21 +7,18 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from ..common.errors import LogitsmithError
+
 
 class RequestError(Exception):
-    """A request that is not answered.
-
-    Attributes:
-        status: the HTTP status.
-        kind: the kind of the error, as OpenAI names it.
-        code: a word for programs; None for most errors.
-        param: the field at fault; None if no field is.
-        retry_after: seconds after which the client may try again; None: the same request fails again.
-    """
+    """A request that is not answered."""
 
     status = 400
+    # The kind of the error, as OpenAI names it.
     kind = "invalid_request_error"
+    # A word for programs.
     code: str | None = None
+    # Seconds after which the client may try again; None: the same request fails again.
     retry_after: int | None = None
 
     def __init_subclass__(cls, **facts: int | str) -> None:
@@ -31,6 +28,7 @@ class RequestError(Exception):
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
+        # The field at fault.
         self.param = param
 
     def as_json(self) -> dict[str, Any]:
@@ -48,6 +46,34 @@ class RequestError(Exception):
 
 class InvalidRequestError(RequestError):
     """A body that cannot be used."""
+
+
+# What a client can write for each Python parameter that the advice of an error may name.
+_WORDS = {"schema_lenient=True": '"x-guidance": {"lenient": true} in the schema'}
+
+
+def setting_message(error: Exception) -> str:
+    """Return the message of an error about a setting. Its advice says what a client can do."""
+    return error.sentence(_WORDS) if isinstance(error, LogitsmithError) else str(error)
+
+
+class ContextLengthError(InvalidRequestError, code="context_length_exceeded"):
+    """A prompt that does not fit into the context.
+
+    Clients shorten it by the numbers, which llama-server has, too.
+    """
+
+    def __init__(self, message: str, param: str, prompt_tokens: int | None, context_tokens: int) -> None:
+        super().__init__(message, param)
+        self._counts = {"n_prompt_tokens": prompt_tokens, "n_ctx": context_tokens}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the body of the answer, with OpenAI's code and llama-server's numbers."""
+        return {"error": super().as_json()["error"] | self._counts}
+
+
+class ModelNotFoundError(RequestError, status=404, code="model_not_found"):
+    """A model that the server does not have."""
 
 
 class UnauthorizedError(RequestError, status=401, kind="authentication_error", code="invalid_api_key"):

@@ -24,16 +24,16 @@ from .errors import (
 from .security import MAX_HEADER_BYTES
 
 MAX_CONNECTIONS = 512
+# Time for the headers and the body of a request; more for long bodies.
 SECONDS_FOR_REQUEST = 20.0
-"""Time for the headers and the body of a request; more for long bodies."""
+# A client that has sent this many bytes gets a second more for the rest of the request.
 MIN_BYTES_PER_SECOND = 8_192
-"""A client that has sent this many bytes gets a second more for the rest of the request."""
+# A client that takes too few bytes of a response for this long is disconnected.
 SECONDS_WITHOUT_READING = 60.0
-"""A client that takes too few bytes of a response for this long is disconnected."""
+# Bytes that a client must take in this time if more are left.
 _MIN_BYTES_READ = 16_384
-"""Bytes that a client must take in this time if more are left."""
+# Bytes of a body that are read although the request is already answered. Clients read the response only later.
 _MAX_DISCARDED_BYTES = 64_000_000
-"""Bytes of a body that are read although the request is already answered. Clients read the response only later."""
 _MAX_PIPELINED_BYTES = 65_536
 
 

@@ -6,35 +6,36 @@ import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import ClassVar, cast
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..engine.model import Model
+from ..engine.request import GenerationRequest
+from ..jobs.bodies import StrictModel
 from ..logprobs.events import Event
 from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result, kobold_server_sent
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
 from .answers import AnswerFormat, answer
-from .bodies import OpenFields, PromptFields, fields_without_place, read_body
+from .bodies import PromptFields, fields_without_place
 from .errors import InvalidRequestError, RequestError
-from .resolution import Asked, Choice
 from .sampler_fields import Json
-from .state import EVENTS, RouteSpec, ServerState, read_fields, read_json
+from .state import EVENTS, RouteSpec, ServerState, json_answer, read_fields, read_json
 from .tracked_answers import TrackedAnswer
 
+# The version of KoboldAI's API. SillyTavern sends stop strings only from 1.2.2 on.
 API_VERSION = "1.2.5"
-"""The version of KoboldAI's API. SillyTavern sends stop strings only from 1.2.2 on."""
+# The version of KoboldCpp whose fields and routes are supported. Clients derive from it what they may send.
 KOBOLDCPP_VERSION = "1.117"
-"""The version of KoboldCpp whose fields and routes are supported. Clients derive from it what they may send."""
+# Number of most likely tokens if a request says only `"logprobs": true`.
 _TOP_COUNT = 5
-"""Number of most likely tokens if a request says only ``"logprobs": true``."""
 
 
-_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "trace")
-"""The fields of other APIs that KoboldCpp's answers have no place for."""
+# The fields of other APIs that KoboldCpp's answers have no place for.
+_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens", "return_tokens_as_token_ids", "trace")
 
 
 class KoboldFields(PromptFields):
@@ -50,6 +51,7 @@ class KoboldFields(PromptFields):
     trim_stop: bool | None = None
     use_default_badwordsids: bool | None = None
     singleline: bool | None = None
+    tool_of_route: ClassVar[str] = "koboldcpp"
 
     def normalized(self, is_stream: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
@@ -70,12 +72,10 @@ class KoboldFields(PromptFields):
 
 
 class KoboldFormat(AnswerFormat):
-    """KoboldCpp's answer. A stream has the messages of the first choice, and ends with its finish reason.
+    """KoboldCpp's answer."""
 
-    Args:
-        keeps_stop: whether the stop string that ended a text is returned, too.
-        dropped_count: number of tokens at the beginning of the prompt that were left out.
-    """
+    # A stream has the messages of the first choice, and ends with its finish reason. ``dropped_count``: number of
+    # tokens at the beginning of the prompt that were left out.
 
     def __init__(self, keeps_stop: bool, dropped_count: int) -> None:
         self._keeps_stop = keeps_stop
@@ -108,34 +108,35 @@ async def generate_stream(request: Request, state: ServerState) -> Response:
 async def _generate(request: Request, state: ServerState, *, is_stream: bool) -> Response:
     _, maker = state.loaded()
     state.check_queue()
-    fields, ignored = read_body(KoboldFields, await read_json(request, state))
+    fields, ignored = await read_fields(request, state, KoboldFields)
     ignored += fields_without_place(fields, _NOT_ANSWERED)
     length, context = fields.max_context_length, state.engine.context_length
     length = context if length is None or length < 1 else min(length, context)
 
-    def prepare() -> tuple[Asked, int]:
-        asked = maker.make(fields.normalized(is_stream), ignored)
-        fitted = [_fit(maker.model, choice, fields.memory or "", length) for choice in asked.choices]
-        choices = tuple(_put_negative_before_prompt(maker.model, choice) for choice, _ in fitted)
-        return replace(asked, choices=choices), max(count for _, count in fitted)
+    dropped_counts = [0]
 
-    asked, dropped_count = await state.prepare(request, fields, prepare)
+    def fit(generation: GenerationRequest) -> GenerationRequest:
+        fitted = _fit(maker.model, generation, fields.memory or "", length)
+        lengths = [len(cast("Sequence[int]", request.prompt)) for request in (generation, fitted)]
+        dropped_counts.append(lengths[0] - lengths[1])
+        return _with_negative_before_prompt(maker.model, fitted)
+
+    asked = await state.prepare(request, fields, lambda: maker.make(fields.normalized(is_stream), ignored, fit))
     if is_stream and len(asked.choices) > 1:  # messages do not say to which text they belong
-        asked = replace(asked, choices=asked.choices[:1], ignored=(*asked.ignored, "n"))
-    form = KoboldFormat(fields.trim_stop is False, dropped_count)
+        many = {"prompt": len(fields.prompts()), "n": fields.n or 1, "n_cmpl": fields.n_cmpl or 1}
+        dropped = [name for name, count in many.items() if count > 1 and name not in asked.ignored]
+        asked = replace(asked, choices=asked.choices[:1], ignored=(*asked.ignored, *dropped))
+    form = KoboldFormat(fields.trim_stop is False, max(dropped_counts))
     key = _answer_key(request, fields.genkey)
     return await answer(request, state.engine, asked, form, partial(state.answers.track, key))
 
 
-def _put_negative_before_prompt(model: Model, choice: Choice) -> Choice:
-    """Return a text whose negative prompt stands before the prompt, as in KoboldCpp, and not in its place.
-
-    The beginning of the prompt is left out there if the context is too short for both.
-    """
-    request = choice.request
+def _with_negative_before_prompt(model: Model, request: GenerationRequest) -> GenerationRequest:
+    """Return a request whose negative prompt stands before the prompt, as in KoboldCpp, and not in its place."""
+    # The beginning of the prompt is left out there if the context is too short for both.
     guidance = request.guidance
     if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
-        return choice
+        return request
     vocabulary = model.vocabulary
     negative_ids = vocabulary.tokenize_prompt(f"{guidance.negative_prompt}\n".encode())
     prompt_ids = list(cast("Sequence[int]", request.prompt))
@@ -143,43 +144,40 @@ def _put_negative_before_prompt(model: Model, choice: Choice) -> Choice:
         del prompt_ids[0]
     room = model.context_length - len(negative_ids) - (request.max_tokens or 0) - 1
     ids = (*negative_ids, *prompt_ids[-max(1, room) :])
-    guidance = replace(guidance, negative_prompt=ids)
-    return replace(choice, request=replace(request, guidance=guidance), is_repeatable=False)
+    return replace(request, guidance=replace(guidance, negative_prompt=ids))
 
 
-_MIN_PROMPT_SHARE = 5
-"""At least a fifth of the context is left for the prompt, as in KoboldCpp, whatever length is requested."""
+# A fifth of the context, and at least so many tokens, are left for the prompt, whatever length is requested.
+_MIN_PROMPT_SHARE, _MIN_PROMPT_TOKENS = 5, 16
+_MIN_TOKENS_AFTER_MEMORY = 4
 
 
-def _fit(model: Model, choice: Choice, memory: str, length: int) -> tuple[Choice, int]:
-    """Return a choice whose prompt and answer fit into the context, and the number of tokens left out.
-
-    Tokens are left out after the memory, which stays at the beginning, as KoboldCpp does.
-    ``length``: length of the context, tokens.
-    """
-    request, vocabulary = choice.request, model.vocabulary
-    ids = tuple(request.prompt) if isinstance(request.prompt, tuple) else ()
-    answer_limit = length - length // _MIN_PROMPT_SHARE
-    if request.max_tokens is None:  # an answer without a limit gets half of the context, if the prompt is too long
-        answer_count, is_fitting = length // 2, len(ids) < length
-    else:
-        answer_count = min(request.max_tokens, answer_limit)
-        is_fitting = len(ids) + answer_count <= length
-    if is_fitting:
-        return choice, 0
-    room = length - answer_count
-    kept = tuple(vocabulary.tokenize_prompt(memory.encode()))[:room]
+def _fit(model: Model, request: GenerationRequest, memory: str, length: int) -> GenerationRequest:
+    """Return a request whose prompt and answer fit into the context; the same one if they do already."""
+    # As in KoboldCpp, tokens are left out after the memory, which stays at the beginning; of a memory that is too
+    # long itself, the beginning is left out. BOS stays.
+    ids = cast("tuple[int, ...]", request.prompt)
+    min_prompt_count = max(min(length - _MIN_TOKENS_AFTER_MEMORY, _MIN_PROMPT_TOKENS), length // _MIN_PROMPT_SHARE)
+    if request.max_tokens is not None:
+        answer_count = min(request.max_tokens, length - max(min_prompt_count, 1))
+    elif len(ids) < length:
+        return request
+    else:  # an answer without a limit gets half of the context, if the prompt is too long
+        answer_count = length // 2
+    room = max(min(length - answer_count, model.context_length - 1), 1)
+    if len(ids) <= room:
+        return request
+    kept = model.vocabulary.tokenize_prompt(memory.encode())
+    if excess := max(len(kept) + _MIN_TOKENS_AFTER_MEMORY - room, 0):
+        has_bos = model.vocabulary.adds_bos and kept[:1] == [model.vocabulary.bos]
+        kept = [*kept[:1], *kept[excess + 1 :]] if has_bos else kept[excess:]
     kept_end = ids[len(ids) - (room - len(kept)) :] if room > len(kept) else ()
-    request = replace(request, prompt=(*kept, *kept_end), max_tokens=answer_count)
-    text = b"".join(map(vocabulary.piece, (*kept, *kept_end))).decode("utf-8", "replace")
-    return replace(choice, request=request, prompt=text), len(ids) - room
+    return replace(request, prompt=(*kept, *kept_end)[:room], max_tokens=answer_count)
 
 
 def _answer_key(request: Request, genkey: str | None) -> Hashable:
-    """Return the key of an answer: the client's word for it, or else the client's address.
-
-    So a client without a word for its answers does not read or end those of other machines.
-    """
+    """Return the key of an answer: the client's word for it, or else the client's address."""
+    # So a client without a word for its answers does not read or end those of other machines.
     if genkey:
         return ("kobold", genkey)
     return ("kobold", None, None if request.client is None else request.client.host)
@@ -236,8 +234,8 @@ async def perf(_: Request, state: ServerState) -> Response:
     )
 
 
+# KoboldCpp's number for a finish reason; 2 is a stop string, and -1 any other reason.
 _STOP_REASONS = {"length": 0, "context": 0, "stop": 1, "grammar": 1, "banned": 1, "loop": 1}
-"""KoboldCpp's number for a finish reason; 2 is a stop string, and -1 any other reason."""
 
 
 def _last_answer(tracked: TrackedAnswer | None) -> Json:
@@ -298,7 +296,22 @@ async def max_context_length(_: Request, state: ServerState) -> Response:
     return JSONResponse({"value": state.engine.context_length})
 
 
-class TokenCountFields(OpenFields):
+async def soft_prompts(_: Request, _state: ServerState) -> Response:
+    """List the soft prompts, trained prompts of KoboldAI: there are none."""
+    return JSONResponse({"values": []})
+
+
+async def soft_prompt(_: Request, _state: ServerState) -> Response:
+    """Name the soft prompt in use: none."""
+    return JSONResponse({"value": ""})
+
+
+async def preloaded_story(_: Request, _state: ServerState) -> Response:
+    """Return the story that KoboldCpp can be started with: none."""
+    return JSONResponse({})
+
+
+class TokenCountFields(StrictModel):
     """A text to be tokenized.
 
     ``special``: whether the tokens begin with BOS, which KoboldCpp puts there even if the model does not.
@@ -311,15 +324,15 @@ class TokenCountFields(OpenFields):
 async def token_count(request: Request, state: ServerState) -> Response:
     """Return the tokens of a text, and their number."""
     model, _maker = state.loaded()
-    fields = await read_fields(request, state, TokenCountFields)
+    fields, ignored = await read_fields(request, state, TokenCountFields)
     ids = await state.run(lambda: model.vocabulary.tokenize(fields.prompt.encode(), special=True))
     bos = model.vocabulary.bos
     if fields.special is not False and bos is not None and ids[:1] != [bos]:
         ids = [bos, *ids]
-    return JSONResponse({"value": len(ids), "ids": ids})
+    return json_answer(request, {"value": len(ids), "ids": ids}, ignored)
 
 
-class DetokenizeFields(OpenFields):
+class DetokenizeFields(StrictModel):
     """Token ids. ``special``: whether control tokens are written by their names."""
 
     ids: list[int] = Field(default_factory=list)
@@ -329,7 +342,7 @@ class DetokenizeFields(OpenFields):
 async def detokenize(request: Request, state: ServerState) -> Response:
     """Return the text of tokens."""
     model, _maker = state.loaded()
-    fields = await read_fields(request, state, DetokenizeFields)
+    fields, ignored = await read_fields(request, state, DetokenizeFields)
     vocabulary = model.vocabulary
     try:
         if fields.special is False:
@@ -338,7 +351,7 @@ async def detokenize(request: Request, state: ServerState) -> Response:
             data = b"".join(map(vocabulary.piece, fields.ids))
     except ModelError as error:
         raise InvalidRequestError(f"ids: {error}", "ids") from None
-    return JSONResponse({"result": data.decode("utf-8", "replace"), "success": True})
+    return json_answer(request, {"result": data.decode("utf-8", "replace"), "success": True}, ignored)
 
 
 ROUTES = (
@@ -351,9 +364,12 @@ ROUTES = (
             ("info/version", api_version, "GET", None, ("result",)),
             ("config/max_length", max_length, "GET", None, ("value",)),
             ("config/max_context_length", max_context_length, "GET", None, ("value",)),
+            ("config/soft_prompts_list", soft_prompts, "GET", None, ("values",)),
+            ("config/soft_prompt", soft_prompt, "GET", None, ("value",)),
         )
     ),
     RouteSpec("/api/extra/version", koboldcpp_version, "GET", keys=("result", "version")),
+    RouteSpec("/api/extra/preloadstory", preloaded_story, "GET"),
     RouteSpec("/api/extra/true_max_context_length", max_context_length, "GET", keys=("value",)),
     RouteSpec("/api/extra/tokencount", token_count, body=TokenCountFields, keys=("value", "ids")),
     RouteSpec("/api/extra/tokenize", token_count, body=TokenCountFields, keys=("value", "ids")),

@@ -15,22 +15,31 @@ from ..engine.request import ChatMessages, GenerationRequest
 from .bodies import ChatFields, GenerationFields, PromptFields
 from .errors import InvalidRequestError
 
+# Maximum number of commas in a body. Values take much more memory than their text.
 MAX_JSON_VALUES = 1_000_000
-"""Maximum number of commas in a body. Values take much more memory than their text."""
 MAX_PROMPTS = 1_024
+# Maximum number of prompts multiplied by the choices of each.
 MAX_CHOICES = 1_024
-"""Maximum number of prompts multiplied by the choices of each."""
 MAX_MESSAGES = 4_096
+# Maximum number of stop strings, of banned strings, and of other entries of a list.
 MAX_ITEMS = 1_024
-"""Maximum number of stop strings, of banned strings, and of other entries of a list."""
+# Maximum length of a stop string and of a banned string.
 MAX_STRING_CHARACTERS = 4_096
-"""Maximum length of a stop string and of a banned string."""
 MAX_TEMPLATE_CHARACTERS = 100_000
+# Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices.
 MAX_LOGPROB_ENTRIES = 2_000_000
-"""Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices."""
 
+# The fields with lists that are limited. `allowed_token_ids` may name each token of a vocabulary.
 _LISTS = (
-    *("stop", "stop_sequence", "stopping_strings", "stop_token_ids", "guided_choice", "logprob_token_ids"),
+    *(
+        "stop",
+        "stop_sequence",
+        "stopping_strings",
+        "custom_stopping_strings",
+        "stop_token_ids",
+        "guided_choice",
+        "logprob_token_ids",
+    ),
     *(
         "banned_strings",
         "banned_regex",
@@ -44,9 +53,17 @@ _LISTS = (
     ),
     *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
 )
-"""The fields with lists that are limited. ``allowed_token_ids`` may name each token of a vocabulary."""
-_STRINGS = ("stop", "stop_sequence", "stopping_strings", "bad_words", "banned_strings", "chain", "preset")
-"""The fields with strings that are limited. Most are searched in the text after each token."""
+# The fields with strings that are limited. Most are searched in the text after each token.
+_STRINGS = (
+    "stop",
+    "stop_sequence",
+    "stopping_strings",
+    "custom_stopping_strings",
+    "bad_words",
+    "banned_strings",
+    "chain",
+    "preset",
+)
 
 
 def check_fields(fields: PromptFields | ChatFields) -> None:
@@ -54,7 +71,8 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
     if isinstance(fields, PromptFields):
         prompts = fields.prompts()
         _check_count("prompt", len(prompts), MAX_PROMPTS, "prompt")
-        _check_count("n", len(prompts) * (fields.n or fields.n_cmpl or 1), MAX_CHOICES, "choice")
+        name, count = ("n", fields.n) if fields.n or not fields.n_cmpl else ("n_cmpl", fields.n_cmpl)
+        _check_count(name, len(prompts) * (count or 1), MAX_CHOICES, "choice")
     else:
         _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
     for name in _LISTS:
@@ -76,31 +94,26 @@ def _check_count(name: str, count: int, limit: int, noun: str) -> None:
 
 
 def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
-    """Raise ``InvalidRequestError`` if the logprobs of an answer would take too much memory.
-
-    ``requests``: the request of each choice, whose prompt consists of tokens. ``context``: length, tokens.
-    """
-    total = 0
+    """Raise ``InvalidRequestError`` if the logprobs of an answer would take too much memory."""
+    # ``context``: length, tokens.
+    total, field = 0, "logprobs"
     for request in requests:
         prompt_count = 0 if isinstance(request.prompt, ChatMessages) else len(request.prompt)
         generated = context - prompt_count if request.max_tokens is None else request.max_tokens
         tokens = min(max(generated, 0), context) + (prompt_count if request.echo else 0)
-        total += tokens * max(request.logprobs.top_count or 0, 0) + tokens * (request.trace or 0)
+        top_count, trace_count = request.logprobs.top_count or 0, request.trace or 0
+        total += tokens * (top_count + trace_count)
+        field = request.logprobs.label if top_count >= trace_count else "trace"
     if total > MAX_LOGPROB_ENTRIES:
         raise InvalidRequestError(
-            f"logprobs: the answer may have {total:,} logprobs; the limit is {MAX_LOGPROB_ENTRIES:,}; lower "
-            "logprobs, max_tokens or n",
-            "logprobs",
+            f"{field}: the answer may have {total:,} logprobs; the limit is {MAX_LOGPROB_ENTRIES:,}; lower "
+            f"{field}, max_tokens or n",
+            field,
         )
 
 
 def without_paths(message: str, *files: Path) -> str:
-    """Return a message without the names of this machine's folders.
-
-    Args:
-        message: a message, which may name files of presets or of the model.
-        files: more files whose folders are removed.
-    """
+    """Return a message without the names of this machine's folders, also those of ``files``."""
     folders = {str(Path.home()), str(Path.cwd()), gettempdir(), str(Path(__file__).parent.parent)}
     folders |= {environ[name] for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME") if environ.get(name)}
     folders |= {str(file.parent) for file in files}
@@ -118,3 +131,8 @@ def brings_program(fields: GenerationFields) -> bool:
         *("preset", "chain"),
     )
     return any(getattr(fields, name) not in (None, "", {}, []) for name in names)
+
+
+def public_origin(origin: str) -> str:
+    """Return where a file comes from. The path of a folder is not told."""
+    return origin if origin == "built-in" else "user"

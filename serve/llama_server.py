@@ -6,33 +6,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import ConfigDict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..common.strict_json import without_whole_floats
 from ..engine.generation import prompt_token_ids, versions
 from ..engine.vocabulary import Vocabulary
 from ..logprobs.events import Event, Start
 from ..logprobs.openai import server_sent
 from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
+from ..presets.foreign.lists import read_biased_token
+from ..samplers.tokens import tokens_of_text
 from .answers import AnswerFormat, answer
 from .bodies import ChatFields, PromptFields, fields_without_place, read_body
 from .errors import InvalidRequestError
-from .resolution import Asked, x_gen
+from .resolution import Asked
 from .sampler_fields import Json
-from .state import EVENTS, JSON, RouteSpec, ServerState, read_fields, read_json
+from .state import EVENTS, JSON, RouteSpec, ServerState, json_answer, read_fields, read_json
+from .x_gen import x_gen
 
+# llama-server's seed for "a random one".
 _RANDOM_SEED = 0xFFFFFFFF
-"""llama-server's seed for "a random one"."""
 
 
 class CompletionFields(PromptFields):
     """A text to be continued, or several; a list may mix texts and token ids."""
 
     response_fields: list[str] | None = None
+    tool_of_route: ClassVar[str] = "llama.cpp"
 
 
 class LlamaServerFormat(AnswerFormat):
@@ -52,7 +55,7 @@ class LlamaServerFormat(AnswerFormat):
                 run, prompt=choice.prompt, index=index, has_token_ids=bool(self._fields.return_tokens)
             )
             assert isinstance(run[0], Start)  # noqa: S101 - a run without a failure begins so
-            own_facts = x_gen(replace(self._asked, choices=(choice,)), run[0], facts["exactness"])
+            own_facts = x_gen(self._asked, choice, run[0], facts["exactness"])
             records.append(self._complete(record, own_facts))
         return records if len(records) > 1 else records[0]
 
@@ -88,34 +91,33 @@ async def completion(request: Request, state: ServerState) -> Response:
     model, maker = state.loaded()
     state.check_queue()
     record = await read_json(request, state)
-    fields, ignored = await state.run(lambda: _read_fields(record, model.vocabulary))
+    is_strict = state.is_strict(request)
+    fields, ignored = await state.run(lambda: _read_fields(record, model.vocabulary, is_strict=is_strict))
     asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
     return await answer(request, state.engine, asked, LlamaServerFormat(asked, fields))
 
 
+# The fields of other routes for which llama-server's answers have no place.
 _NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "logprob_token_ids", "trace")
-"""The fields of other routes for which llama-server's answers have no place."""
 
 
-def _read_fields(record: object, vocabulary: Vocabulary) -> tuple[CompletionFields, list[str]]:
+def _read_fields(record: object, vocabulary: Vocabulary, *, is_strict: bool) -> tuple[CompletionFields, list[str]]:
     """Return the fields of a request, and the names of those without effect. Raises ``InvalidRequestError``."""
     if isinstance(record, dict):
         record = record | {
-            name: read(record[name], vocabulary)
+            name: read(without_whole_floats(record[name]), vocabulary)
             for name, read in (("prompt", _read_prompts), ("logit_bias", _read_biases))
             if record.get(name) is not None
         }
-    fields, ignored = read_body(CompletionFields, record)
+    fields, ignored = read_body(CompletionFields, record, is_strict=is_strict)
     unused = fields_without_place(fields, _NOT_IN_THIS_FORMAT)
     return fields.model_copy(update=dict.fromkeys(unused)), [*ignored, *unused]
 
 
 def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:
-    """Return llama-server's prompts as OpenAI writes prompts. Values of a wrong type remain as they are.
-
-    llama-server also knows a list that mixes texts and ids, which is one prompt, and objects with
-    ``prompt_string``.
-    """
+    """Return llama-server's prompts as OpenAI writes prompts. Values of a wrong type remain as they are."""
+    # llama-server also knows a list that mixes texts and ids, which is one prompt, and objects with
+    # ``prompt_string``.
     if isinstance(value, dict) and isinstance(value.get("prompt_string"), str):
         if value.get("multimodal_data"):
             raise InvalidRequestError(
@@ -149,12 +151,12 @@ def _joined_ids(parts: list[Any], vocabulary: Vocabulary) -> list[Any]:
 
 
 def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
-    """Return biases as pairs of id and bias. As in llama-server, the bias of a text is that of each of its tokens.
-
-    Biases of one token are added. Values of a wrong type remain as they are.
-    """
+    """Return biases as pairs of id and bias."""
+    # The bias of a text is that of the token with its bytes; without one, as in llama-server, that of each of its
+    # tokens.
+    # Biases of one token are added. Values of a wrong type remain as they are.
     if isinstance(value, Mapping):
-        pairs = [(int(key) if key.isascii() and key.isdecimal() else key, bias) for key, bias in value.items()]
+        pairs = [(read_biased_token(key), bias) for key, bias in value.items()]
     elif isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         pairs = [(key, bias) for key, bias in value]
     else:
@@ -163,24 +165,18 @@ def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
     for key, bias in pairs:
         if not isinstance(key, (int, str)) or not isinstance(bias, (int, float)):
             return value
-        for token in vocabulary.tokenize(key.encode(), special=True) if isinstance(key, str) else (key,):
+        for token in tokens_of_text(vocabulary, key.encode()) if isinstance(key, str) else (key,):
             is_banned = bias is False or biases.get(token) is False
             biases[token] = False if is_banned else biases.get(token, 0) + bias
     return [[token, bias] for token, bias in biases.items()]
 
 
-class TemplateFields(ChatFields):
-    """The messages for a chat template. Other fields are of no interest."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
 async def apply_template(request: Request, state: ServerState) -> Response:
     """Return the prompt that the chat template makes of messages."""
     _, maker = state.loaded()
-    fields = await read_fields(request, state, TemplateFields)
-    asked = await state.prepare(request, fields, lambda: maker.make(fields, []))
-    return JSONResponse({"prompt": asked.choices[0].prompt})
+    fields, ignored = await read_fields(request, state, ChatFields)
+    asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
+    return json_answer(request, {"prompt": asked.choices[0].prompt}, list(asked.ignored))
 
 
 async def props(_: Request, state: ServerState) -> Response:
@@ -238,7 +234,7 @@ async def slots(_: Request, state: ServerState) -> Response:
 ROUTES = (
     RouteSpec("/completion", completion, body=CompletionFields, media_types=(JSON, EVENTS)),
     RouteSpec("/completions", completion, body=CompletionFields, media_types=(JSON, EVENTS)),
-    RouteSpec("/apply-template", apply_template, body=TemplateFields, keys=("prompt",)),
+    RouteSpec("/apply-template", apply_template, body=ChatFields, keys=("prompt",)),
     RouteSpec("/props", props, "GET", keys=("default_generation_settings", "total_slots", "chat_template")),
     RouteSpec("/slots", slots, "GET"),
 )

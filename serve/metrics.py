@@ -10,18 +10,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from .engine_thread import EngineThread
 from .request_log import RequestRecord
 
+# The label of all paths that do not belong to a route. A label per path would let clients fill the memory.
 _UNKNOWN_ROUTE = "other"
-"""The label of all paths that do not belong to a route. A label per path would let clients fill the memory."""
 _FIRST_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """Counters of requests and tokens per route. An observer of `RequestRecord`.
-
-    Args:
-        engine: the thread of the model, whose queue and slots are shown.
-    """
+    """Counters of requests and tokens per route. An observer of `RequestRecord`."""
 
     def __init__(self, engine: EngineThread) -> None:
         self._registry = registry = CollectorRegistry()
@@ -61,7 +57,6 @@ class Metrics:
         }
 
     def __call__(self, record: RequestRecord) -> None:
-        """Count a request that has ended."""
         route = record.route or _UNKNOWN_ROUTE
         self._requests.labels(route, str(record.status)).inc()
         self._total.labels(route).observe(record.seconds)

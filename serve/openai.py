@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..common.text import short_repr
 from ..engine.model import Model
-from ..logprobs.events import Done, Event, split_events
+from ..logprobs.chunks import Chunk, Prompt, join_chunks
+from ..logprobs.events import Event, Start
 from ..logprobs.openai import (
     SERVER_SENT_DONE,
-    ChatChunks,
+    ChatAnswer,
     LogprobShape,
-    TextChunks,
-    chat_completion,
+    TextAnswer,
     echoed_prompt,
-    merge_choices,
+    logprob_lists,
     prompt_logprobs,
     server_sent,
-    text_completion,
-    total_usage,
 )
 from .answers import AnswerFormat
 from .bodies import ChatFields, PromptFields
-from .resolution import Asked, Choice
+from .errors import ModelNotFoundError
+from .resolution import Asked
 from .sampler_fields import Json
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
@@ -43,84 +43,108 @@ class OpenAIFormat(AnswerFormat):
             has_both_forms=True,
             has_all_requested=True,
             writes_token_ids=bool(fields.return_tokens_as_token_ids),
+            top_count=asked.top_logprob_count,
         )
-        self._id, self._created = secrets.token_hex(12), int(time.time())
-        self._chunks = [self._chunk_writer(choice) for choice in asked.choices] if fields.stream else []
-        self._usages: dict[int, Mapping[str, int]] = {}
-        self._last: Json = {}
+        answer_id = secrets.token_hex(12)
+        self._answer = (
+            ChatAnswer(answer_id, shape=self._shape)
+            if self._is_chat
+            else TextAnswer(answer_id, echo=self._echo, shape=self._shape)
+        )
+        self._makers = [
+            self._answer.chunk_maker(index, choice.prompt) for index, choice in enumerate(asked.choices)
+        ]
+        # The last chunk of each choice of a stream that is complete.
+        self._last_chunks: dict[int, Chunk] = {}
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
         """Return the answer with all its choices."""
-        asked = self._asked
-        bodies = [self._body(choice, run) for choice, run in zip(asked.choices, runs, strict=True)]
-        answer = merge_choices(bodies, asked.choices_per_prompt) | {"x_gen": facts}
+        chunks = (
+            chunk
+            for maker, run in zip(self._makers, runs, strict=True)
+            for event in run
+            for chunk in maker.push(event)
+        )
+        choices, choices_per_prompt = join_chunks(chunks), self._asked.choices_per_prompt
+        answer = self._answer.whole(choices, choices_per_prompt) | {"x_gen": facts}
+        for choice, fields in zip(choices, answer["choices"], strict=True):
+            fields.update(self._prompt_logprobs(choice))
         if self._echo:
             answer["prompt"] = [
-                echoed_prompt(run, choice.prompt, self._shape)
-                for choice, run in list(zip(asked.choices, runs, strict=True))[:: asked.choices_per_prompt]
+                self._echoed_prompt(choice.start, choice.prompt)
+                for choice in choices[::choices_per_prompt]
+                if choice.prompt is not None
             ]
-        if asked.prompt_logprob_count is not None:
+        if self._asked.prompt_logprob_count is not None:
             answer["prompt_logprobs"] = answer["choices"][0]["prompt_logprobs"]
         return answer
 
-    def _body(self, choice: Choice, run: Sequence[Event]) -> Json:
-        """Return the answer with one choice."""
-        if self._is_chat:
-            body = chat_completion(run, self._id, created=self._created, shape=self._shape)
-        else:
-            body = text_completion(
-                run, self._id, prompt=choice.prompt, echo=self._echo, created=self._created, shape=self._shape
-            )
-        count = self._asked.prompt_logprob_count
-        if count is not None:
-            body["choices"][0]["prompt_logprobs"] = prompt_logprobs(split_events(run)[1], count)
-        return body
-
-    def _chunk_writer(self, choice: Choice) -> TextChunks | ChatChunks:
-        if self._is_chat:
-            return ChatChunks(self._id, created=self._created, shape=self._shape)
-        return TextChunks(
-            self._id, prompt=choice.prompt, echo=self._echo, created=self._created, shape=self._shape
-        )
-
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the chunks of an event."""
-        chunks = list(self._chunks[index].push(event))
-        for number, chunk in enumerate(chunks):
-            usage = chunk.pop("usage", None)
-            if index:
-                chunk["choices"][0]["index"] = index
-            if isinstance(event, Done) and number == len(chunks) - 1:
-                self._last = dict(chunk)
-                self._usages[index] = usage or {}
-                chunk["x_gen"] = facts
+        for chunk in self._makers[index].push(event):
+            fields = self._answer.chunk(chunk)
+            fields["choices"][0].update(self._prompt_logprobs(chunk))
+            if chunk.prompt is not None and self._is_chat and self._echo and self._is_first_of_prompt(index):
+                fields["prompt"] = [self._echoed_prompt(chunk.start, chunk.prompt)]
+            if chunk.done is not None:
+                self._last_chunks[index] = chunk
+                fields["x_gen"] = facts
             if self._has_usage:
-                chunk["usage"] = None
-            yield server_sent(chunk)
+                fields["usage"] = None
+            yield server_sent(fields)
+
+    def _is_first_of_prompt(self, index: int) -> bool:
+        return index % self._asked.choices_per_prompt == 0
+
+    def _prompt_logprobs(self, chunk: Chunk) -> Json:
+        """Return the field with the logprobs of the prompt, if they are asked for and the chunk has the prompt."""
+        count = self._asked.prompt_logprob_count
+        if count is None or chunk.prompt is None:
+            return {}
+        return {"prompt_logprobs": prompt_logprobs(chunk.prompt.tokens, count)}
+
+    def _echoed_prompt(self, start: Start, prompt: Prompt) -> Json:
+        return echoed_prompt(start, prompt, partial(logprob_lists, start, shape=self._shape))
 
     def end(self) -> Iterable[str]:
         """Yield the chunk of the usage, if it is requested, and the end."""
         if self._has_usage:
-            usages = [usage for _, usage in sorted(self._usages.items())]
-            usage = total_usage(usages, self._asked.choices_per_prompt)
-            yield server_sent(self._last | {"choices": [], "usage": usage})
+            chunks = [chunk for _, chunk in sorted(self._last_chunks.items())]
+            dones = [chunk.done for chunk in chunks if chunk.done is not None]
+            usage = self._answer.usage_chunk(chunks[0].start, dones, self._asked.choices_per_prompt)
+            yield server_sent(usage)
         yield SERVER_SENT_DONE
+
+
+# The fields of other APIs that OpenAI's answers have no place for.
+_NOT_ANSWERED = ("return_tokens",)
 
 
 async def completions(request: Request, state: ServerState) -> Response:
     """Answer `/v1/completions`."""
-    return await generate(request, state, PromptFields, OpenAIFormat)
+    return await generate(request, state, PromptFields, OpenAIFormat, _NOT_ANSWERED)
 
 
 async def chat_completions(request: Request, state: ServerState) -> Response:
     """Answer `/v1/chat/completions`."""
-    return await generate(request, state, ChatFields, OpenAIFormat)
+    return await generate(request, state, ChatFields, OpenAIFormat, _NOT_ANSWERED)
 
 
 async def models(_: Request, state: ServerState) -> Response:
     """List the model."""
     model, _maker = state.loaded()
     return JSONResponse({"object": "list", "data": [model_entry(model)]})
+
+
+async def model(request: Request, state: ServerState) -> Response:
+    """Return the entry of a model in the list, by its id."""
+    loaded_model, _maker = state.loaded()
+    name = request.path_params["name"]
+    if name != loaded_model.name:
+        raise ModelNotFoundError(
+            f"the model {short_repr(name)} does not exist; this server has {loaded_model.name}", "model"
+        )
+    return JSONResponse(model_entry(loaded_model))
 
 
 def model_entry(model: Model) -> Json:
@@ -136,6 +160,7 @@ async def health(_: Request, state: ServerState) -> Response:
 
 _ANSWER_KEYS = ("id", "object", "created", "model", "choices", "usage", "x_gen")
 _LIST_KEYS = ("object", "data")
+_MODEL_KEYS = ("id", "object", "created", "owned_by")
 
 ROUTES = (
     RouteSpec("/v1/completions", completions, "POST", PromptFields, (JSON, EVENTS), _ANSWER_KEYS),
@@ -143,6 +168,8 @@ ROUTES = (
     RouteSpec("/chat/completions", chat_completions, "POST", ChatFields, (JSON, EVENTS), _ANSWER_KEYS),
     RouteSpec("/v1/models", models, "GET", keys=_LIST_KEYS),
     RouteSpec("/models", models, "GET", keys=_LIST_KEYS),
+    RouteSpec("/v1/models/{name:path}", model, "GET", keys=_MODEL_KEYS),
+    RouteSpec("/models/{name:path}", model, "GET", keys=_MODEL_KEYS),
     RouteSpec("/health", health, "GET", keys=("status",)),
     RouteSpec("/v1/health", health, "GET", keys=("status",)),
 )

@@ -27,47 +27,38 @@ _SCOPE_KEY = "gen.record"
 _MAX_LOGGED_PATH = 200
 _MAX_FRAMES = 6
 _MAX_WAITING_LINES = 10_000
+# Number of different notes that are written. Later ones are lost, because requests could cause any number.
 _MAX_NOTES = 1_000
-"""Number of different notes that are written. Later ones are lost, because requests could cause any number."""
+# The status of a request whose client has left before the answer, as nginx logs it.
 CLIENT_LEFT = 499
-"""The status of a request whose client has left before the answer, as nginx logs it."""
 
 
 @dataclass
 class RequestRecord:
-    """The facts about one request, completed while it is answered.
-
-    Attributes:
-        method: the HTTP method.
-        path: the path, as the client sent it, without the query.
-        route: the route of the path; empty for unknown paths.
-        began: the time of the start, seconds since 1970.
-        id: the name of the request in messages about faults.
-        status: the HTTP status of the response; `CLIENT_LEFT` without a response; that of the error if a stream
-            ended by one.
-        prompt_tokens: number of tokens of the prompts.
-        cached_tokens: number of these tokens that did not have to be read again.
-        completion_tokens: number of generated tokens.
-        first_token_seconds: time to the first token; None without tokens.
-        seconds: time to the end of the response.
-        ignored: the names of fields without effect.
-        prompts: the prompts, if prompts are logged.
-        fault: the exception that ended the request, if it is a fault of this program.
-    """
+    """The facts about one request, completed while it is answered."""
 
     method: str
+    # As the client sent it, without the query.
     path: str
+    # Empty for unknown paths.
     route: str = ""
+    # Seconds since 1970.
     began: float = field(default_factory=time.time)
+    # The name of the request in messages about faults.
     id: str = field(default_factory=lambda: secrets.token_hex(6))
+    # `CLIENT_LEFT` without a response; that of the error if a stream ended by one.
     status: int = CLIENT_LEFT
     prompt_tokens: int = 0
+    # Tokens of the prompts that did not have to be read again.
     cached_tokens: int = 0
     completion_tokens: int = 0
     first_token_seconds: float | None = None
+    # The time to the end of the response.
     seconds: float = 0.0
     ignored: Sequence[str] = ()
+    # Only if prompts are logged.
     prompts: Sequence[Any] = ()
+    # The exception that ended the request, if it is a fault of this program.
     fault: Exception | None = None
     _start: float = field(default_factory=time.perf_counter, repr=False)
 
@@ -86,7 +77,6 @@ class RequestRecord:
         self.seconds = time.perf_counter() - self._start
 
     def as_json(self) -> dict[str, Any]:
-        """Return the facts as JSON."""
         first = self.first_token_seconds
         facts = {
             "time": datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="milliseconds"),
@@ -132,17 +122,13 @@ def record_of(scope: Scope) -> RequestRecord:
 
 @dataclass
 class RequestLog:
-    """A log of requests, written by a thread. If the lines are not read, later lines are lost.
+    """A log of requests, written by a thread. If the lines are not read, later lines are lost."""
 
-    Of successive requests for the server's health with the same answer, the first one is written.
+    # Of successive requests for the server's health with the same answer, the first one is written.
 
-    Attributes:
-        format: ``text``, ``json`` or ``none``.
-        has_prompts: whether prompts, and the messages of unexpected exceptions, are written.
-        write: writes a line.
-    """
-
+    # `text`, `json` or `none`.
     format: str = "none"
+    # Whether prompts, and the messages of unexpected exceptions, are written.
     has_prompts: bool = False
     write: Callable[[str], object] = lambda line: sys.stderr.write(f"{line}\n")
     _last_health: tuple[str, int] | None = field(default=None, repr=False)
@@ -179,14 +165,12 @@ class RequestLog:
         self._write({"time": record.as_json()["time"], "id": record.id, "fault": text}, *text.splitlines())
 
     def _write(self, facts: dict[str, Any], *lines: str) -> None:
-        """Write facts in another thread: a pipe that nothing reads must not stop the server.
-
-        ``lines``: the facts as text.
-        """
+        """Write facts, or the lines that tell them as text."""
         if self._writer is None:
             self._writer = Thread(target=self._write_lines, name="request log", daemon=True)
             self._writer.start()
         with suppress(Full):
+            # Escaped to ASCII: a log is read on terminals, which characters of a prompt could command.
             self._lines.put_nowait(
                 json.dumps(facts) if self.format == "json" else "\n".join(map(printable, lines))
             )

@@ -1,117 +1,97 @@
-"""From the fields of a request to the requests of the engine, and to what an answer says about them."""
+"""From the fields of a request to the requests of the engine."""
 
 from __future__ import annotations
 
-import json
 import re
-import secrets
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple, cast
 
-from ..common.machine import SEED_MAX
-from ..common.text import short_repr
+from ..common.seeds import fixed_seed, following_seed
 from ..engine.drafts import DraftOptions
 from ..engine.generation import build_chain, negative_prompt_ids, prompt_token_ids, start_constraint
 from ..engine.guidance import guidance_model, with_system_message
 from ..engine.model import Model
 from ..engine.request import ChatMessages, GenerationRequest
-from ..engine.templates import builtin_chat_templates, format_chat, is_chat_template, open_chat_template
-from ..engine.token_records import LogprobRequest
+from ..engine.templates import (
+    Message,
+    builtin_chat_templates,
+    content_text,
+    format_chat,
+    is_chat_template,
+    open_chat_template,
+)
+from ..engine.token_records import LogprobRequest, check_trace_count
+from ..grammars.compile_guard import CompileGuard
 from ..grammars.errors import GrammarError
 from ..grammars.grammar import Grammar
-from ..grammars.spec import GrammarSpec, grammar_table
-from ..jobs.bodies import ParsedRequest
+from ..grammars.spec import GrammarSpec
+from ..jobs.bodies import ParsedRequest, set_arguments, template_fields_of, unused_reasoning_of
 from ..jobs.errors import InvalidLineError
 from ..jobs.resolve import BatchDefaults, RequestResolver, text_rules
-from ..logprobs.events import Start
+from ..jobs.unknown_fields import limited
 from ..models.errors import ModelError
-from ..presets.errors import PresetError, preset_hint
+from ..presets.errors import PresetError
+from ..presets.foreign.requests import RequestTool
 from ..presets.overrides import WATERMARK, Override, find_setting_name, parse_set
-from ..presets.search import PresetEntry, list_presets
-from ..presets.settings import Settings
-from ..samplers.building import chain_notation
+from ..presets.settings import Settings, override_settings
+from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 from .bodies import MAX_DRAFT_TOKENS, ChatFields, GenerationFields, PromptFields, read_settings
-from .compile_guard import CompileGuard
-from .errors import InvalidRequestError
+from .errors import ContextLengthError, InvalidRequestError, setting_message
 from .limits import check_logprobs, without_paths
-from .sampler_fields import ChainChanges, Json, first_given, read_chain_changes
+from .requested_names import check_grammar_source, find_listed_preset
+from .sampler_fields import ChainChanges, first_given, read_bias_changes, read_chain_changes
+from .tool_fields import find_tool, read_tool_chain
 
+# The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
-"""The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One text of an answer.
-
-    Attributes:
-        request: the request for the engine.
-        prompt: the prompt as text, in a chat with the chat template.
-        is_repeatable: whether `gen run` with the text of the prompt gives the same tokens. It has no flag for
-            tokens that end a text, and other token ids than those of the prompt's text cannot be typed.
-    """
+    """One text of an answer. ``prompt`` is the prompt as text, in a chat with the chat template."""
 
     request: GenerationRequest
     prompt: str
+    # Whether `gen run` with the text of the prompt gives the same tokens. It has no flag for tokens that end a
+    # text, and other token ids than those of the prompt's text cannot be typed.
     is_repeatable: bool
+
+    @property
+    def chain(self) -> Chain:
+        """The chain of the request, which is built."""
+        return cast("Chain", self.request.chain)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """All that a request asks for.
-
-    Attributes:
-        fields: the fields of the request.
-        choices: the texts to be generated, those of the first prompt first.
-        choices_per_prompt: number of texts for each prompt.
-        ignored: the names of fields without effect.
-        prompt_logprob_count: number of most likely tokens for each token of the prompt; None: no such logprobs.
-    """
+    """All that a request asks for."""
 
     fields: PromptFields | ChatFields
+    # Those of the first prompt first.
     choices: tuple[Choice, ...]
     choices_per_prompt: int
+    # The names of fields without effect.
     ignored: tuple[str, ...]
+    # How many of the most likely tokens are listed for each token of the answer.
+    top_logprob_count: int
+    # The same for each token of the prompt; None: no such logprobs.
     prompt_logprob_count: int | None
 
 
-_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,99}", re.ASCII)
-"""A name on a search path. Paths are not read for a request."""
-
-
-def listed_presets() -> dict[str, PresetEntry]:
-    """Return the presets of the search path by name. No other text is the name of a preset, nor read as a path."""
-    entries = (entry for entry in list_presets() if not entry.is_shadowed)
-    return {entry.name: entry for entry in entries if _NAME.fullmatch(entry.name)}
-
-
-def find_listed_preset(name: str, field: str) -> PresetEntry:
-    """Return a preset of the search path by its name, which the field ``field`` of a request holds.
-
-    Raises ``InvalidRequestError``, which tells the most similar name.
-    """
-    known = listed_presets()
-    if name not in known:
-        hint = preset_hint(name, sorted(known))
-        raise InvalidRequestError(f"{field}: {short_repr(name)} is not the name of a preset; {hint}", field)
-    return known[name]
+# The preset of a server that is started without one. Nobody chose the order of its chain.
+DEFAULT_PRESET = "default"
+# A function that shortens the prompt of a request, whose prompt is tokens; it returns a short one unchanged.
+Fit = Callable[[GenerationRequest], GenerationRequest]
 
 
 class RequestMaker:
-    """A maker of the engine's requests from the fields of requests.
+    """Makes the engine's requests from the fields of requests."""
 
-    Args:
-        defaults: the settings of requests that do not set them.
-        model: the model.
-        note: called with a sentence about settings that cannot be used.
-        guard: compiles grammars in another process first.
-        reuses_answers: whether prompts may reuse generated tokens, where a request does not say it; None: they
-            never may, because the server is deterministic.
-    """
+    # ``reuses_answers``: whether prompts may reuse generated tokens, where a request does not say it; None: they
+    # never may, because the server is deterministic.
 
     def __init__(
         self,
@@ -123,48 +103,50 @@ class RequestMaker:
     ) -> None:
         self.guard, self.model = guard, model
         self._note, self._reuses_answers = note, reuses_answers
-        self.resolver = RequestResolver(defaults, model.metadata, note, notes_schemas=False)
-        self._max_token_bytes = max(map(len, model.vocabulary.pieces))
+        self.resolver = RequestResolver(defaults, model.metadata, note, notes_requests=False)
         guidance = text_rules(self.resolver.default_settings())["guidance"]
         if guidance is not None:
             guidance_model(model, guidance)  # loaded before the first request, or refused
+        self._has_own_order = (
+            defaults.preset != DEFAULT_PRESET
+            or defaults.chain is not None
+            or any(rearrangement.step_names is not None for rearrangement in defaults.rearrangements)
+        )
         self._draft, self._has_lookup = defaults.draft, defaults.lookup > 0
         if defaults.draft is not None:
             defaults.draft.open_for(model)
             # Measured now for any limit of a request: a probe during an answer would stop the other requests.
             model.draft_exactness(max(MAX_DRAFT_TOKENS, defaults.draft.n_max, defaults.lookup))
 
-    def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
-        """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
-
-        ``ignored``: the names of fields without effect that are already known.
-        Raises ``InvalidRequestError`` for a setting that cannot be used.
-        """
+    def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None = None) -> Asked:
+        """Return what a request asks for, with prompts as tokens and compiled grammars."""
+        # ``fit`` makes prompts fit into the context; without it, those that do not fit are errors. Raises
+        # ``InvalidRequestError``.
         try:
-            return self._make(fields, ignored)
+            return self._make(fields, ignored, fit)
         except SETTING_ERRORS as error:
-            message = without_paths(str(error), self.model.path)
+            message = without_paths(setting_message(error), self.model.path)
             raise InvalidRequestError(message, _named_field(message, fields)) from None
 
-    def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
+    def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None) -> Asked:
         unused = [*ignored]
         messages, beginning = (
-            _messages(fields) if isinstance(fields, ChatFields) else (None, fields.beginning or "")
+            _messages(fields, unused) if isinstance(fields, ChatFields) else (None, fields.beginning or "")
         )
         if not beginning and isinstance(fields, ChatFields) and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # only a continued message needs no prompt
         parsed, settings = self._parse(fields, messages, unused)
-        seed = settings.seed.value
-        first_seed = secrets.randbelow(SEED_MAX + 1) if seed is None else seed
-        logprobs, prompt_count = _read_logprobs(fields, unused)
+        first_seed = fixed_seed(settings.seed.value)
+        asked_logprobs = _read_logprobs(fields, unused)
+        prompt_count = asked_logprobs.prompt_count
         prompts = fields.prompts() if isinstance(fields, PromptFields) else [None]
         count = first_given(fields, ("n", "n_cmpl"), unused)[1] or 1
         if fields.cache_prompt and self._reuses_answers is None:
             unused.append("cache_prompt")
         if fields.best_of is not None and fields.best_of != count:
             unused.append("best_of")
-        for name in ("stop_token_ids", "logprob_token_ids"):
-            self._check_ids(getattr(fields, name) or (), name)
+        self._check_against_vocabulary(fields)
+        asked_logprobs.request.check(self.model.vocabulary)
         draft = self._read_draft(fields, unused)
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
@@ -172,7 +154,7 @@ class RequestMaker:
             request = replace(
                 self._resolve(replace(parsed, prompt=prompt), settings, fields),
                 exact_reuse=not (self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt),
-                logprobs=logprobs,
+                logprobs=asked_logprobs.request,
                 echo=bool(fields.echo) or prompt_count is not None,
                 stop_token_ids=tuple(fields.stop_token_ids or ()),
                 beginning=beginning,
@@ -186,10 +168,11 @@ class RequestMaker:
             if prompt is not None and not prompt and self.model.vocabulary.bos is None:
                 raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
             for number in range(count):
-                seeded = replace(request, seed=(first_seed + number) % (SEED_MAX + 1))
-                choices.append(self._choice(seeded, grammars))
+                seeded = replace(request, seed=following_seed(first_seed, number))
+                choices.append(self._choice(seeded, grammars, fit))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
-        return Asked(fields, tuple(choices), count, tuple(dict.fromkeys(unused)), prompt_count)
+        ignored = tuple(limited(list(dict.fromkeys(unused))))
+        return Asked(fields, tuple(choices), count, ignored, asked_logprobs.top_count, prompt_count)
 
     def _resolve(self, parsed: ParsedRequest, settings: Settings, fields: GenerationFields) -> GenerationRequest:
         """Return the request of a prompt. Errors of its grammar begin with the field that has the grammar."""
@@ -200,16 +183,13 @@ class RequestMaker:
         except GrammarError as error:
             if not is_of_request or str(error).startswith(origin):
                 raise
-            raise GrammarError(f"{origin}: {error}") from None
+            raise error.within(origin) from None
         if is_of_request and isinstance(request.constraint, GrammarSpec):
             return replace(request, constraint=replace(request.constraint, label=origin))
         return request
 
     def _read_draft(self, fields: GenerationFields, unused: list[str]) -> DraftOptions | None:
-        """Return the draft model of a request with its limits; None without drafts of a model.
-
-        ``unused``: the names of fields without effect, because the server has no drafts, are appended.
-        """
+        """Return the draft model of a request with its limits; None without drafts of a model."""
         limits = {
             name: value
             for name in ("n_max", "n_min", "p_min")
@@ -232,6 +212,12 @@ class RequestMaker:
             )
         return draft
 
+    def _check_against_vocabulary(self, fields: GenerationFields) -> None:
+        for name in ("stop_token_ids", "logprob_token_ids"):
+            self._check_ids(getattr(fields, name) or (), name)
+        if fields.trace is not None:
+            check_trace_count(fields.trace, self.model.vocabulary)
+
     def _check_ids(self, ids: Sequence[int], field: str) -> None:
         try:
             self.model.vocabulary.check(ids)
@@ -239,7 +225,7 @@ class RequestMaker:
             raise InvalidRequestError(f"{field}: {error}", field) from None
 
     def _parse(
-        self, fields: GenerationFields, messages: list[dict[str, str]] | None, unused: list[str]
+        self, fields: GenerationFields, messages: list[Message] | None, unused: list[str]
     ) -> tuple[ParsedRequest, Settings]:
         """Return the request, and its settings. Names are checked, so that no file is read for a request."""
         if fields.preset is not None and fields.preset != "model":
@@ -252,9 +238,6 @@ class RequestMaker:
             raise InvalidRequestError(
                 f"{name}: a prompt gets no chat template; send messages to /v1/chat/completions", name
             )
-        sets = fields.set_
-        if isinstance(sets, Mapping):
-            sets = [f"{name}={json.dumps(value)}" for name, value in sets.items()]
         parsed = ParsedRequest(
             id="",
             line_number=0,
@@ -263,11 +246,15 @@ class RequestMaker:
             overrides=tuple(read_settings(fields, unused)),
             preset=fields.preset,
             chain=fields.chain,
-            set_arguments=tuple(sets or ()),
+            set_arguments=tuple(set_arguments(fields.set_ or [])),
             trace_top_count=fields.trace,
             chat_template=template,
             chat_template_kwargs=fields.chat_template_kwargs,
+            template_fields=template_fields_of(
+                fields.messages if isinstance(fields, ChatFields) else None, fields.chat_template_kwargs
+            ),
         )
+        unused += self.resolver.unread_fields(parsed)
         try:
             set_overrides = [parse_set(argument) for argument in parsed.set_arguments]
         except PresetError as error:
@@ -282,6 +269,15 @@ class RequestMaker:
                 check_grammar_source(override.value, override.origin.removeprefix("--"))
         settings = self.resolver.settings(parsed)
         parsed, settings = self._without_unused_negative(parsed, settings, unused)
+        tool = find_tool(fields)
+        if tool is not None and settings.steps[-1].name == "dist":
+            return parsed, self._with_tool_chain(tool, fields, settings, unused)
+        return self._with_chain_changes(parsed, fields, settings, unused)
+
+    def _with_chain_changes(
+        self, parsed: ParsedRequest, fields: GenerationFields, settings: Settings, unused: list[str]
+    ) -> tuple[ParsedRequest, Settings]:
+        """Return the request and its settings with the usual meaning of the fields, which is llama-server's."""
         changes = read_chain_changes(fields, [step.name for step in settings.steps])
         unused += changes.unused_names
         overrides = _overrides_with_effect(settings, changes, unused)
@@ -295,13 +291,23 @@ class RequestMaker:
         unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
         return parsed, settings
 
+    def _with_tool_chain(
+        self, tool: RequestTool, fields: GenerationFields, settings: Settings, unused: list[str]
+    ) -> Settings:
+        """Return the settings with the chain that the fields mean to a tool."""
+        keeps_order = self._has_own_order or fields.preset is not None or fields.chain is not None
+        steps, unused_names = read_tool_chain(tool, fields, settings.steps, keeps_order=keeps_order)
+        unused += unused_names
+        unused += {WATERMARK} & ({step.name for step in settings.steps} - {step.name for step in steps})
+        settings = replace(settings, steps=steps)
+        for override in read_bias_changes(fields).overrides:
+            settings = override_settings(settings, override)
+        return settings
+
     def _without_unused_negative(
         self, parsed: ParsedRequest, settings: Settings, unused: list[str]
     ) -> tuple[ParsedRequest, Settings]:
-        """Return the request without the field ``negative_prompt`` if no scale gives it an effect.
-
-        Clients of several APIs send it with every request. Its name is then added to ``unused``.
-        """
+        """Return the request without the field ``negative_prompt`` if no scale gives it an effect."""
         kept = tuple(override for override in parsed.overrides if override.origin != "negative_prompt")
         if len(kept) == len(parsed.overrides) or (settings.guidance.value or {}).get("scale", 1) != 1:
             return parsed, settings
@@ -309,25 +315,26 @@ class RequestMaker:
         parsed = replace(parsed, overrides=kept)
         return parsed, self.resolver.settings(parsed)
 
-    def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar]) -> Choice:
-        """Prepare a request: tokens, chain and grammar are made here, not in the thread of the engine.
-
-        ``grammars``: the compiled grammars of the answer, which all choices share.
-        """
+    def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar], fit: Fit | None) -> Choice:
+        """Return a choice. Tokens, chain and grammar are made here, not in the thread of the engine."""
         model, prompt, field = self.model, request.prompt, "prompt"
         if isinstance(prompt, ChatMessages):
             template = open_chat_template(model, prompt.template, prompt.variables)
             guidance, messages = request.guidance, prompt.messages
             if not request.beginning:
                 request = replace(request, heal=False)  # the end of the template is exact
-            prompt = format_chat(model, messages, template, self._note) + request.beginning
+            prompt = format_chat(model, messages, template, self._note, request.beginning)
             if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
                 negative_messages = with_system_message(messages, guidance.negative_prompt)
-                text = format_chat(model, negative_messages, template) + request.beginning
+                text = format_chat(model, negative_messages, template, beginning=request.beginning)
                 request = replace(request, guidance=replace(guidance, negative_prompt=text))
             field = "messages"
         ids = self._prompt_ids(prompt, field)
         request = replace(request, prompt=tuple(ids))
+        if fit is not None and (fitted := fit(request)) is not request:
+            request, prompt = fitted, cast("tuple[int, ...]", fitted.prompt)
+            ids = list(prompt)
+        self._check_length(ids, field)
         negative_ids = negative_prompt_ids(model, request, ids)
         if negative_ids is not None:
             self._check_length(negative_ids, "negative_prompt")
@@ -335,7 +342,7 @@ class RequestMaker:
         constraint = request.constraint
         if isinstance(constraint, GrammarSpec):
             if constraint not in grammars:
-                self.guard.check(constraint)  # in another process first, because it could take very long
+                constraint.try_compilation(self.guard)  # in another process first, because it could take very long
                 grammars[constraint] = constraint.compile(model.vocabulary)
             constraint = start_constraint(constraint, model, grammars[constraint])
         return Choice(
@@ -343,28 +350,24 @@ class RequestMaker:
             shown,
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
+            and not (request.guidance is not None and isinstance(request.guidance.negative_prompt, tuple))
             and not (request.beginning and request.constraint is not None)
             and "\0" not in shown
             and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, shown) == ids),
         )
 
     def _prompt_ids(self, prompt: str | Sequence[int], field: str) -> list[int]:
-        """Return the tokens of a prompt, which leave a token of the context free. ``field``: for errors."""
-        context = self.model.context_length
-        if isinstance(prompt, str) and len(prompt) > context * self._max_token_bytes:  # it need not be tokenized
-            excess = f"{len(prompt):,} characters are more than {context:,} tokens, the context of this server"
-            raise InvalidRequestError(f"{field}: {excess}", field)
+        """Return the tokens of a prompt. ``field``: for errors."""
         if not isinstance(prompt, str):
             self._check_ids(prompt, field)
-        ids = prompt_token_ids(self.model.vocabulary, prompt)
-        self._check_length(ids, field)
-        return ids
+        return prompt_token_ids(self.model.vocabulary, prompt)
 
     def _check_length(self, ids: Sequence[int], field: str) -> None:
+        """Raise ``ContextLengthError`` for a prompt that leaves no token of the context free."""
         context = self.model.context_length
         if len(ids) >= context:
             excess = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
-            raise InvalidRequestError(f"{field}: {excess}", field)
+            raise ContextLengthError(f"{field}: {excess}", field, len(ids), context)
 
 
 def _named_field(message: str, fields: GenerationFields) -> str | None:
@@ -374,12 +377,16 @@ def _named_field(message: str, fields: GenerationFields) -> str | None:
     return name if name in given else None
 
 
-def _messages(fields: ChatFields) -> tuple[list[dict[str, str]], str]:
+def _messages(fields: ChatFields, unused: list[str]) -> tuple[list[Message], str]:
     """Return the messages of a chat, and the beginning of the answer: a last message of the assistant."""
     messages = [message.template_message() for message in fields.messages]
-    if messages[-1]["role"] != "assistant" or fields.continue_final_message is False or len(messages) == 1:
+    unused += unused_reasoning_of(fields.messages)
+    last = messages[-1]
+    is_complete = last["role"] != "assistant" or "tool_calls" in last or fields.continue_final_message is False
+    if is_complete or len(messages) == 1:
         return messages, ""
-    return messages[:-1], messages[-1]["content"]
+    unused += (f"messages[{len(messages) - 1}].{path}" for path, _ in fields.messages[-1].template_fields())
+    return messages[:-1], content_text(last["content"])
 
 
 def _is_in_chain(override: Override, names: set[str]) -> bool:
@@ -401,84 +408,36 @@ def _overrides_with_effect(settings: Settings, changes: ChainChanges, unused: li
     return kept
 
 
-def check_grammar_source(value: Any, origin: str) -> None:
-    """Raise ``InvalidRequestError`` for a grammar that would be read from a file.
+class _AskedLogprobs(NamedTuple):
+    """The logprobs that a request asks for; for the counts see `Asked`."""
 
-    Args:
-        value: the grammar, as presets write it. Other values are reported elsewhere, without reading a file.
-        origin: the field of the request that holds the grammar, for the message.
-    """
-    try:
-        table = grammar_table(value)
-    except (GrammarError, TypeError, ValueError):
-        return
-    name = table.get("name")
-    is_path = name is not None and not (isinstance(name, str) and _NAME.fullmatch(name))
-    if is_path or any(str(key).endswith("file") for key in table):
-        raise InvalidRequestError(
-            f"{origin}: a grammar is GBNF, a JSON Schema, a regex, Lark, or the name of a grammar",
-            origin.partition(" ")[0],
-        )
+    request: LogprobRequest
+    top_count: int
+    prompt_count: int | None
 
 
-def _read_logprobs(fields: GenerationFields, unused: list[str]) -> tuple[LogprobRequest, int | None]:
-    """Return the logprobs of each token, and the number of alternatives of each token of the prompt."""
+def _read_logprobs(fields: GenerationFields, unused: list[str]) -> _AskedLogprobs:
+    """Return the logprobs that are asked for. Names of fields without effect are appended to ``unused``."""
     prompt_count = fields.prompt_logprobs
     if isinstance(prompt_count, bool):
         prompt_count = 1 if prompt_count else None
-    counts = [] if prompt_count is None else [prompt_count]
-    if fields.logprobs is not None and fields.logprobs is not False:
-        counts += [0 if fields.logprobs is True else fields.logprobs, fields.top_logprobs or 0]
+    counts = {} if prompt_count is None else {"prompt_logprobs": prompt_count}
+    has_logprobs = fields.logprobs is not None and fields.logprobs is not False
+    if has_logprobs:
+        counts["logprobs"] = 0 if fields.logprobs is True else fields.logprobs or 0
+        counts["top_logprobs"] = fields.top_logprobs or 0
+    elif fields.top_logprobs:
+        unused.append("top_logprobs")
     if fields.n_probs or fields.logprob_token_ids or fields.trace:  # a trace is part of a token's logprobs
-        counts.append(fields.n_probs or 0)
+        counts["n_probs"] = fields.n_probs or 0
     if not counts:
-        unused += [name for name in ("top_logprobs", "logprobs_from") if getattr(fields, name)]
-        return LogprobRequest(), None
+        names = ("logprobs_from", "post_sampling_probs", "return_tokens_as_token_ids")
+        unused += [name for name in names if getattr(fields, name)]
+        return _AskedLogprobs(LogprobRequest(), 0, None)
     source = fields.logprobs_from or ("chain" if fields.post_sampling_probs else "model")
-    return LogprobRequest(max(counts), source, tuple(fields.logprob_token_ids or ())), prompt_count
-
-
-def x_gen(asked: Asked, start: Start, exactness: str) -> Json:
-    """Return the facts about an answer that only this server states.
-
-    Args:
-        asked: the request.
-        start: the first event of the first choice.
-        exactness: how far other requests can change the answer.
-    """
-    return {
-        "seed": start.seed,
-        "chain": chain_notation(start.chain),
-        "ignored": list(asked.ignored),
-        "exactness": exactness,
-        "command": command_of(asked.choices[0], start),
-    }
-
-
-def command_of(choice: Choice, start: Start) -> str | None:
-    """Return the command that repeats a choice in a terminal; None if no command can."""
-    words = _command_words(choice, start, chain_notation(start.chain))
-    # As a word of the command, "-" would be stdin.
-    return shlex.join(words) if choice.is_repeatable and choice.prompt != "-" else None
-
-
-def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:
-    """Yield the words of the command that repeats a choice. The model is the one that the user has chosen."""
-    yield from ("gen", "run", "--no-chat", "--chain", chain, "--seed", str(start.seed))
-    yield from ("-n", "-1" if start.max_tokens is None else str(start.max_tokens))
-    for text in start.stop:
-        yield from ("--stop", text)
-    if start.grammar is not None:
-        description = start.grammar
-        table = {description["kind"]: description["source"]}
-        if description.get("after"):
-            table["after"] = description["after"]
-        if description["kind"] == "gbnf" and description.get("root", "root") != "root":
-            table["root"] = description["root"]
-        yield from ("--set", f"grammar={json.dumps(table)}")
-    for name, value in start.text_rules.items():
-        setting = [*value, {}] if name == "phases" else value  # the last phase has the chain of the command
-        yield from ("--set", f"{name}={json.dumps(setting)}")
-    if any("\\" in text for text in (choice.prompt, *start.stop)):
-        yield "--no-escape"
-    yield from ("--", choice.prompt)
+    if fields.post_sampling_probs and source == "model":
+        unused.append("post_sampling_probs")
+    label = max(counts, key=counts.__getitem__)
+    top_count = max((count for name, count in counts.items() if name != "prompt_logprobs"), default=0)
+    request = LogprobRequest(counts[label], source, tuple(fields.logprob_token_ids or ()), label, lowest=0)
+    return _AskedLogprobs(request, top_count, prompt_count)

@@ -6,73 +6,45 @@ the chain only if the chain has the sampler.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pydantic import Field, create_model
+from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from ..common.text import short_repr
 from ..jobs.bodies import StrictModel
 from ..presets.errors import PresetError
-from ..presets.foreign.kobold import KOBOLDCPP_SLOTS
+from ..presets.foreign import kobold, lists, llama_cpp, webui
 from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
+from ..presets.preset import make_step
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 
 Number = float | int
 Json = dict[str, Any]
+_Value = TypeVar("_Value")
 
 
-def _whole(value: Number) -> Number:
-    """Return a float without a fraction as an integer, since clients write 40.0. A later check reports others."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _not_negative(value: Number) -> Number:
+def _not_negative(value: int) -> int:
     """Return the number of tokens that are kept; tools write -1 for all of them."""
-    return max(_whole(value), 0)
-
-
-def _cutoff(value: Number) -> Number:
-    """Return a cutoff that text-generation-webui and SillyTavern write in units of 1e-4."""
-    return value / 10_000
-
-
-def _read_strings(value: list[str] | str) -> list[str]:
-    """Return a list of strings: a JSON array, the text of one, or lines. Raises ``ValueError``."""
-    if isinstance(value, list):
-        return value
-    text = value.strip()
-    if text.startswith("["):
-        try:
-            parsed = json.loads(text)
-        except ValueError:
-            parsed = None
-        if not isinstance(parsed, list) or not all(isinstance(item, str) for item in parsed):
-            raise ValueError("this is not a JSON array of strings")
-        return parsed
-    return [line for line in value.split("\n") if line] if text else []
+    return max(value, 0)
 
 
 @dataclass(frozen=True)
 class _Parameter:
-    """A parameter of a sampler, as requests set it.
+    """A parameter of a sampler, as requests set it."""
 
-    Attributes:
-        names: the fields that set it. If several are given, the first counts.
-        target: the parameter, as ``--set`` names it.
-        off_values: values that turn the sampler off, or change nothing. They are not inserted into a chain.
-        convert: returns our value of the parameter, given the value of the field.
-        is_detail: True if no value puts the sampler into the chain.
-        field_type: the type of the fields.
-    """
-
+    # The fields that set it. If several are given, the first counts.
     names: tuple[str, ...]
+    # The parameter, as `--set` names it.
     target: str
+    # Values that turn the sampler off, or change nothing. They are not inserted into a chain.
     off_values: tuple[Any, ...] = ()
+    # Returns our value of the parameter, given the value of the field.
     convert: Callable[[Any], Any] = lambda value: value
+    # No value puts the sampler into the chain.
     is_detail: bool = False
     field_type: Any = Number
 
@@ -83,16 +55,16 @@ _PARAMETERS = (
     _Parameter(("dynatemp_exponent",), "dynatemp.exponent", is_detail=True),
     _Parameter(("smoothing_factor",), "quadratic.factor", (0,)),
     _Parameter(("smoothing_curve",), "quadratic.curve", is_detail=True),
-    _Parameter(("top_k",), "top_k.k", (0, -1), _not_negative),
+    _Parameter(("top_k",), "top_k.k", (0, -1), _not_negative, field_type=int),
     _Parameter(("top_p",), "top_p.p", (1,)),
     _Parameter(("min_p",), "min_p.p", (0,)),
     _Parameter(("top_a",), "top_a.a", (0,)),
     _Parameter(("top_h",), "top_h.h", (0,)),
     _Parameter(("typical", "typical_p", "typ_p"), "typical.p", (1,)),
     _Parameter(("tfs", "tfs_z"), "tfs.z", (1,)),
-    _Parameter(("top_n_sigma", "nsigma"), "top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
-    _Parameter(("epsilon_cutoff",), "epsilon_cutoff.epsilon", (0,), _cutoff),
-    _Parameter(("eta_cutoff",), "eta_cutoff.epsilon", (0,), _cutoff),
+    _Parameter(("top_n_sigma", "nsigma", "top_nsigma"), "top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
+    _Parameter(("epsilon_cutoff",), "epsilon_cutoff.epsilon", (0,), webui.read_cutoff),
+    _Parameter(("eta_cutoff",), "eta_cutoff.epsilon", (0,), webui.read_cutoff),
     _Parameter(("xtc_probability",), "xtc.probability", (0,)),
     _Parameter(("xtc_threshold",), "xtc.threshold", is_detail=True),
     _Parameter(("skew",), "skew.skew", (0,)),
@@ -100,22 +72,26 @@ _PARAMETERS = (
     _Parameter(
         ("repeat_last_n", "repetition_penalty_range", "rep_pen_range", "rep_pen_size", "penalty_range"),
         "penalties.last_n",
-        convert=_whole,
         is_detail=True,
+        field_type=int,
     ),
     _Parameter(("frequency_penalty",), "penalties.frequency", (0,)),
     _Parameter(("presence_penalty",), "penalties.presence", (0,)),
     _Parameter(("penalize_nl",), "penalties.penalize_newline", is_detail=True, field_type=bool),
     _Parameter(("encoder_repetition_penalty",), "encoder_repetition_penalty.penalty", (1,)),
-    _Parameter(("no_repeat_ngram_size",), "no_repeat_ngram.n", (0,), _whole),
+    _Parameter(("no_repeat_ngram_size",), "no_repeat_ngram.n", (0,), field_type=int),
     _Parameter(("dry_multiplier",), "dry.multiplier", (0,)),
     _Parameter(("dry_base",), "dry.base", is_detail=True),
-    _Parameter(("dry_allowed_length",), "dry.allowed_length", (), _whole, is_detail=True),
-    _Parameter(("dry_penalty_last_n", "dry_range"), "dry.last_n", (), _whole, is_detail=True),
+    _Parameter(("dry_allowed_length",), "dry.allowed_length", is_detail=True, field_type=int),
+    _Parameter(("dry_penalty_last_n", "dry_range"), "dry.last_n", is_detail=True, field_type=int),
     _Parameter(
-        ("dry_sequence_breakers",), "dry.breakers", (), _read_strings, is_detail=True, field_type=list[str] | str
+        ("dry_sequence_breakers",),
+        "dry.breakers",
+        convert=lists.read_strings,
+        is_detail=True,
+        field_type=list[str] | str,
     ),
-    _Parameter(("min_tokens", "min_length"), "min_tokens.n", (0,), _whole),
+    _Parameter(("min_tokens", "min_length"), "min_tokens.n", (0,), field_type=int),
 )
 
 if TYPE_CHECKING:
@@ -126,6 +102,19 @@ else:
         __base__=StrictModel,
         **{name: (parameter.field_type | None, None) for parameter in _PARAMETERS for name in parameter.names},
     )
+
+
+# The readers of the lists that clients also write as text.
+_READER_OF_LIST: Mapping[str, Callable[[str], list[Any]]] = {
+    "dry_sequence_breakers": lists.read_strings,
+    "banned_strings": lists.read_phrases,
+    "custom_token_bans": lists.read_token_ids,
+    "allowed_token_ids": lists.read_token_ids,
+    "allowed_tokens": lists.read_token_ids,
+    "sampler_priority": lists.read_names,
+    "samplers_priorities": lists.read_names,
+    "sampler_order": lists.read_integers,
+}
 
 
 class SamplerFields(_ParameterFields):
@@ -139,16 +128,16 @@ class SamplerFields(_ParameterFields):
     dynatemp_min: Number | None = None
     dynatemp_max: Number | None = None
     dynamic_temperature: bool | None = None
-    min_keep: Number | None = None
+    min_keep: int | None = None
     rep_pen_slope: Number | None = None
-    mirostat: Number | bool | None = None
-    mirostat_mode: Number | None = None
+    mirostat: int | bool | None = None
+    mirostat_mode: int | None = None
     mirostat_tau: Number | None = None
     mirostat_eta: Number | None = None
     adaptive_target: Number | None = None
     adaptive_decay: Number | None = None
     do_sample: bool | None = None
-    logit_bias: Json | list[list[Any]] | list[Json] | None = None
+    logit_bias: Json | list[list[Any]] | list[Json] | str | None = None
     ignore_eos: bool | None = None
     ban_eos_token: bool | None = None
     bypass_eos: bool | None = None
@@ -158,56 +147,150 @@ class SamplerFields(_ParameterFields):
     banned_regex_case_insensitive: list[str] | str | None = None
     bad_words: list[str] | None = None
     custom_token_bans: str | list[int] | None = None
-    allowed_token_ids: list[int] | None = Field(default=None, min_length=1)
+    allowed_token_ids: list[int] | str | None = Field(default=None, min_length=1)
     allowed_tokens: str | list[int] | None = None
     samplers: list[str] | str | None = None
-    sampler_order: list[int] | None = None
+    sampler_order: list[int] | str | None = None
     sampler_priority: list[str] | str | None = None
-    samplers_priorities: list[str] | None = None
+    samplers_priorities: list[str] | str | None = None
     temperature_last: bool | None = None
+    repetition_decay: Number | None = None
+    api_type: Any = None
+    # The tool that has the route; empty: several have it.
+    tool_of_route: ClassVar[str] = ""
+
+    @field_validator(*_READER_OF_LIST, mode="before")
+    @classmethod
+    def _read_list(cls, value: Any, info: ValidationInfo) -> Any:
+        """Return the list of a text, so that it is limited like other lists. Errors are found where it is used."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return _READER_OF_LIST[str(info.field_name)](value)
+        except ValueError:
+            return value
 
 
 def first_given(fields: StrictModel, names: Iterable[str], unused: list[str]) -> tuple[str, Any]:
-    """Return the name and the value of the first field that is given; ``("", None)`` if there is none.
-
-    Args:
-        fields: the fields of a request.
-        names: names of one setting, the most important first.
-        unused: the names of other fields with another value are appended.
-    """
+    """Return the name and the value of the first field that is given; ``("", None)`` if there is none."""
+    # The names of the others are appended to ``unused`` if they have another value.
     given = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
     unused += [name for name, value in given[1:] if value != given[0][1]]
     return given[0] if given else ("", None)
 
 
 def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> ChainChanges:
-    """Return the changes of the chain that a request asks for.
-
-    ``step_names``: the samplers of the chain before the changes. A value that turns a sampler off is used only if
-    the chain has the sampler. Raises ``PresetError`` that begins with the name of the field, for a wrong value.
-    """
+    """Return the changes of the chain that a request asks for."""
+    # ``step_names``: the samplers of the chain before the changes. A value that turns a sampler off is used only
+    # if the chain has the sampler. Raises ``PresetError`` that begins with the name of the field, for a wrong
+    # value.
     return ChainChanges(fields, step_names)
 
 
 _MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
 
 
+def read_bias_changes(fields: SamplerFields) -> ChainChanges:
+    """Return the biases, bans and minimum length that a request asks for, without other changes of the chain."""
+    return ChainChanges(fields, (), has_only_biases=True)
+
+
+# The samplers of `_PARAMETERS` that are no step of a tool's chain.
+_MASKS = ("min_tokens",)
+# The fields that set the steps of a chain and their order, without biases.
+CHAIN_FIELDS = frozenset(
+    (
+        *(name for p in _PARAMETERS for name in p.names if p.target.partition(".")[0] not in _MASKS),
+        *("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max", "dynamic_temperature", "min_keep"),
+        *("rep_pen_slope", "mirostat", "mirostat_mode", "mirostat_tau", "mirostat_eta", "adaptive_target"),
+        *("adaptive_decay", "do_sample", "samplers", "sampler_order", "sampler_priority", "samplers_priorities"),
+        *("temperature_last", "repetition_decay"),
+    )
+)
+
+
+_DRY_WINDOW_NAMES = ("dry_penalty_last_n", "dry_range")
+
+
+def field_names(targets: Container[str]) -> list[str]:
+    """Return the fields that set one of these parameters, ``sampler.parameter``."""
+    return [name for parameter in _PARAMETERS for name in parameter.names if parameter.target in targets]
+
+
+def check_parameters(fields: SamplerFields) -> None:
+    """Raise ``PresetError`` that begins with the name of the field, for a value that its sampler rejects."""
+    for parameter in _PARAMETERS:
+        sampler, _, name_of_parameter = parameter.target.partition(".")
+        for name in parameter.names:
+            if (value := getattr(fields, name)) is not None:
+                value = _read(name, parameter.convert, value)
+                make_step(sampler, {name_of_parameter: value}, name, name_of_parameter)
+    for name in ("mirostat", "mirostat_mode"):
+        _check_mirostat(name, getattr(fields, name))
+    _check_temperatures(fields)
+    _check_kobold_order(fields.sampler_order or ())
+
+
+def _check_kobold_order(order: Iterable[object]) -> None:
+    for number in order:
+        if number not in _KOBOLD_GROUPS:
+            raise PresetError(f"sampler_order: {short_repr(number)} is not a number from 0 to 6")
+
+
+def _check_temperatures(fields: SamplerFields) -> None:
+    for name in ("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max"):
+        value = getattr(fields, name)
+        if value is not None:
+            make_step("temperature", {"t": value}, name, "t")
+
+
+def _check_mirostat(name: str, version: Number | bool | None) -> None:
+    if version is not None and version not in (0, 1, 2):
+        raise PresetError(f"{name}: {version} is not 0, 1 or 2")
+
+
+def is_effective(fields: SamplerFields, name: str) -> bool:
+    """Return whether the value of a field of `CHAIN_FIELDS` changes the chain of some tool."""
+    value = getattr(fields, name)
+    if name in _DRY_WINDOW_NAMES:  # only text-generation-webui has one range for all penalties
+        return bool(value) and bool(first_given(fields, ("dry_multiplier",), [])[1])
+    parameter = next((parameter for parameter in _PARAMETERS if name in parameter.names), None)
+    if parameter is not None:
+        if parameter.is_detail or value in parameter.off_values:
+            return False
+        sampler, _, name_of_parameter = parameter.target.partition(".")
+        return not make_step(sampler, {name_of_parameter: parameter.convert(value)}, name).is_neutral
+    if name in ("mirostat_tau", "mirostat_eta", "adaptive_decay"):
+        return False
+    if name in ("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max"):
+        return fields.dynamic_temperature is True
+    tests: Mapping[str, Callable[[Any], bool]] = {
+        "min_keep": lambda count: count > 1,
+        "rep_pen_slope": lambda slope: 0 < slope < 1,
+        "adaptive_target": lambda target: target >= 0,
+        "do_sample": lambda is_drawn: not is_drawn,
+    }
+    return tests.get(name, bool)(value)
+
+
 class ChainChanges:
-    """The changes of the chain that the fields of a request make.
+    """The changes of the chain that the fields of a request make."""
 
-    Attributes:
-        overrides: the values. Later ones of one parameter replace earlier ones.
-        rearrangements: the changes of the order and of the selecting step.
-        unused_names: the names of fields without effect.
-    """
-
-    def __init__(self, fields: SamplerFields, step_names: Sequence[str]) -> None:
+    def __init__(self, fields: SamplerFields, step_names: Sequence[str], *, has_only_biases: bool = False) -> None:
         self._fields = fields
+        self._step_names = step_names
         self._steps = dict.fromkeys(step_names)
+        # Later ones of one parameter replace earlier ones.
         self.overrides: list[Override] = []
+        # The changes of the order and of the selecting step.
         self.rearrangements: list[ChainRearrangement] = []
+        # The fields without effect.
         self.unused_names: list[str] = []
-        self._read_parameters()
+        self._read_parameters([p for p in _PARAMETERS if not has_only_biases or p.target.startswith(_MASKS)])
+        if has_only_biases:
+            self._read_biases()
+            return
+        self._read_dry_window()
         self._read_temperature_range()
         self._read_rep_pen_slope()
         self._read_min_keep()
@@ -223,8 +306,8 @@ class ChainChanges:
         self.overrides.append(Override(name, target, value))
         self._steps[target.partition(".")[0]] = None
 
-    def _read_parameters(self) -> None:
-        for parameter in sorted(_PARAMETERS, key=lambda parameter: parameter.is_detail):
+    def _read_parameters(self, parameters: Iterable[_Parameter]) -> None:
+        for parameter in sorted(parameters, key=lambda parameter: parameter.is_detail):
             name, value = self._value(*parameter.names)
             is_inserted = not parameter.is_detail and value not in parameter.off_values
             if value is None or not (is_inserted or parameter.target.partition(".")[0] in self._steps):
@@ -234,6 +317,13 @@ class ChainChanges:
             except ValueError as error:
                 raise PresetError(f"{name}: {error}") from None
 
+    def _read_dry_window(self) -> None:
+        """Read llama-server's default window of DRY, for a request at its own route that turns DRY on."""
+        fields, key = self._fields, llama_cpp.SAMPLER_KEYS["dry"].key_by_parameter["last_n"]
+        is_new = self._value("dry_multiplier")[1] and "dry" not in self._step_names
+        if is_new and fields.tool_of_route == "llama.cpp" and self._value(*_DRY_WINDOW_NAMES)[1] is None:
+            self._add("dry_multiplier", "dry.last_n", key.off_value)
+
     def _read_temperature_range(self) -> None:
         """Read the range of a dynamic temperature that is given by both ends."""
         low_name, low = self._value("dynatemp_low", "dynatemp_min")
@@ -241,6 +331,7 @@ class ChainChanges:
         if low is None or high is None:
             self.unused_names += [name for name in (low_name, high_name) if name]
             return
+        _check_temperatures(self._fields)
         is_on = self._fields.dynamic_temperature
         if is_on is False or (is_on is None and low == high):
             return
@@ -266,27 +357,24 @@ class ChainChanges:
         self._add(name, "repetition_penalty.slope", slope)
         self._add(name, "repetition_penalty.shape", "halves")
         if length is not None:
-            self._add(range_name, "repetition_penalty.range", max(_whole(length), 0))
+            self._add(range_name, "repetition_penalty.range", max(length, 0))
 
     def _read_min_keep(self) -> None:
         name, value = self._value("min_keep")
         if value is not None and value > 1:
             for sampler in _MIN_KEEP_SAMPLERS:
                 if sampler in self._steps:
-                    self._add(name, f"{sampler}.min_keep", _whole(value))
+                    self._add(name, f"{sampler}.min_keep", value)
 
     def _read_biases(self) -> None:
         fields = self._fields
         name, value = self._value("ignore_eos", "ban_eos_token")
         if value:
             self._add(name, "ignore_eos", True)
-        if fields.logit_bias:
-            self._add("logit_bias", "logit_bias.bias", _biases(fields.logit_bias))
-        banned: Sequence[int | str] = fields.banned_tokens or ()
-        if isinstance(banned, str):  # as in KoboldCpp
-            banned = _strings("banned_tokens", banned)
-        token_ids = _token_ids("custom_token_bans", fields.custom_token_bans)
-        token_ids += [item for item in banned if isinstance(item, int)]
+        if fields.logit_bias and (biases := _read("logit_bias", lists.read_biases, fields.logit_bias)):
+            self._add("logit_bias", "logit_bias.bias", biases)
+        token_ids = list(_token_ids("custom_token_bans", fields.custom_token_bans))
+        token_ids += [item for item in _banned_tokens(fields) if isinstance(item, int)]
         if token_ids:
             name = "custom_token_bans" if fields.custom_token_bans else "banned_tokens"
             self._add(name, "ban.tokens", token_ids)
@@ -300,8 +388,7 @@ class ChainChanges:
         """Read the fields that choose the selecting step."""
         fields = self._fields
         name, version = self._value("mirostat", "mirostat_mode")
-        if version is not None and int(version) not in (0, 1, 2):
-            raise PresetError(f"{name}: {version} is not 0, 1 or 2")
+        _check_mirostat(name, version)
         if version:
             sampler = ("mirostat", "mirostat_v2")[int(version) - 1]
             self.rearrangements.append(rearrange_for_mirostat(int(version)))
@@ -326,23 +413,19 @@ class ChainChanges:
     def _read_order(self) -> None:
         """Read the order of the samplers, in the notation of one of four tools."""
         name, order = self._value("samplers", "sampler_order", "sampler_priority", "samplers_priorities")
-        if not order:
-            name = ""
+        name = name if order else ""
         if self._fields.mirostat or self._fields.mirostat_mode:
             # Mirostat keeps only the temperature before it, in any order.
             self.unused_names += [name] if name else []
             return
         if name == "samplers":
-            sequence = order if isinstance(order, str) else ";".join(order)
-            self.rearrangements.append(_arrange_as_llama_cpp(sequence, self._steps))
+            self.rearrangements.append(_arrange_as_llama_cpp(order, self._steps))
             return
         if name == "sampler_order":
-            for number in order:
-                if number not in _KOBOLD_GROUPS:
-                    raise PresetError(f"sampler_order: {number} is not a number from 0 to 6")
+            _check_kobold_order(order)
             names = [step for number in dict.fromkeys(order) for step in _KOBOLD_GROUPS[number]]
         elif name:
-            names = _names_of_slots(name, _strings(name, order))
+            names = _names_of_slots(name, _read(name, lists.read_names, order))
         else:
             names = [step for step in self._steps if not _is_bias_or_selector(step)]
         if self._fields.temperature_last:
@@ -365,12 +448,15 @@ def _is_bias_or_selector(name: str) -> bool:
     return about.is_bias or about.is_selector
 
 
+# Names that clients list among llama.cpp's samplers, although llama.cpp does not have them.
 _ONLY_LISTED_BY_CLIENTS = {"tfs_z": "tfs", "tfs": "tfs", "typical_p": "typical", "top_a": "top_a"}
-"""Names that clients list among llama.cpp's samplers, although llama.cpp does not have them."""
 
 
-def _arrange_as_llama_cpp(sequence: str, present: Mapping[str, None]) -> ChainRearrangement:
+def _arrange_as_llama_cpp(order: str | list[str], present: Mapping[str, None]) -> ChainRearrangement:
     """Return the order of llama-server's ``samplers``: names, or letters. Samplers that it leaves out are off."""
+    if isinstance(order, str) and order.strip().startswith("["):
+        order = _read("samplers", lists.read_strings, order)
+    sequence = order if isinstance(order, str) else ";".join(order)
     names: list[str] = []
     for part in (part.strip() for part in sequence.split(";")):
         known = _ONLY_LISTED_BY_CLIENTS.get(part.lower())
@@ -383,10 +469,11 @@ def _arrange_as_llama_cpp(sequence: str, present: Mapping[str, None]) -> ChainRe
     return ChainRearrangement("samplers", tuple(steps))
 
 
-_KOBOLD_GROUPS = {**KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
-"""The samplers of each number of KoboldCpp's ``sampler_order``."""
+# The samplers of each number of KoboldCpp's `sampler_order`.
+_KOBOLD_GROUPS = {**kobold.KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
 
 
+# The samplers of the names in the lists of text-generation-webui and Aphrodite, where our names differ.
 _SLOT_NAMES: Mapping[str, tuple[str, ...]] = {
     "dynamic_temperature": ("temperature",),
     "quadratic_sampling": ("quadratic",),
@@ -397,7 +484,6 @@ _SLOT_NAMES: Mapping[str, tuple[str, ...]] = {
     "mirostat": (),
     "adaptive_p": (),
 }
-"""The samplers of the names in the lists of text-generation-webui and Aphrodite, where our names differ."""
 
 
 def _names_of_slots(field: str, slots: Sequence[str]) -> list[str]:
@@ -414,48 +500,26 @@ def _names_of_slots(field: str, slots: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _biases(value: Json | list[Any]) -> dict[int | str, float]:
-    """Return biases by token, from an object, from pairs, or from SillyTavern's objects. Raises ``PresetError``.
-
-    Keys are ids or texts; false bans a token.
-    """
-    if isinstance(value, Mapping):
-        pairs = list(value.items())
-    elif all(isinstance(item, list) and len(item) == 2 for item in value):
-        pairs = [tuple(item) for item in value]
-    else:
-        raise PresetError("logit_bias: this is neither an object nor a list of pairs")
-    biases: dict[int | str, float] = {}
-    for key, bias in pairs:
-        if type(key) not in (int, str):  # bool is a subclass of int, but True is not an id
-            raise PresetError(f"logit_bias: {short_repr(key)} is not a token's id or text")
-        if bias is not False and (isinstance(bias, bool) or not isinstance(bias, (int, float))):
-            raise PresetError(f"logit_bias: {short_repr(bias)} is not a number or false")
-        token = int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() else key
-        biases[token] = float("-inf") if bias is False else float(bias)
-    return biases
-
-
 def _token_ids(field: str, value: str | list[int] | None) -> list[int]:
     """Return the ids in a list, or in a text with commas."""
-    if not isinstance(value, str):
-        return list(value or ())
-    try:
-        return [int(part) for part in value.replace("[", "").replace("]", "").split(",") if part.strip()]
-    except ValueError:
-        raise PresetError(f"{field}: {short_repr(value)} is not a list of token ids") from None
+    return [] if value is None else _read(field, lists.read_token_ids, value)
+
+
+def _banned_tokens(fields: SamplerFields) -> Sequence[int | str]:
+    """Return the ids and phrases of ``banned_tokens``, which KoboldCpp's clients also write as text."""
+    banned = fields.banned_tokens or []
+    if not isinstance(banned, str):
+        return banned
+    if re.fullmatch(r"[\s\d,\[\]]+", banned):
+        return _token_ids("banned_tokens", banned)
+    return _strings("banned_tokens", banned)
 
 
 def banned_texts(fields: SamplerFields) -> list[Any]:
-    """Return the bans of the fields of other servers, as a preset writes them.
-
-    KoboldCpp and SillyTavern send phrases, ik_llama.cpp also regular expressions.
-    """
-    banned: Sequence[int | str] = fields.banned_tokens or ()
-    if isinstance(banned, str):  # as in KoboldCpp
-        banned = _strings("banned_tokens", banned)
-    bans: list[Any] = [text for text in _strings("banned_strings", fields.banned_strings) if text]
-    bans += [item for item in banned if isinstance(item, str) and item]
+    """Return the bans of the fields of other servers, as a preset writes them."""
+    # KoboldCpp and SillyTavern send phrases, ik_llama.cpp also regular expressions.
+    bans: list[Any] = list(_strings("banned_strings", fields.banned_strings))
+    bans += [item for item in _banned_tokens(fields) if isinstance(item, str) and item]
     bans += [{"regex": pattern} for pattern in _strings("banned_regex", fields.banned_regex)]
     bans += [
         {"regex": pattern, "case": False}
@@ -465,7 +529,12 @@ def banned_texts(fields: SamplerFields) -> list[Any]:
 
 
 def _strings(field: str, value: list[str] | str | None) -> list[str]:
+    return [] if value is None else _read(field, lists.read_phrases, value)
+
+
+def _read(field: str, reader: Callable[[Any], _Value], value: Any) -> _Value:
+    """Return what a reader makes of the value of a field. Raises ``PresetError`` that begins with the field."""
     try:
-        return [] if value is None else [text for text in _read_strings(value) if text]
+        return reader(value)
     except ValueError as error:
         raise PresetError(f"{field}: {error}") from None

@@ -39,31 +39,27 @@ _HOST_NAME = re.compile(r"[a-z0-9._-]+")
 _HOST_NAME_RULE = "a name is written like server.example.org, without a port"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{0,5})?")
 _TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,1000}")
+# Headers of TabbyAPI and Anthropic, and of Azure, whose value is the key.
 _KEY_HEADERS = ("x-api-key", "x-admin-key", "api-key")
-"""Headers of TabbyAPI and Anthropic, and of Azure, whose value is the key."""
 _LOOPBACK_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost"))
+# The headers of a response that a page of another origin may read.
 _READABLE_HEADERS = "retry-after, www-authenticate, x-gen-ignored, x-request-id"
-"""The headers of a response that a page of another origin may read."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """The rules for the requests that the server answers.
+    """The rules for the requests that the server answers."""
 
-    Attributes:
-        host: the address that the server listens on.
-        keys: the keys, of which a client must send one; none: no key is needed.
-        origins: the origins of pages that may send requests.
-        host_names: names by which clients may call this server, besides its address.
-        max_body_bytes: maximum size of a request's body.
-        max_lines_bytes: maximum size of a body of lines, which are read one after another.
-    """
-
+    # The address that the server listens on.
     host: str = "127.0.0.1"
+    # A client must send one of them; without any, no key is needed.
     keys: Sequence[str] = ()
+    # The origins of pages that may send requests.
     origins: frozenset[str] = frozenset()
+    # Names by which clients may call this server, besides its address.
     host_names: frozenset[str] = frozenset()
     max_body_bytes: int = 16_000_000
+    # For a body of lines, which are read one after another.
     max_lines_bytes: int = 128_000_000
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
@@ -106,18 +102,8 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
     origins: Sequence[str],
     host_names: Sequence[str],
 ) -> Access:
-    """Return the rules of the flags.
-
-    Args:
-        host: the address that the server listens on.
-        api_keys: keys that clients may send.
-        api_key_file: a file with one key per line; None: no file.
-        has_no_auth: whether an address that other machines reach may be open.
-        origins: the origins of pages that may send requests.
-        host_names: names by which clients may call this server.
-
-    Raises ``UsageError``.
-    """
+    """Return the rules of the flags."""
+    # ``has_no_auth``: whether an address that other machines reach may be open. Raises ``UsageError``.
     keys = [_checked_key("--api-key", key) for key in api_keys]
     if api_key_file is not None:
         keys += _read_keys(api_key_file)
@@ -198,15 +184,9 @@ def _sent_keys(headers: Headers) -> Iterable[bytes]:
 
 
 def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -> Response | None:
-    """Check the headers of a request. Raises ``RequestError`` for a request that may not be sent.
-
-    Args:
-        scope: the request.
-        access: the rules.
-        added_headers: the headers that each response gets; those for a page of an allowed origin are added.
-
-    Returns the response to a page that asks whether it may send a request; None for other requests.
-    """
+    """Check the headers of a request."""
+    # Headers for a page of an allowed origin are added to ``added_headers``. Returns the response to a page that
+    # asks whether it may send a request. Raises ``RequestError`` for a request that may not be sent.
     headers = Headers(scope=scope)
     # h11 limits only headers that arrive in several parts.
     size = sum(len(name) + len(value) + 4 for name, value in headers.raw)

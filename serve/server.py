@@ -19,10 +19,10 @@ from .http_protocol import LimitedProtocol
 from .state import ServerState
 
 _BACKLOG = 1024
+# Time for idle connections to be closed, once no request runs any more.
 _SECONDS_TO_CLOSE = 5
-"""Time for idle connections to be closed, once no request runs any more."""
+# Clients that keep a connection must close it first. Otherwise a request may meet a connection that ends.
 _SECONDS_KEPT_ALIVE = 75
-"""Clients that keep a connection must close it first. Otherwise a request may meet a connection that ends."""
 _POLL_SECONDS = 0.05
 _Result = TypeVar("_Result")
 
@@ -44,11 +44,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """A server of the application on a listening socket, which runs until it is stopped.
-
-    Attributes:
-        failure: the error that ended the thread; None if there is none.
-    """
+    """A server of the application on a listening socket, which runs until it is stopped."""
 
     def __init__(self, state: ServerState, listening: socket.socket) -> None:
         self._app = make_app(state)
@@ -71,12 +67,12 @@ class HttpServer:
         self._state = state
         self._socket = listening
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        # The error that ended the thread.
         self.failure: RuntimeError | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     @property
     def port(self) -> int:
-        """The port, also if the system chose it."""
         return int(self._socket.getsockname()[1])
 
     def start(self) -> asyncio.AbstractEventLoop:
@@ -98,10 +94,8 @@ class HttpServer:
             self.failure.__cause__ = error
 
     def finish_requests(self, grace: float) -> None:
-        """Take no more connections and requests, and wait until the running requests have ended.
-
-        After ``grace`` seconds they are canceled: each answer ends with an error that says why.
-        """
+        """Take no more connections and requests, and wait until the running requests have ended."""
+        # After ``grace`` seconds they are canceled: each answer ends with an error that says why.
         self._state.is_stopping = True
         self._call(self._stop_listening)
         self._wait_until_idle(grace)
@@ -118,8 +112,6 @@ class HttpServer:
             server.close()
 
     def _call(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function in the thread of the server."""
-
         async def call() -> _Result:
             return work()
 

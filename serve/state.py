@@ -11,67 +11,71 @@ from json import JSONDecodeError
 from typing import NamedTuple, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
+from ..grammars.compile_guard import CompileGuard
 from ..jobs.bodies import StrictModel
 from ..jobs.resolve import BatchDefaults
+from ..jobs.unknown_fields import limited
+from ..samplers.kernels import Floats
 from .answers import AnswerFormat, answer, until_client_leaves
-from .bodies import ChatFields, PromptFields, read_body
-from .compile_guard import CompileGuard
+from .bodies import ChatFields, PromptFields, fields_without_place, read_body
 from .engine_thread import EngineThread
-from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError
+from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, setting_message
 from .limits import MAX_JSON_VALUES, brings_program, check_fields, without_paths
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
 from .resolution import SETTING_ERRORS, Asked, RequestMaker
-from .row_cache import RowCache
+from .sampler_fields import Json
 from .security import Access
 from .tracked_answers import AnswerTracker
 
+# The beginning of the paths that only this server has.
+OWN_PATHS = "/gen/"
 _SECONDS_TO_PREPARE = 60.0
 _SECONDS_TO_WRITE_LOG = 1.0
+# Longer bodies are parsed in another thread, so that other requests do not wait.
 _MAX_BYTES_PARSED_AT_ONCE = 100_000
-"""Longer bodies are parsed in another thread, so that other requests do not wait."""
+_MAX_BYTES_OF_ROWS = 32_000_000
 
 _Fields = TypeVar("_Fields", bound=StrictModel)
 _Result = TypeVar("_Result")
 
 
+def _size_of_row(prompt: tuple[int, ...], row: Floats) -> int:
+    return row.nbytes + 36 * len(prompt)  # a tuple's slot, and an integer
+
+
 @dataclass
 class ServerState:
-    """The state that all routes share.
-
-    Attributes:
-        engine: the thread of the model.
-        defaults: the settings of requests that do not set them.
-        note: called with sentences for the person who runs the server.
-        model: the model; None while it is loaded.
-        maker: makes requests for the model; None while it is loaded.
-        reuses_answers: whether prompts may reuse generated tokens, where a request does not say it; None: never.
-        is_stopping: whether the server takes no more requests.
-        answers: the answers that other requests can find by a key.
-        rows: logits that were computed lately.
-        access: which requests are answered.
-        log: writes a line for each request.
-        metrics: the numbers for Prometheus.
-        workers: threads in which requests are prepared.
-        program_workers: threads for requests with a grammar or a template, which may take longer.
-    """
+    """The state that all routes share."""
 
     engine: EngineThread
     defaults: BatchDefaults
+    # Gets sentences for the person who runs the server.
     note: Callable[[str], object]
+    # The model and what makes its requests; None while it is loaded.
     model: Model | None = None
     maker: RequestMaker | None = None
+    # Whether prompts may reuse generated tokens, where a request does not say it; None: never.
     reuses_answers: bool | None = False
+    # Whether unknown fields are errors on all routes.
+    has_strict_fields: bool = False
+    # Whether the server takes no more requests.
     is_stopping: bool = False
+    # The answers that other requests can find by a key.
     answers: AnswerTracker = field(default_factory=AnswerTracker)
-    rows: RowCache = field(default_factory=RowCache)
+    # The logits after prompts that were read lately, float32 (V,), so that another chain needs no decode.
+    rows: LimitedCache[tuple[int, ...], Floats] = field(
+        default_factory=lambda: LimitedCache(_MAX_BYTES_OF_ROWS, _size_of_row)
+    )
     access: Access = field(default_factory=Access)
     log: RequestLog = field(default_factory=RequestLog)
     metrics: Metrics = field(init=False)
+    # Threads in which requests are prepared; those with a grammar or a template may take longer.
     workers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="requests")
     )
@@ -84,7 +88,7 @@ class ServerState:
 
     def set_model(self, model: Model) -> None:
         """Take requests from now on."""
-        guard = CompileGuard(model.vocabulary)
+        guard = CompileGuard(model.vocabulary, unavailable=UnavailableError)
         self.maker = RequestMaker(self.defaults, model, self.note, guard, self.reuses_answers)
         self.model = model
 
@@ -97,25 +101,21 @@ class ServerState:
         return self.model, self.maker
 
     async def run(self, work: Callable[[], _Result], *, is_program: bool = False) -> _Result:
-        """Return the result of a function that takes long, in another thread.
-
-        ``is_program``: whether it compiles a grammar or runs a template.
-        Raises ``InvalidRequestError`` for a setting that cannot be used.
-        """
+        """Return the result of a function that takes long, in another thread."""
+        # ``is_program``: whether it compiles a grammar or runs a template. Raises ``InvalidRequestError`` for a
+        # setting that cannot be used.
         workers = self.program_workers if is_program else self.workers
         try:
             return await asyncio.get_running_loop().run_in_executor(workers, work)
         except SETTING_ERRORS as error:
             files = () if self.model is None else (self.model.path,)
-            raise InvalidRequestError(without_paths(str(error), *files)) from None
+            raise InvalidRequestError(without_paths(setting_message(error), *files)) from None
 
     async def prepare(
         self, request: Request, fields: PromptFields | ChatFields, work: Callable[[], _Result]
     ) -> _Result:
-        """Return the result of a function that prepares the texts of a request, in another thread.
-
-        ``fields``: the fields of its body. Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
-        """
+        """Return the result of a function that prepares the texts of a request, in another thread."""
+        # Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
         self.loaded()
         if self.log.has_prompts:
             record_of(request.scope).prompts = fields.logged()
@@ -130,13 +130,16 @@ class ServerState:
                 f"the request could not be prepared within {_SECONDS_TO_PREPARE:.0f} s; try again later"
             ) from None
 
+    def is_strict(self, request: Request) -> bool:
+        """Return whether unknown fields are errors. On our own routes they are: no other program knows these."""
+        return self.has_strict_fields or request.url.path.startswith(OWN_PATHS)
+
     def check_queue(self) -> None:
         """Raise ``UnavailableError`` if no request can wait for a slot, before the request is prepared."""
         if self.engine.is_full:
             raise UnavailableError("too many requests are waiting; try again later")
 
     def close(self) -> None:
-        """End the threads and processes."""
         for workers in (self.workers, self.program_workers):
             workers.shutdown(wait=False, cancel_futures=True)
         if self.maker is not None:
@@ -146,31 +149,30 @@ class ServerState:
 
 JSON, YAML = "application/json", "application/yaml"
 HTML, TEXT, EVENTS = "text/html", "text/plain", "text/event-stream"
+# The media types of answers.
 LINES = "application/x-ndjson"
-"""The media types of answers."""
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 
 
 class RouteSpec(NamedTuple):
-    """A path of the server.
+    """A path of the server."""
 
-    Attributes:
-        path: the path.
-        handler: answers a request.
-        method: the HTTP method.
-        body: the fields of the body, for the page of the API; None without such a body.
-        media_types: the media types that an answer may have.
-        keys: the keys that an answer has always, if it is a JSON object; none if this depends on the request.
-        takes_lines: whether the body has lines, each a JSON object.
-    """
-
+    # In Starlette's notation: `{name:path}` is a parameter that may contain slashes.
     path: str
     handler: Handler
     method: str = "POST"
+    # The fields of the body, for the page of the API.
     body: type[StrictModel] | None = None
     media_types: Sequence[str] = (JSON,)
+    # The keys that an answer always has, if it is a JSON object and they do not depend on the request.
     keys: Sequence[str] = ()
+    # Whether the body has lines, each a JSON object.
     takes_lines: bool = False
+
+    @property
+    def documented_path(self) -> str:
+        """The path in OpenAPI's notation, in which each parameter is ``{name}``."""
+        return self.path.replace(":path}", "}")
 
 
 async def read_parts(request: Request, max_bytes: int) -> list[bytes]:
@@ -225,24 +227,27 @@ async def generate(
     state: ServerState,
     fields_type: type[PromptFields] | type[ChatFields],
     make_format: Callable[[Asked], AnswerFormat],
+    without_place: Sequence[str],
 ) -> Response:
-    """Answer a request for text.
-
-    Args:
-        request: the request.
-        state: what the routes share.
-        fields_type: the fields of the body.
-        make_format: returns the format of the answer.
-
-    Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
-    """
+    """Answer a request for text."""
+    # ``without_place``: the fields of other APIs that the answers have no place for. Raises ``RequestError``, and
+    # ``ClientLeftError`` if the client leaves first.
     _, maker = state.loaded()
     state.check_queue()
-    fields, ignored = read_body(fields_type, await read_json(request, state))
+    fields, ignored = await read_fields(request, state, fields_type)
+    ignored += fields_without_place(fields, without_place, has_both_sources=True, has_usage=True)
     asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
     return await answer(request, state.engine, asked, make_format(asked))
 
 
-async def read_fields(request: Request, state: ServerState, fields_type: type[_Fields]) -> _Fields:
-    """Return the fields of a request."""
-    return read_body(fields_type, await read_json(request, state))[0]
+async def read_fields(
+    request: Request, state: ServerState, fields_type: type[_Fields]
+) -> tuple[_Fields, list[str]]:
+    """Return the fields of a request, and the paths of those without effect. Raises ``RequestError``."""
+    return read_body(fields_type, await read_json(request, state), is_strict=state.is_strict(request))
+
+
+def json_answer(request: Request, body: Json, ignored: list[str]) -> JSONResponse:
+    """Return an answer that is not a text. It has ``x_gen`` only if fields of the request are ignored."""
+    names = record_of(request.scope).ignored = limited(ignored)
+    return JSONResponse(body | {"x_gen": {"ignored": names}} if names else body)

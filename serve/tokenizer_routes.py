@@ -10,20 +10,22 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..engine.generation import prompt_token_ids
 from ..engine.model import Model
 from ..engine.vocabulary import Vocabulary
-from ..jobs.bodies import ChatMessage
-from .bodies import ChatFields, OpenFields
+from ..jobs.bodies import ChatMessage, StrictModel
+from .bodies import ChatFields
 from .errors import InvalidRequestError
 from .openai import model_entry
 from .resolution import RequestMaker
 from .sampler_fields import Json
-from .state import RouteSpec, ServerState, read_fields
+from .state import RouteSpec, ServerState, json_answer, read_fields
 
 
-class EncodeFields(OpenFields):
+class EncodeFields(StrictModel):
     """A text whose tokens are returned: ``content`` (llama-server), ``prompt`` (vLLM) or ``text`` (others)."""
 
+    model: str | None = None
     content: str | list[int | str] | None = None
     prompt: str | list[int | str] | None = None
     text: str | list[ChatMessage] | None = None
@@ -49,9 +51,10 @@ class EncodeFields(OpenFields):
         return self.parse_special is not False and self.encode_special_tokens is not False
 
 
-class DecodeFields(OpenFields):
+class DecodeFields(StrictModel):
     """Tokens whose text is returned."""
 
+    model: str | None = None
     tokens: list[int] | None = None
     ids: list[int] | None = None
     decode_special_tokens: bool | None = None
@@ -61,11 +64,12 @@ class DecodeFields(OpenFields):
 async def encode(request: Request, state: ServerState) -> Response:
     """Return the tokens of a text, and their number, under the names of all families."""
     model, maker = state.loaded()
-    fields = await read_fields(request, state, EncodeFields)
+    fields, ignored = await read_fields(request, state, EncodeFields)
     ids = await state.run(lambda: _encode(fields, model.vocabulary, maker))
     tokens = [_piece(model.vocabulary, token) for token in ids] if fields.with_pieces else ids
     counts = dict.fromkeys(("length", "count", "value"), len(ids))
-    return JSONResponse({"tokens": tokens, "ids": ids, **counts, "max_model_len": model.context_length})
+    answer = {"tokens": tokens, "ids": ids, **counts, "max_model_len": model.context_length}
+    return json_answer(request, answer, ignored)
 
 
 def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -> list[int]:
@@ -111,7 +115,7 @@ async def token_count(request: Request, state: ServerState) -> Response:
 async def decode(request: Request, state: ServerState) -> Response:
     """Return the text of tokens, under the names of all families."""
     model, _ = state.loaded()
-    fields = await read_fields(request, state, DecodeFields)
+    fields, ignored = await read_fields(request, state, DecodeFields)
     if fields.tokens is None and fields.ids is None:
         raise InvalidRequestError("there are no tokens; give tokens, a list of ids", "tokens")
     ids = (fields.tokens if fields.tokens is not None else fields.ids) or []
@@ -124,7 +128,7 @@ async def decode(request: Request, state: ServerState) -> Response:
         return b"".join(map(vocabulary.piece, kept)).decode("utf-8", "replace")
 
     text = await state.run(decoded)
-    return JSONResponse(dict.fromkeys(("content", "prompt", "text", "result"), text))
+    return json_answer(request, dict.fromkeys(("content", "prompt", "text", "result"), text), ignored)
 
 
 async def tokenizer_info(_: Request, state: ServerState) -> Response:
@@ -181,7 +185,46 @@ _ENCODED_KEYS = ("tokens", "ids", "length", "count", "value", "max_model_len")
 _DECODED_KEYS = ("content", "prompt", "text", "result")
 _MODEL_KEYS = ("id", "object", "parameters")
 
+
+class TextFields(StrictModel):
+    """A part of a text: what follows the token ``after``, or the beginning of a prompt without it."""
+
+    text: str
+    after: int | None = None
+
+
+async def text_tokens(request: Request, state: ServerState) -> Response:
+    """Return the tokens of a part of a text.
+
+    The bytes of the tokens are those of the text, except the first ``added`` bytes of a token: BOS, and the space
+    that the tokenizer adds where a text begins.
+    """
+    fields, _ = await read_fields(request, state, TextFields)
+    model, _ = state.loaded()
+    return JSONResponse({"tokens": await state.run(lambda: _text_tokens(model.vocabulary, fields))})
+
+
+def _text_tokens(vocabulary: Vocabulary, fields: TextFields) -> list[Json]:
+    try:
+        data = fields.text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError("half of a surrogate pair is not allowed in text", "text") from None
+    previous = fields.after
+    ids = prompt_token_ids(vocabulary, data) if previous is None else vocabulary.tokenize_after(data, previous)
+    if previous is None and vocabulary.adds_eos and ids[-1:] == [vocabulary.eos]:
+        ids = ids[: None if data.endswith(vocabulary.piece(ids[-1])) else -1]  # more text may follow
+    tokens: list[Json] = []
+    for token in ids:
+        piece = vocabulary.piece(token)
+        is_added_bos = previous is None and token == vocabulary.bos and not data.startswith(piece)
+        added = len(piece) if is_added_bos else vocabulary.added_bytes(token, previous)
+        tokens.append({"id": token, "bytes": list(piece), "added": added})
+        previous = token
+    return tokens
+
+
 ROUTES = (
+    RouteSpec("/gen/text/tokens", text_tokens, body=TextFields, keys=("tokens",)),
     RouteSpec("/tokenize", encode, body=EncodeFields, keys=_ENCODED_KEYS),
     RouteSpec("/v1/tokenize", encode, body=EncodeFields, keys=_ENCODED_KEYS),
     RouteSpec("/detokenize", decode, body=DecodeFields, keys=_DECODED_KEYS),

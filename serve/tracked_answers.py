@@ -9,30 +9,23 @@ from ..engine.batch import BatchFailure
 from ..logprobs.events import Done, Event, Start, Token
 from .engine_thread import EventStream
 
+# Number of ended answers that are kept, because clients read their last text or logprobs afterwards.
 _MAX_ENDED_ANSWERS = 16
-"""Number of ended answers that are kept, because clients read their last text or logprobs afterwards."""
 
 
 class TrackedAnswer:
-    """The first text of an answer, as far as it is written.
-
-    Attributes:
-        key: identifies the client or its request.
-        stream: the events of the answer.
-        start: the first event; None while the prompt is read.
-        tokens: the tokens so far.
-        done: the last event; None while the text is written, or if the client has left.
-    """
+    """The first text of an answer, as far as it is written. ``key`` identifies the client or its request."""
 
     def __init__(self, key: Hashable, stream: EventStream) -> None:
         self.key = key
         self.stream = stream
+        # None while the prompt is read.
         self.start: Start | None = None
         self.tokens: list[Token] = []
+        # None while the text is written, or if the client has left.
         self.done: Done | None = None
 
     def add(self, index: int, events: Sequence[Event | BatchFailure]) -> None:
-        """Add new events of one choice."""
         if index:
             return
         for event in events:
@@ -55,16 +48,11 @@ class TrackedAnswer:
 
 
 class AnswerTracker:
-    """The answers that run, and the last ones that have ended. Only the thread of the event loop may use it.
-
-    Attributes:
-        total: number of answers since the server has started.
-        started: time of the start, seconds of a monotonic clock.
-        last_used: time at which the last answer began, on the same clock.
-    """
+    """The answers that run, and the last ones that have ended. Only the thread of the event loop may use it."""
 
     def __init__(self) -> None:
         self._answers: list[TrackedAnswer] = []
+        # The number of answers since the start of the server.
         self.total = 0
         self.started = self.last_used = time.monotonic()
 

@@ -14,7 +14,6 @@ logits.
 A change of wording is compared with ``--wording TABLE``. Each line of the table has an old and a new text, with a
 tab between them. The old texts are replaced in the record BEFORE, and every line of the table must be used.
 Several spaces or rules (─) in a row then count as one, since columns are as wide as their longest text.
-`tests/recorded/wording.tsv` is the table for a record BEFORE of commit f6060b3, the last one with the old names.
 """
 
 import argparse

@@ -2,14 +2,17 @@
 
 import hashlib
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
+from logitsmith.common.extras import EXTRAS, install_command
 
 ROOT = Path(__file__).parent.parent
 
@@ -77,8 +80,9 @@ def test_every_requirement_has_both_ends(project):
         assert re.fullmatch(r"[\w-]+(\[\w+\])?>=[\d.]+,<[\d.]+", text), text
 
 
-def test_advice_names_packages_of_an_index_and_the_versions_of_pyproject(project):
-    known = {text for texts in project["optional-dependencies"].values() for text in texts}
+def test_advice_names_extras_and_packages_of_pyproject(project):
+    extras = project["optional-dependencies"]
+    known = {text for texts in extras.values() for text in texts} | {f".[{extra}]" for extra in extras}
     files = [
         path
         for room in ("cli", "cluster", "docs", "engine", "models", "recover")
@@ -87,8 +91,49 @@ def test_advice_names_packages_of_an_index_and_the_versions_of_pyproject(project
     texts = [path.read_text() for path in files if path.suffix in (".py", ".md")]
     commands = [text for content in texts for text in re.findall(r"pip install ((?:'[^']+' ?)+)", content)]
     advised = [text for command in commands for text in re.findall(r"'([^']+)'", command)]
-    assert len(advised) >= 9
+    assert {f".[{extra}]" for extra in EXTRAS} <= set(advised)
     assert set(advised) <= known
+
+
+def test_the_table_of_extras_is_that_of_pyproject(project):
+    for extra, modules in EXTRAS.items():
+        packages = sorted(re.match(r"[\w-]+", text)[0] for text in project["optional-dependencies"][extra])
+        assert packages == sorted(module.replace("_", "-") for module in modules)
+
+
+FOLDER = {"url": "file:///a%20b/checkout", "dir_info": {}}
+SOURCES = {
+    "an index": (None, "pip", "pip install 'logitsmith[serve]'"),
+    "a folder": (FOLDER, "pip", "pip install '/a b/checkout[serve]'"),
+    "an editable folder": (
+        FOLDER | {"dir_info": {"editable": True}},
+        "pip",
+        "pip install --editable '/a b/checkout[serve]'",
+    ),
+    "uv": (FOLDER, "uv", "uv pip install '/a b/checkout[serve]'"),
+    "a wheel": (
+        {"url": "file:///w/logitsmith.whl", "archive_info": {}},
+        "pip",
+        "pip install '/w/logitsmith.whl[serve]'",
+    ),
+    "git": (
+        {"url": "https://host/l.git", "vcs_info": {"vcs": "git", "commit_id": "1"}},
+        "pip",
+        "pip install 'logitsmith[serve] @ git+https://host/l.git'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "installer", "command"), SOURCES.values(), ids=SOURCES)
+def test_an_extra_is_installed_as_logitsmith_was(tmp_path, monkeypatch, source, installer, command):
+    folder = tmp_path / "logitsmith-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: logitsmith\nVersion: 1\n")
+    (folder / "INSTALLER").write_text(f"{installer}\n")
+    if source is not None:
+        (folder / "direct_url.json").write_text(json.dumps(source))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: Distribution.at(folder))
+    assert install_command("serve") == command
 
 
 def test_the_lowest_versions_are_the_lower_ends(install, project):

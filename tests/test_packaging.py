@@ -36,6 +36,13 @@ def wheel(build):
     return path
 
 
+def tracked_files():
+    """The files of the package as they are installed."""
+    tracked = subprocess.run(["git", "ls-files", *ROOMS], cwd=ROOT, check=True, capture_output=True, text=True)
+    rooms = {f"logitsmith/{name}" for name in tracked.stdout.split()}
+    return rooms | {"logitsmith/__init__.py", "logitsmith/py.typed"}
+
+
 def test_the_build_warns_of_no_package(build):
     assert "absent from the `packages` configuration" not in build[1]
 
@@ -44,16 +51,14 @@ def test_the_source_archive_holds_what_the_wheel_needs_and_no_tests(build):
     (path,) = build[0].glob("logitsmith-*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "setup.py", "tools/man_pages.py", "presets/builtin/default.yaml"} <= names
-    assert "presets/llama_cpp_flags.tsv" in names
+    assert {"pyproject.toml", "setup.py", "tools/man_pages.py"} <= names
+    assert {f"src/{name}" for name in tracked_files()} <= names
     assert not [name for name in names if name.startswith("tests")]
 
 
 def test_every_file_of_the_rooms_is_in_the_wheel(wheel):
-    tracked = subprocess.run(["git", "ls-files", *ROOMS], cwd=ROOT, check=True, capture_output=True, text=True)
-    expected = {f"logitsmith/{name}" for name in tracked.stdout.split()}
     found = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("logitsmith/")}
-    assert found == expected
+    assert found == tracked_files()
 
 
 def test_the_manual_pages_are_in_the_wheel(wheel):

@@ -11,14 +11,11 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from logitsmith.cli.app import INTRODUCTION, app
 from typer.main import get_command
-
-ROOT = Path(__file__).resolve().parent.parent
 
 _FILES = (
     ("~/.config/logitsmith/config.yaml", "your default model and preset"),
@@ -35,21 +32,11 @@ _EXIT_CODES = (("0", "success"), ("1", "a failure"), ("2", "wrong usage"), ("130
 
 def man_pages(version: str) -> dict[str, str]:
     """Return the pages by file name, in the roff of man(7)."""
-    application = _application()
-    group: Any = get_command(application.app)
+    group: Any = get_command(app)
     commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
     pages = {f"gen-{name}.1": _command_page(name, command, version) for name, command in commands.items()}
-    pages["gen.1"] = "\n".join(_overview(application.INTRODUCTION, group, commands, version)) + "\n"
+    pages["gen.1"] = "\n".join(_overview(INTRODUCTION, group, commands, version)) + "\n"
     return pages
-
-
-def _application() -> ModuleType:
-    """Return the application's module from this checkout, even if another version is installed."""
-    if "logitsmith" not in sys.modules:
-        package = ModuleType("logitsmith")
-        package.__path__ = [str(ROOT)]
-        sys.modules["logitsmith"] = package
-    return import_module("logitsmith.cli.app")
 
 
 def _overview(text: str, group: Any, commands: dict[str, Any], version: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from ..render.run import terminal_safe, visible
+from ..text import terminal_safe, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,14 +32,8 @@ class AnswerView(ABC):
     def show(
         self, events: Iterable[Event], splitter: ReasoningSplitter, template: ChatTemplate, beginning: str = ""
     ) -> Done:
-        """Show an answer while the model generates it, and return its last event.
-
-        Args:
-            events: events of the answer.
-            splitter: separates the reasoning from the other text.
-            template: chat template, which has the tags of reasoning.
-            beginning: text that the answer begins with, and the model continues.
-        """
+        """Show an answer while the model generates it, and return its last event."""
+        # ``beginning``: text that the answer begins with, and the model continues.
         from ...chats.session import visible_text
         from ...logprobs.events import Done, Start, Token
 
@@ -63,7 +57,6 @@ class AnswerView(ABC):
         """Show a message of the user that is not on the screen yet, such as in a resumed chat."""
 
     def show_answer(self, text: str, splitter: ReasoningSplitter) -> None:
-        """Show a complete answer."""
         self._show_text(text, splitter)
         for part in splitter.finish():
             self.show_part(part.text, part.is_reasoning)
@@ -82,7 +75,6 @@ class PlainView(AnswerView):
         self._last_character = ""
 
     def show_part(self, text: str, is_reasoning: bool) -> None:
-        """Write the next part of an answer."""
         self._out.write(terminal_safe(text, self._out))
         self._out.flush()
         self._last_character = text[-1:] or self._last_character
@@ -109,12 +101,11 @@ class ScreenView(AnswerView):
         self._console = console
         self._reasoning = WordWriter(console)
         self._is_reasoning = False
+        # Newlines at the end of the reasoning so far. They are shown only if more reasoning follows.
         self._pending_newlines = ""
-        """Newlines at the end of the reasoning so far. They are shown only if more reasoning follows."""
         self._markdown: MarkdownStream | None = None
 
     def show_part(self, text: str, is_reasoning: bool) -> None:
-        """Show the next part of an answer."""
         if is_reasoning:
             self._show_reasoning(visible(text))
         else:
@@ -156,12 +147,11 @@ class ScreenView(AnswerView):
         writer.end()
 
     def end(self) -> None:
-        """Finish the output of the answer, and print an empty line."""
         self._end_reasoning()
         self._end_markdown()
 
     def _get_markdown_stream(self) -> MarkdownStream:
-        """Return the Markdown output of this answer, which is created at the first call."""
+        """Return the Markdown output of this answer, created at the first call."""
         from ..render.markdown import MarkdownStream
 
         if self._markdown is None:

@@ -27,43 +27,29 @@ if TYPE_CHECKING:
 
 
 class LeaveChatError(Exception):
-    """The request of the user to leave the chat.
-
-    Attributes:
-        command_exit_code: exit code of the command. An attribute ``exit_code`` would mark the exception as a
-            failure with a message, see `named_failures`.
-    """
+    """The request of the user to leave the chat."""
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__()
+        # An attribute ``exit_code`` would mark the exception as a failure with a message, see `named_failures`.
         self.command_exit_code = exit_code
 
 
 @dataclass
 class Chat:
-    """A chat between the user and a model.
-
-    Attributes:
-        session: the conversation, with the model that answers in it.
-        settings: the chain, the grammar and all other settings of answers.
-        view: the view that shows answers.
-        input: the source of turns.
-        last_done: last event of the latest answer that this process generated; None before the first answer.
-    """
+    """A chat between the user and a model."""
 
     session: ChatSession
-    settings: ChatSettings
+    settings: ChatSettings  # the chain, the grammar and all other settings of answers
     view: AnswerView
-    input: TurnInput
-    last_done: Done | None = None
-    _was_interrupted: bool = False
-    """True if no turn was sent after the last Ctrl-C."""
+    input: TurnInput  # the source of turns
+    last_done: Done | None = None  # of the latest answer that this process generated; None before the first answer
+    _was_interrupted: bool = False  # True if no turn was sent after the last Ctrl-C
+    # Message that did not fit into the context. The next input line begins with it. Empty if there is none.
     _unsent_message: str = ""
-    """Message that did not fit into the context. The next input line begins with it. Empty if there is none."""
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation."""
         return self.session.conversation
 
     @property
@@ -72,16 +58,11 @@ class Chat:
         return bool(self._unsent_message)
 
     def send(self, text: str, replaced: StoredMessage | None = None) -> None:
-        """Add a message of the user, and show the answer.
-
-        A message that does not fit into the context is not added. Ctrl-C before the answer keeps the message.
-
-        Args:
-            text: text of the message.
-            replaced: message of the user that the new message replaces; None to add the message at the end of the
-                conversation. If the conversation ends with a message of the user, that one is replaced anyway,
-                since chat templates need an answer between two messages of the user.
-        """
+        """Add a message of the user, and show the answer."""
+        # A message that does not fit into the context is not added. Ctrl-C before the answer keeps the message.
+        # The new message replaces ``replaced``; None to add it at the end. If the conversation ends with a message
+        # of the user, that one is replaced anyway, since chat templates need an answer between two messages of the
+        # user.
         message_before = self.conversation.current_message
         try:
             self._add_user_message(text, replaced)
@@ -115,11 +96,17 @@ class Chat:
 
     def continue_from(self, text: str) -> None:
         """Answer the last message of the user by ``text`` and the model's continuation of ``text``."""
+        # If the model writes nothing, for example because of Ctrl-C, the text alone becomes the answer.
 
         def answer(settings: GenerationRequest, **reports: Any) -> Generator[Event, None, None]:
             return self.session.continue_from(text, settings, **reports)
 
-        self._show_new_answer(answer, self.settings.next_request(), text)
+        message_before = self.conversation.current_message
+        try:
+            self._show_new_answer(answer, self.settings.next_request(), text)
+        finally:
+            if text and self.conversation.current_message == message_before:
+                self.conversation.add_answer_version(text)
 
     def save_settings(self) -> None:
         """Store the settings with the conversation."""
@@ -139,7 +126,7 @@ class Chat:
             self._print_unanswered_note()
 
     def show_last_turn(self) -> None:
-        """Show the last message of the user, and the answer to this message if there is one."""
+        """Show the last message of the user, and its answer if there is one."""
         user_message, current_message = self.conversation.last_user_message(), self.conversation.current_message
         if user_message is not None:
             self.view.show_message(user_message.content)
@@ -148,7 +135,6 @@ class Chat:
         self._print_unanswered_note()
 
     def _print_unanswered_note(self) -> None:
-        """Print a note if the conversation ends with a message of the user, because an answer is missing."""
         message = self.conversation.unanswered_message()
         if message is None:
             return
@@ -158,7 +144,6 @@ class Chat:
             print_note("the last message has no answer; /regen answers it, and a new message replaces it")
 
     def read_turn(self) -> str:
-        """Return the next turn. Raises the errors of `TurnInput.read`."""
         unsent_message, self._unsent_message = self._unsent_message, ""
         turn = self.input.read(default=unsent_message)
         self._was_interrupted = False
@@ -186,13 +171,8 @@ class Chat:
         settings: GenerationRequest,
         beginning: str = "",
     ) -> None:
-        """Generate an answer and show it. Ctrl-C ends the answer; its text so far is kept.
-
-        Args:
-            generate_answer: method of the session that yields the events of the answer.
-            settings: request without a prompt.
-            beginning: text that the answer begins with, and the model continues.
-        """
+        """Generate an answer and show it. Ctrl-C ends the answer; its text so far is kept."""
+        # ``settings`` is a request without a prompt. The model continues ``beginning``.
         from ..render.progress import erase_bar_before_done, reading_bar
 
         interrupt = Interrupt()
@@ -211,9 +191,9 @@ class Chat:
         finally:
             if interrupt.requested:
                 self.record_interrupt()
-        self._report_end(self.last_done, interrupt)
+        self._report_end(self.last_done, interrupt, beginning)
 
-    def _report_end(self, last_event: Done, interrupt: Interrupt) -> None:
+    def _report_end(self, last_event: Done, interrupt: Interrupt, beginning: str) -> None:
         if interrupt.requested:
             if interrupt.exit_code != INTERRUPTED:
                 raise typer.Exit(interrupt.exit_code)
@@ -221,7 +201,7 @@ class Chat:
                 raise LeaveChatError(INTERRUPTED)
             kept_text_note = (
                 "its text so far is kept"
-                if last_event.completion_tokens
+                if last_event.completion_tokens or beginning
                 else "no text was written, /regen answers again"
             )
             print_note(f"the answer was interrupted, {kept_text_note}; press Ctrl-C again to leave the chat")

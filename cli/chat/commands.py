@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +23,14 @@ from ...chats.prompt import jsonl_of, markdown_of
 from ...chats.records import SPEAKERS, ContextFullError
 from ...common.errors import LogitsmithError
 from ...common.files import write_file_atomically
-from ...common.text import count_noun, nearest_name
-from ..completion.values import CompletionItem, CompletionResult, complete_text, matching
+from ...common.seeds import RANDOM_SEED
+from ...common.text import count_noun, did_you_mean
+from ..completion.values import CompletionItem, CompletionResult, complete_text, matching, path_items
 from ..flags import CompletionKind
 from ..interrupt import interruptible
 from ..messages import print_note
-from ..render.run import draft_line, speed_line, terminal_safe, visible
+from ..render.stats import draft_line, speed_line
+from ..text import terminal_safe, visible
 from .chat import Chat, LeaveChatError
 
 if TYPE_CHECKING:
@@ -40,23 +44,15 @@ class ChatCommandError(LogitsmithError):
 
 @dataclass(frozen=True)
 class ChatCommand:
-    """A command of a chat.
+    """A command of a chat."""
 
-    Attributes:
-        name: name of the command, without the slash.
-        argument: placeholder of the argument in the help; empty if the command takes no argument.
-        summary: description of the command in one line.
-        run: function that runs the command; takes the chat, and the argument, stripped of spaces.
-        complete: function that completes a partly typed argument; None if there is no completion.
-        aliases: other names that run the command; the help does not list them.
-    """
-
-    name: str
-    argument: str
-    summary: str
-    run: Callable[[Chat, str], None]
+    name: str  # without the slash
+    argument: str  # placeholder of the argument in the help; empty if the command takes no argument
+    summary: str  # in one line
+    run: Callable[[Chat, str], None]  # takes the chat, and the argument, stripped of spaces
+    # completes a partly typed argument; None if there is no completion
     complete: Callable[[Chat, str], CompletionResult] | None = None
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # other names that run the command; the help does not list them
 
     @property
     def usage(self) -> str:
@@ -73,7 +69,7 @@ def is_command(text: str) -> bool:
 
 
 def run_command(chat: Chat, line: str) -> None:
-    """Run a command. Raises ``ChatCommandError`` if there is no such command, and the errors of the command."""
+    """Run a command. Raises ``ChatCommandError`` if there is no such command."""
     match = _COMMAND_LINE.fullmatch(line)
     name = "" if match is None else match["name"].lower()
     argument = ((match and match["argument"]) or "").strip()
@@ -92,8 +88,8 @@ def _command_hint(name: str, argument: str) -> str:
     with suppress(PresetError):  # raised if no setting or sampler has this name
         parse_set(f"{name}=1")
         return f"; use /set {name}={argument or 'VALUE'}"
-    nearest = nearest_name(name, [command.name for command in COMMANDS])
-    return "" if nearest is None else f"; did you mean /{nearest}?"
+    nearest = did_you_mean(f"/{name}", [f"/{command.name}" for command in COMMANDS])
+    return nearest and f"; {nearest}"
 
 
 def complete_line(chat: Chat, text: str) -> tuple[CompletionResult, int]:
@@ -173,7 +169,7 @@ def _preset(chat: Chat, argument: str) -> None:
 
 
 def _current_chain(chat: Chat) -> str:
-    from ..render.tables import chain_summary
+    from ..render.settings import chain_summary
 
     return f"chain = {chain_summary(chat.settings.settings.steps)}"
 
@@ -183,11 +179,13 @@ def _seed(chat: Chat, argument: str) -> None:
         value = chat.settings.settings.seed.value
         print("random: a new seed for each answer" if value is None else value)
         return
-    if argument != "random" and not argument.isdecimal():
-        raise ChatCommandError(f"/seed: {argument!r} is neither an integer nor random")
-    chat.settings.override("/seed", "seed", None if argument == "random" else int(argument))
+    try:
+        seed = RANDOM_SEED if argument == "random" else int(argument)
+    except ValueError:
+        raise ChatCommandError(f"/seed: {argument!r} is neither an integer nor random") from None
+    chat.settings.override("/seed", "seed", seed)
     chat.save_settings()
-    chat.confirm("the seed is random now" if argument == "random" else f"seed = {argument}")
+    chat.confirm("the seed is random now" if seed == RANDOM_SEED else f"seed = {seed}")
 
 
 def _system(chat: Chat, argument: str) -> None:
@@ -202,7 +200,7 @@ def _system(chat: Chat, argument: str) -> None:
 
 
 def _grammar(chat: Chat, argument: str) -> None:
-    from ..render.tables import grammar_summary
+    from ..render.settings import grammar_summary
 
     kind, _, kind_value = argument.partition(" ")
     if not argument:
@@ -222,7 +220,7 @@ def _grammar(chat: Chat, argument: str) -> None:
 
 
 def _settings(chat: Chat, _argument: str) -> None:
-    from ..render.tables import show_settings
+    from ..render.settings import show_settings
 
     show_settings(chat.settings.settings, chat.settings.grammar, chat.settings.chosen_model())
 
@@ -232,8 +230,8 @@ def _completer(kind: CompletionKind) -> Callable[[Chat, str], CompletionResult]:
 
 
 _MAX_VERSIONS = 100
+# Characters of a message's hash that are shown. /goto accepts any unique beginning of the hash.
 _SHOWN_HASH_CHARACTERS = 8
-"""Characters of a message's hash that are shown. /goto accepts any unique beginning of the hash."""
 
 
 def _regenerate(chat: Chat, argument: str) -> None:
@@ -364,7 +362,7 @@ def _version_number(message: StoredMessage, versions: list[StoredMessage]) -> in
 
 
 def _integer_argument(command: str, argument: str, maximum: int) -> int:
-    """Return the argument as an integer from 1 to ``maximum``. Raises ``ChatCommandError``."""
+    """Return the argument as an integer from 1 to ``maximum``."""
     if argument.isascii() and argument.isdecimal() and 1 <= int(argument) <= maximum:
         return int(argument)
     raise ChatCommandError(f"/{command}: {argument!r} is not an integer from 1 to {maximum}")
@@ -383,8 +381,7 @@ def _line_columns() -> int:
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 200
 
 
-_SHOWN_CANDIDATES = 10
-"""Number of the most likely tokens of each stage that /next and /why show."""
+_SHOWN_CANDIDATES = 10  # number of the most likely tokens of each stage that /next and /why show
 
 
 def _next(chat: Chat, argument: str) -> None:
@@ -434,7 +431,7 @@ def _why(chat: Chat, argument: str) -> None:
 
 
 def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
-    """Return the number of the token that the argument names, counted from 0. Raises ``ChatCommandError``."""
+    """Return the number of the token that the argument names, counted from 0."""
     count = len(record.token_ids)
     if argument.isdecimal():
         number = int(argument)
@@ -443,13 +440,40 @@ def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
         return number
     if not argument:
         return 0
-    vocabulary = chat.session.model.vocabulary
-    wanted_text = argument.strip("'\"") or argument
-    token_texts = (vocabulary.piece(token).decode("utf-8", "replace") for token in record.token_ids)
-    number = next((number for number, token_text in enumerate(token_texts) if wanted_text in token_text), -1)
-    if number < 0:
-        raise ChatCommandError(f"/why: no token of the answer contains the text {wanted_text!r}")
-    return number
+    pieces = [chat.session.model.vocabulary.piece(token) for token in record.token_ids]
+    text, occurrence = _split_occurrence(argument)
+    for wanted_text, place in ((argument, None), (text, occurrence)):
+        starts = _token_starts(pieces, (wanted_text.strip("'\"") or wanted_text).encode(errors="replace"))
+        if starts and (place is None or place <= len(starts)):
+            if len(starts) > 1 and place is None:
+                print_note(
+                    f"the text begins at the tokens {', '.join(map(str, starts))}; shown is the last one,"
+                    f" /why {wanted_text} 1 shows the first"
+                )
+            return starts[-1 if place is None else place - 1]
+    if argument.strip("'\"") in record.beginning:
+        raise ChatCommandError(f"/why: the text {argument!r} was typed, so no token of the model begins it")
+    raise ChatCommandError(f"/why: the answer does not contain the text {argument!r}")
+
+
+def _split_occurrence(argument: str) -> tuple[str, int | None]:
+    """Return the text and the number of its occurrence, counted from 1: ``the 2``; None for a text without one."""
+    text, _, number = argument.rpartition(" ")
+    if text and number.isdecimal() and int(number) > 0:
+        return text, int(number)
+    return argument, None
+
+
+def _token_starts(pieces: Sequence[bytes], wanted: bytes) -> list[int]:
+    """Return the numbers of the tokens in which the occurrences of a text begin; the text may span tokens."""
+    answer = b"".join(pieces)
+    ends = list(accumulate(map(len, pieces)))
+    starts = []
+    position = answer.find(wanted)
+    while position >= 0:
+        starts.append(bisect_right(ends, position))
+        position = answer.find(wanted, position + 1)
+    return list(dict.fromkeys(starts))
 
 
 def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
@@ -518,21 +542,14 @@ def _export(chat: Chat, argument: str) -> None:
 
 
 def _complete_path(_chat: Chat, typed: str) -> CompletionResult:
-    folder, slash, name = typed.rpartition("/")
-    try:
-        entries = sorted(Path(folder + slash or ".").expanduser().iterdir())
-    except OSError:
-        return CompletionResult([])
-    matching_paths = [each for each in entries if each.name.startswith(name) and not each.name.startswith(".")]
-    return CompletionResult(
-        [CompletionItem(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in matching_paths]
-    )
+    return CompletionResult(path_items(typed))
 
 
 def _exit(_chat: Chat, _argument: str) -> None:
     raise LeaveChatError
 
 
+# all commands, in the order of the help
 COMMANDS = (
     ChatCommand("help", "", "Show this page.", _help),
     ChatCommand(
@@ -588,4 +605,3 @@ COMMANDS = (
     ),
     ChatCommand("exit", "", "Leave the chat.", _exit, aliases=("quit",)),
 )
-"""All commands, in the order of the help."""

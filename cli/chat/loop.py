@@ -19,18 +19,12 @@ if TYPE_CHECKING:
     from ...chats.session import ChatSession
 
 
-_HISTORY = "chat_history"
-"""Name of the file of typed texts, in the folder of the store."""
+_HISTORY = "chat_history"  # name of the file of typed texts, in the folder of the store
 
 
 def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
-    """Return a chat with a line editor if stdin and stdout are a terminal, otherwise a chat of plain lines.
-
-    Args:
-        session: the conversation, with the model that answers in it.
-        settings: the chain, the grammar and all other settings of answers.
-        store: file of the store; None if neither messages nor typed texts are stored.
-    """
+    """Return a chat with a line editor if stdin and stdout are a terminal, otherwise a chat of plain lines."""
+    # ``store`` is None if neither messages nor typed texts are stored.
     if not _is_on_terminal():
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
@@ -49,16 +43,14 @@ def terminal_mode() -> AbstractContextManager[None]:
 
 
 def _is_on_terminal() -> bool:
-    """Return whether a person uses the chat: stdin and stdout are a terminal."""
+    """Return whether a person uses the chat."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def run_loop(chat: Chat) -> int:
-    """Run turns until the user leaves or the input ends, and return the exit code.
-
-    The error of a turn that fails is printed, and the chat continues. If a turn of piped input failed, the exit
-    code is 1.
-    """
+    """Run turns until the user leaves or the input ends, and return the exit code."""
+    # The error of a turn that fails is printed, and the chat continues. If a turn of piped input failed, the exit
+    # code is 1.
     is_piped = isinstance(chat.input, PipedInput)
     exit_code = 0
 

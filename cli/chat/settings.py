@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
+from ...common.seeds import fixed_seed, following_seed
 from ..command_options import TypedFlags
-from ..flags import CompletionKind, OptionalValue, Options, flag, options_class
+from ..flags import CompletionKind, OptionalValue, Options, flag
 from ..inputs.model import chosen_model
-from ..inputs.settings import MODEL_PRESET, fresh_seed, grammar_spec, preset_name, resolve_run_settings
+from ..inputs.settings import MODEL_PRESET, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note
 from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
@@ -37,7 +38,7 @@ class OnFull(StrEnum):
     drop = "drop"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class StoreOptions(Options):
     """The options that list, resume, search and delete stored chats."""
 
@@ -61,7 +62,6 @@ class StoreOptions(Options):
     no_log: bool = _chat("--no-log", help="Do not store this chat.", default=False)
 
     def check(self) -> None:
-        """Raise ``UsageError`` if two of the flags exclude each other."""
         is_typed_by_flag = {
             "--list": self.list_chats,
             "--resume": self.resume is not None,
@@ -79,7 +79,7 @@ class StoreOptions(Options):
         return not self.list_chats and self.search is None and self.delete is None
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ConversationOptions(Options):
     """The options of `gen chat`: those options of `gen run` that change an answer, and others for the chat."""
 
@@ -106,39 +106,22 @@ class ConversationOptions(Options):
     log: LogOptions
 
 
-_RESUMED_ORIGIN = "of the resumed chat"
-"""The origin of settings that were read from the store."""
-_STORED_KEY = "preset"
-"""The key of the settings in the store. Its value is the text of a preset."""
-_SEED_COUNT = 1 << 32
-"""Number of different seeds."""
-_NO_LIMIT = -1
-"""The value of ``max_tokens`` for answers without a limit."""
+_RESUMED_ORIGIN = "of the resumed chat"  # the origin of settings that were read from the store
+_STORED_KEY = "preset"  # The key of the settings in the store. Its value is the text of a preset.
+_NO_LIMIT = -1  # the value of ``max_tokens`` for answers without a limit
 
 
 class ChatSettings:
-    """The settings of a chat. A change that fails leaves all settings unchanged.
+    """The settings of a chat. A change that fails leaves all settings unchanged."""
 
-    Attributes:
-        settings: all settings, each with its origin.
-        grammar: the grammar of the answers; None if there is none.
-        draft: the draft model, and the limits of its drafts; None without a draft model.
-    """
-
-    draft: DraftOptions | None = None
+    draft: DraftOptions | None = None  # None without a draft model
 
     def __init__(
         self, options: ConversationOptions, metadata: Mapping[str, str] | None, stored: Mapping[str, Any]
     ) -> None:
-        """Resolve the settings: flags override stored settings, which override the defaults.
-
-        Args:
-            options: options of the command line.
-            metadata: metadata of the model, for ``--preset model``; None if it is not needed.
-            stored: what `stored_fields` returned for the resumed chat; empty for a new chat.
-
-        Raises ``PresetError`` and ``GrammarError``.
-        """
+        """Resolve the settings: flags override stored settings, which override the defaults."""
+        # ``metadata`` is needed for ``--preset model`` only. ``stored`` is what `stored_fields` returned for the
+        # resumed chat; empty for a new chat.
         from ...presets.settings import preset_of_text
 
         self._options = options
@@ -148,7 +131,7 @@ class ChatSettings:
         if settings.has_default_length:
             settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
         self._grammar_options = options.grammar
-        self.settings = settings
+        self.settings = settings  # each with its origin
         self.grammar = grammar_spec(options.grammar, settings)
 
     @staticmethod
@@ -170,10 +153,7 @@ class ChatSettings:
         return {_STORED_KEY: settings_text(settings)}
 
     def set(self, text: str) -> str:
-        """Change one value, such as ``min_p.p=0.1``, and return the change in words: ``min_p.p = 0.1``.
-
-        Raises ``PresetError``.
-        """
+        """Change one value, such as ``min_p.p=0.1``, and return the change in words: ``min_p.p = 0.1``."""
         from ...presets.errors import PresetError
         from ...presets.overrides import parse_set
         from ...presets.settings import override_settings
@@ -187,33 +167,20 @@ class ChatSettings:
         return f"{override.target} = {override.value!r}"
 
     def override(self, command: str, target: str, value: Any) -> None:
-        """Change a setting on behalf of a command other than /set.
-
-        Args:
-            command: the command with its slash, which becomes the origin of the setting.
-            target: name of the setting, such as ``seed``.
-            value: new value; None to reset the setting.
-
-        Raises ``PresetError`` and ``GrammarError``.
-        """
+        """Change a setting on behalf of a command other than /set; None resets it."""
+        # ``command``, with its slash, becomes the origin of the setting.
         from ...presets.overrides import Override
         from ...presets.settings import override_settings
 
         self._replace_settings(override_settings(self.settings, Override(command, target, value)))
 
     def replace_chain(self, text: str) -> None:
-        """Replace the chain by the one that the text describes. Raises ``PresetError``."""
         from ...presets.settings import replace_chain
 
         self._replace_settings(replace_chain(self.settings, text, "/chain"))
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
-        """Replace the chain and the settings that a preset contains. Raises ``PresetError``.
-
-        Args:
-            name: name or path of the preset; ``model`` for the settings in the model's file.
-            metadata: metadata of the model.
-        """
+        """Replace the chain and the settings that a preset contains; ``model`` is the one in the model's file."""
         from ...jobs.sources import open_preset, preset_of_model
         from ...presets.errors import PresetError
         from ...presets.settings import replace_preset
@@ -231,14 +198,12 @@ class ChatSettings:
         self.settings, self._grammar_options = settings, options
 
     def next_request(self, earlier_count: int = 0) -> GenerationRequest:
-        """Return the request for the next answer, without its prompt.
-
-        ``earlier_count``: number of existing answers to the same message. Each answer gets a different seed.
-        """
+        """Return the request for the next answer, without its prompt."""
+        # Each of the ``earlier_count`` answers to the same message had another seed.
         from ...jobs.resolve import make_request
 
         settings, grammar, seed = self.settings, self.grammar, self.settings.seed.value
-        answer_seed = fresh_seed() if seed is None else (seed + earlier_count) % _SEED_COUNT
+        answer_seed = following_seed(fixed_seed(seed), earlier_count)
         return replace(
             make_request(settings, "", grammar, answer_seed),
             complete_sentence=grammar is not None and self._grammar_options.grammar_complete,

@@ -41,7 +41,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from ...common.errors import LogitsmithError
 from ...common.files import MAX_TEXT_BYTES
-from ...common.text import NotUTF8Error, decode_utf8
+from ...common.text import UndecodableTextError, decode_text, without_last_line_end
 from ..completion.values import CompletionResult
 from ..messages import print_message
 
@@ -55,53 +55,38 @@ class TurnError(LogitsmithError):
 
 
 class TurnInput(ABC):
-    """A source of turns: messages of the user, and commands.
+    """A source of turns: messages of the user, and commands."""
 
-    Attributes:
-        has_pending_interrupt: True if Ctrl-C was pressed after the last turn that was read, and the chat has not
-            reacted yet.
-        was_cleared: True if Ctrl-C cleared the input line, and no turn was sent after that.
-    """
-
+    # Ctrl-C was pressed after the last turn that was read, and the chat has not reacted yet
     has_pending_interrupt = False
-    was_cleared = False
+    was_cleared = False  # Ctrl-C cleared the input line, and no turn was sent after that
 
     def pop_interrupt(self) -> bool:
-        """Return ``has_pending_interrupt``, and set it to False."""
         is_pending, self.has_pending_interrupt = self.has_pending_interrupt, False
         return is_pending
 
     def pop_was_cleared(self) -> bool:
-        """Return ``was_cleared``, and set it to False."""
         was_cleared, self.was_cleared = self.was_cleared, False
         return was_cleared
 
     @abstractmethod
     def read(self, default: str = "", prompt_mark: str = "") -> str:
-        """Return the next turn, which may have several lines.
-
-        Args:
-            default: initial text of the input line, which the user may change.
-            prompt_mark: text in front of the input line; empty for the usual ``> ``.
-
-        Raises ``EndOfInputError`` at the end of the input, ``TurnError``, and ``KeyboardInterrupt`` for Ctrl-C in
-        an empty input line or for a pending interrupt.
-        """
+        """Return the next turn, which may have several lines. ``default`` is editable text of the input line."""
+        # ``prompt_mark`` is shown in front of the input line; empty for the usual ``> ``. Raises
+        # ``EndOfInputError`` at the end of the input, ``TurnError``, and ``KeyboardInterrupt`` for Ctrl-C in an
+        # empty input line or for a pending interrupt.
 
 
-_BLOCK_MARK = '"""'
-"""A line that consists of this mark begins or ends a block: one turn of several lines."""
+_BLOCK_MARK = '"""'  # a line that consists of this mark begins or ends a block: one turn of several lines
 
 
 class PipedInput(TurnInput):
     """The lines of stdin. Each line, or each block between two marks, is one turn. Blank lines are skipped."""
 
-    _is_closed = False
-    """True after a turn that is too large: the rest of stdin is not read."""
+    _is_closed = False  # True after a turn that is too large: the rest of stdin is not read
 
     def read(self, default: str = "", prompt_mark: str = "") -> str:
-        """Return the next turn."""
-        while not (line := self._line().strip("\n")).strip():
+        while not (line := self._line().strip("\r\n")).strip():
             pass
         if line.strip() != _BLOCK_MARK:
             return line
@@ -113,7 +98,7 @@ class PipedInput(TurnInput):
         except EndOfInputError:
             if not block.tell():
                 raise
-        return block.getvalue().removesuffix("\n")
+        return without_last_line_end(block.getvalue())
 
     def _line(self) -> str:
         can_read = sys.stdin is not None and not self._is_closed
@@ -122,42 +107,35 @@ class PipedInput(TurnInput):
             raise EndOfInputError
         self._check_size(len(data), "a line")
         try:
-            return decode_utf8(data)
-        except NotUTF8Error as error:
+            return decode_text(data)
+        except UndecodableTextError as error:
             raise TurnError(f"stdin is {error}") from None
 
     def _check_size(self, size: int, noun: str) -> None:
-        """Raise ``TurnError`` if a line or a block is too large, and close the input.
-
-        The rest of stdin is dropped, because it begins in the middle of that line or block.
-        """
+        """Raise ``TurnError`` if a line or a block is too large, and close the input."""
+        # The rest of stdin is dropped, because it begins in the middle of that line or block.
         if size > MAX_TEXT_BYTES:
             self._is_closed = True
             limit = MAX_TEXT_BYTES // 1_000_000
             raise TurnError(f"stdin: {noun} is larger than {limit} MB, so the chat ends; send shorter turns")
 
 
+# A function from the text before the cursor to its completions and the number of characters that they replace.
 _Complete = Callable[[str], tuple[CompletionResult, int]]
-"""A function from the text before the cursor to its completions and the number of characters that they replace."""
 
 
+# Texts in front of the first line of the input, and in front of each following line.
 _PROMPT_MARK, _CONTINUATION_MARK = "> ", "… "
-"""Texts in front of the first line of the input, and in front of each following line."""
 
 
 class TypedInput(TurnInput):
     """A line editor on a terminal."""
 
     def __init__(self, complete: _Complete, history: Path | None) -> None:
-        """Prepare the editor.
-
-        Args:
-            complete: completes commands.
-            history: file of the texts that were typed; None to keep them in memory only.
-        """
+        # ``history``: file of the texts that were typed; None to keep them in memory only.
         self._prompt_mark = _PROMPT_MARK
+        # The program of ``$EDITOR`` that Ctrl-X Ctrl-E opened last, running or ended; None before that.
         self._editor: asyncio.Task[None] | None = None
-        """The program of ``$EDITOR`` that Ctrl-X Ctrl-E opened last, running or ended; None before that."""
         self._session: PromptSession[str] = PromptSession(
             history=InMemoryHistory() if history is None else _PrivateHistory(str(history)),
             completer=_CommandCompleter(complete),
@@ -192,11 +170,9 @@ class TypedInput(TurnInput):
 
     @contextmanager
     def _noted_interrupts(self) -> Iterator[None]:
-        """Handle SIGINT in the context so that no sent text is lost.
-
-        SIGINT ends the line editor. If the line editor has just returned its text, SIGINT becomes a pending
-        interrupt.
-        """
+        """Handle SIGINT in the context so that no sent text is lost."""
+        # SIGINT ends the line editor. If the line editor has just returned its text, SIGINT becomes a pending
+        # interrupt.
         app = self._session.app
 
         def on_sigint(_number: int, _frame: object) -> None:
@@ -220,10 +196,8 @@ class TypedInput(TurnInput):
             app.exit(exception=KeyboardInterrupt)
 
     def _find_typed_ahead_interrupt(self) -> None:
-        """Set ``has_pending_interrupt`` if Ctrl-C was pressed right after Enter.
-
-        The line editor has read such a Ctrl-C, and would otherwise take it for a key of the next text.
-        """
+        """Set ``has_pending_interrupt`` if Ctrl-C was pressed right after Enter."""
+        # The line editor has read such a Ctrl-C, and would otherwise take it for a key of the next text.
         source = self._session.app.input
         keys = [*get_typeahead(source), *source.read_keys()]
         interrupt_positions = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
@@ -290,7 +264,6 @@ class _CommandCompleter(Completer):
         self._complete = complete
 
     def get_completions(self, document: Document, _event: object) -> Iterable[Completion]:
-        """Yield the completions at the cursor."""
         reply, replaced = self._complete(document.text_before_cursor)
         for item in reply.items:
             yield Completion(item.text, -replaced, display_meta=item.help)
@@ -306,21 +279,18 @@ class _PrivateHistory(FileHistory):
         return []
 
     def store_string(self, string: str) -> None:
-        """Append an entry to the file."""
         with suppress(OSError):
             os.close(os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
             super().store_string(string)
 
 
+# Editors that prompt_toolkit tries if neither ``$VISUAL`` nor ``$EDITOR`` is set.
 _USUAL_EDITORS = [f"/usr/bin/{name}" for name in ("editor", "nano", "pico", "vi", "emacs")]
-"""Editors that prompt_toolkit tries if neither ``$VISUAL`` nor ``$EDITOR`` is set."""
 
 
 def _editor_problem() -> str | None:
-    """Return why no editor can be opened; None if an editor can be opened.
-
-    Without this check, prompt_toolkit would silently open another editor, or none.
-    """
+    """Return why no editor can be opened; None if an editor can be opened."""
+    # Without this check, prompt_toolkit would silently open another editor, or none.
     variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), None)
     if variable is None:
         has_usual_editor = any(map(os.path.exists, _USUAL_EDITORS))
@@ -332,8 +302,7 @@ def _editor_problem() -> str | None:
     return None if shutil.which(program) else f"${variable}: {program} is not an installed program"
 
 
-_ALL_ENTRIES = 1 << 30
-"""A count that is larger than the number of entries of any history."""
+_ALL_ENTRIES = 1 << 30  # a count that is larger than the number of entries of any history
 
 
 def _clear(buffer: Buffer) -> None:
@@ -342,25 +311,18 @@ def _clear(buffer: Buffer) -> None:
     buffer.text = ""
 
 
-_WORD = re.compile(r"\S+\s?|\s")
-"""A word with the space after it, so that no row begins with that space."""
+_WORD = re.compile(r"\S+\s?|\s")  # a word with the space after it, so that no row begins with that space
 
 
 class _WordWrap(Processor):
-    """A processor that wraps the lines of the input between words, by filling rows with spaces.
+    """A processor that wraps the lines of the input between words, by filling rows with spaces."""
 
-    The spaces are shown, but are not part of the text. prompt_toolkit itself wraps at the last column, within
-    words.
-    """
+    # The spaces are shown, but are not part of the text. prompt_toolkit itself wraps at the last column, within
+    # words.
 
     def __init__(self, mark_width: Callable[[int], int], continuation_width: int) -> None:
-        """Set the widths of the marks in front of the rows.
-
-        Args:
-            mark_width: returns the columns of the mark in front of a line's first row; takes the number of the
-                line, counted from 0.
-            continuation_width: columns of the mark in front of each following row.
-        """
+        # ``mark_width``: columns of the mark in front of a line's first row, by the number of the line, from 0.
+        # ``continuation_width``: columns of the mark in front of each following row.
         self._mark_width, self._continuation_width = mark_width, continuation_width
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
@@ -417,11 +379,9 @@ def _row_breaks(text: str, first_width: int, row_width: int) -> Iterator[tuple[i
 
 @contextmanager
 def terminal_without_echo() -> Iterator[None]:
-    """Turn off the terminal's echo of typed keys in the context. The line editor shows its text itself.
-
-    Ctrl-C still sends SIGINT. Shells reset the terminal when Ctrl-Z stops a process, so the echo is turned off
-    again when the process continues.
-    """
+    """Turn off the terminal's echo of typed keys in the context. The line editor shows its text itself."""
+    # Ctrl-C still sends SIGINT. Shells reset the terminal when Ctrl-Z stops a process, so the echo is turned off
+    # again when the process continues.
     keys = sys.stdin.fileno()
     try:
         before = termios.tcgetattr(keys)

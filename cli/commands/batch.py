@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,12 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import file_errors_in_words, is_stdin, open_input
-from ...common.machine import MAX_SLOTS, SEED_MAX
+from ...common.llama_cpp_limits import MAX_SLOTS
+from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
 from ...jobs.sources import grammar_folders, report_schema
 from ..command_options import TypedFlags, takes_options
-from ..flags import REQUIRED, Options, argument, flag, options_class, within
+from ..flags import REQUIRED, Options, argument, flag, within
 from ..inputs.model import (
     find_draft_model,
     find_model,
@@ -31,9 +32,9 @@ from ..inputs.settings import (
     MODEL_PRESET,
     ChatTemplateFlags,
     flag_overrides,
-    fresh_seed,
     open_chosen_preset,
     preset_name,
+    reported_seed,
 )
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, line_sentence, print_message, print_note
@@ -62,7 +63,7 @@ class BatchFormat(StrEnum):
     jsonl = "jsonl"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class BatchSamplingOptions(SamplingOptions):
     """The flags of sampling, with a base seed for all lines."""
 
@@ -73,11 +74,11 @@ class BatchSamplingOptions(SamplingOptions):
         help="Base seed for lines without a seed, combined with the line's id; -1 = random. [0]",
         default=0,
         display_name="--seed",
-        limit=within(0, SEED_MAX, minus_one_meaning="a random seed"),
+        limit=within(SEED_MIN, SEED_MAX, minus_one_meaning="a random seed"),
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class BatchOptions(Options):
     """The options of `gen batch`."""
 
@@ -100,6 +101,12 @@ class BatchOptions(Options):
         help="Prompt for each row of a CSV file: 'Summarize: {text}'.",
         has_escapes=True,
     )
+    delimiter: str | None = _batch(
+        "--delimiter",
+        metavar="C",
+        help="Character between the fields of a CSV file, or 'tab'. [the one with which --template's columns are"
+        " found]",
+    )
     format: BatchFormat = _batch(
         "--format",
         help="Format of results: OpenAI's batch output, or shorter lines with jsonl. [openai]",
@@ -110,6 +117,11 @@ class BatchOptions(Options):
     )
     force: bool = _batch(
         "--force", help="With --resume: continue even if the model, flags or requests have changed.", default=False
+    )
+    strict_fields: bool = _batch(
+        "--strict-fields",
+        help="Reject lines in OpenAI's format with an unknown field, instead of a note about the field.",
+        default=False,
     )
     parallel: int | None = _batch(
         "--parallel",
@@ -143,12 +155,10 @@ class BatchOptions(Options):
 
     @property
     def needs_stdout(self) -> bool:
-        """True if the results go to stdout."""
         return self.prints_results
 
     @property
     def prints_results(self) -> bool:
-        """True if the results go to stdout."""
         return str(self.output) == "-"
 
     @property
@@ -167,7 +177,6 @@ class BatchOptions(Options):
         return str(self.requests) != "-" and self.requests.is_file()
 
     def check(self) -> None:
-        """Raise ``UsageError`` for flags that are not allowed together."""
         min_logprobs = -1 if self.format is BatchFormat.jsonl else 0
         if self.logprobs is not None and self.logprobs < min_logprobs:
             raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor -1 for all with --format jsonl")
@@ -178,13 +187,28 @@ class BatchOptions(Options):
             raise UsageError("--resume needs a file of results; name it with -o")
         if self.force and not self.resume:
             raise UsageError("--force needs --resume")
-        if self.template is None and self.requests.suffix.lower() == ".csv":
+        suffix = Path(self.requests.name.lower().removesuffix(".gz")).suffix
+        if self.template is None and suffix in (".csv", ".tsv"):
             raise UsageError("a CSV file needs a prompt for each row, such as --template 'Summarize: {text}'")
+        self._check_delimiter()
         if self.cluster.on is not None and self.drafts.draft_model is not None:
             raise UsageError("-md: workers of a cluster have no draft model; leave out -md or --on")
         both_exist = self.requests.exists() and self.output.exists()
         if not self.prints_results and both_exist and self.requests.samefile(self.output):
             raise UsageError(f"-o: {self.output} is the file of the requests; name another file")
+
+    @property
+    def field_delimiter(self) -> str | None:
+        """The character between the fields of a CSV file; None if it is to be found."""
+        return "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
+
+    def _check_delimiter(self) -> None:
+        if self.field_delimiter is None:
+            return
+        if self.template is None:
+            raise UsageError("--delimiter is for CSV files, which need --template")
+        if len(self.field_delimiter) != 1 or self.field_delimiter in '"\r\n ':
+            raise UsageError(f"--delimiter: {self.delimiter!r} is not one character, such as ';', nor 'tab'")
 
     def _check_beams(self) -> None:
         """Raise ``UsageError`` for flags that a beam search does not support, or that need one."""
@@ -218,6 +242,9 @@ def batch(options: BatchOptions) -> None:
     with closing_results(results), interruptible() as interrupt:
         (_run_batch_locally if options.cluster.on is None else _run_batch_on_cluster)(job, interrupt)
     print_message(f"gen: {progress.summary()}")
+    if progress.first_failure is not None:
+        number, reason = progress.first_failure
+        print_note(f"line {number} is the first that failed: {reason}")
     if interrupt.requested:
         if not options.prints_results:
             print_note("--resume continues from here")
@@ -227,25 +254,17 @@ def batch(options: BatchOptions) -> None:
 
 
 class _BatchJob(NamedTuple):
-    """A batch whose model is not loaded yet.
-
-    Attributes:
-        options: the options of the command.
-        defaults: the settings of lines that do not set them.
-        template: the prompt of a CSV file's rows; None for JSON lines.
-        results: where results are written.
-        progress: the counts of answered and failed requests.
-    """
+    """A batch whose model is not loaded yet."""
 
     options: BatchOptions
-    defaults: BatchDefaults
-    template: PromptTemplate | None
+    defaults: BatchDefaults  # the settings of lines that do not set them
+    template: PromptTemplate | None  # the prompt of a CSV file's rows; None for JSON lines
     results: ResultSink
     progress: BatchProgress
 
 
 def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
-    """Answer all requests that have no result yet. Raises ``ModelError``, ``JournalError``."""
+    """Answer all requests that have no result yet."""
     from ...jobs.resolve import describe_model
     from ..render.batch_progress import show_progress, stop_check_with_note
 
@@ -270,7 +289,7 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
 
 
 def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
-    """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
+    """Answer all requests that have no result yet."""
     from ...engine.native.options import default_slots
     from ...jobs.workers import BatchServiceSpec, answer_on_cluster, model_for_workers, wait_for_model
     from ..inputs.model import cluster_workers
@@ -316,6 +335,7 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
         settings_digest(settings),
         is_openai=options.format is BatchFormat.openai,
         keeps_mismatched_results=options.force,
+        has_strict_fields=options.strict_fields,
         describe_error=line_sentence,
     )
     if results.is_file:
@@ -328,25 +348,23 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
         )
     if existing and options.reads_file and not options.force:
         with open_input(options.requests) as file:
-            run.check_results(read_input_lines(file, job.template))
+            run.check_results(read_input_lines(file, job.template, options.field_delimiter))
     return run
 
 
 @contextmanager
 def _open_lines(job: _BatchJob) -> Iterator[Iterator[InputLine] | BackgroundReader[InputLine]]:
-    """Return the lines of the input, which is closed at the end of the block.
-
-    A pipe is read in the background, because its lines may arrive slowly, and running requests should not wait.
-    """
+    """Yield the lines of the input, which is closed at the end of the block."""
+    # A pipe is read in the background, because its lines may arrive slowly, and running requests should not wait.
     from ...jobs.lines import BackgroundReader, read_input_lines
 
     with open_input(job.options.requests) as file:
-        lines = read_input_lines(file, job.template)
+        lines = read_input_lines(file, job.template, job.options.field_delimiter)
         yield lines if job.options.reads_file else BackgroundReader(lines)
 
 
 def _report_unmatched(options: BatchOptions, run: BatchRun) -> None:
-    """Print a note about results that belong to no request of the input."""
+    # results that belong to no request of the input
     if run.unmatched_result_count:
         results = count_noun(run.unmatched_result_count, "result")
         print_note(f"{options.output} also holds {results} for requests that are not in this file")
@@ -361,7 +379,6 @@ class StdoutSink:
         self.existing_results: ExistingResults = {}
 
     def add(self, line: str) -> None:
-        """Write the line of a result."""
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
@@ -391,7 +408,7 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
         return None
     try:
         with open_input(options.requests) as file:
-            return count_input_lines(file, template)
+            return count_input_lines(file, template, options.field_delimiter)
     except InvalidLineError as error:
         raise UsageError(f"--template: {error}") from None
 
@@ -416,7 +433,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         grammar.check()
         report_schema(grammar, print_note)
         ignored_schema_paths = grammar.ignored_schema_paths
-    seed = _base_seed(sampling.seed)
+    seed = reported_seed(sampling.seed, "the base seed")
     chat_template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     return BatchDefaults(
         name,
@@ -433,15 +450,6 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         lookup=options.drafts.lookup,
         beams=options.beam_search.settings(best_count=1),
     )
-
-
-def _base_seed(seed: int) -> int:
-    """Return the base seed. A random one is printed, so that the batch can be repeated and resumed."""
-    if seed >= 0:
-        return seed
-    seed = fresh_seed()
-    print_note(f"the base seed is random: --seed {seed} repeats it")
-    return seed
 
 
 def _open_results(options: BatchOptions) -> ResultSink:

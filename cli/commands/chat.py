@@ -15,8 +15,8 @@ from ..inputs.model import find_draft_model, load_model, open_draft_model, show_
 from ..inputs.settings import ChatTemplateFlags
 from ..interrupt import interruptible
 from ..messages import print_note
-from ..render.run import terminal_safe
-from ..render.tables import print_table
+from ..render.table import Column, print_table
+from ..text import terminal_safe
 
 if TYPE_CHECKING:
     from ...chats.conversation import Conversation
@@ -71,7 +71,6 @@ def chat(options: ConversationOptions) -> None:
 
 
 def _look_up(store: ChatStore, options: ConversationOptions) -> None:
-    """List, search or delete chats."""
     if options.store.list_chats:
         _show_chats(store.list_conversations())
     elif options.store.search is not None:
@@ -83,7 +82,7 @@ def _look_up(store: ChatStore, options: ConversationOptions) -> None:
 
 
 def _show_chats(chats: Sequence[ConversationSummary]) -> None:
-    """Print a table with a row for each chat, the most recently used first."""
+    """Print a table of chats, the most recently used first."""
     if not chats:
         print("no chats are stored")
         return
@@ -97,11 +96,11 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
         )
         for each in chats
     ]
-    print_table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, optional_column=4)
+    title = Column("name, or how it begins", is_text=True)
+    print_table(["chat", "last used", "messages", title, Column("model", is_optional=True)], rows)
 
 
 def _show_hits(hits: Sequence[SearchHit]) -> None:
-    """Print a table with a row for each message that was found."""
     from ...chats.records import SPEAKERS
 
     if not hits:
@@ -110,7 +109,7 @@ def _show_hits(hits: Sequence[SearchHit]) -> None:
     rows = [
         (hit.conversation.id, hit.message.hash[:8], SPEAKERS[hit.message.role], _safe(hit.excerpt)) for hit in hits
     ]
-    print_table(("chat", "message", "by", "place"), rows)
+    print_table(["chat", "message", "by", Column("place", is_text=True)], rows)
 
 
 def _local_time(seconds: float) -> str:
@@ -144,7 +143,6 @@ def _find_draft_model(options: ConversationOptions) -> DraftOptions | None:
 
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
-    """Run the chat until the user leaves, and return the exit code."""
     from ...chats.session import load_prompt_cache_file, save_prompt_cache_file
     from ..chat.loop import run_loop
 

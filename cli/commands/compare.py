@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import write_file_atomically
-from ...common.machine import MAX_SLOTS, SEED_MAX
+from ...common.llama_cpp_limits import MAX_SLOTS
+from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
-from ..flags import CompletionKind, Limit, Options, flag, options_class, within
+from ..flags import CompletionKind, Limit, Options, flag, within
 from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.settings import ChatTemplateFlags, flag_overrides
+from ..inputs.settings import ChatTemplateFlags, flag_overrides, reported_seed
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, print_message, print_note
 from ..options.model import LogOptions, ModelOptions
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 
 _compare = partial(flag, panel="Comparison")
 _DEFAULT_TOKENS = 128
-_ALONG = ("greedy", "texts", "none")
-"""The values of --along that are not a file."""
-_WINDOW = 512
-"""Number of tokens of a window of --along FILE, as in llama.cpp's perplexity tool."""
+_ALONG = ("greedy", "texts", "none")  # values of --along that are not a file
+_WINDOW = 512  # number of tokens of a window of --along FILE, as in llama.cpp's perplexity tool
 
 
 class CompareFormat(StrEnum):
@@ -53,7 +52,7 @@ class CompareFormat(StrEnum):
     csv = "csv"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class CompareOptions(Options):
     """The options of `gen compare`."""
 
@@ -86,9 +85,9 @@ class CompareOptions(Options):
     seed: int = _compare(
         "-s",
         "--seed",
-        help="Seed of the first text; the seeds count up, and each prompt has others. [0]",
+        help="Seed of the first text; the seeds count up, and each prompt has others; -1 = random. [0]",
         default=0,
-        limit=within(0, SEED_MAX),
+        limit=within(SEED_MIN, SEED_MAX, minus_one_meaning="a random seed"),
     )
     along: str = _compare(
         "--along",
@@ -144,7 +143,6 @@ class CompareOptions(Options):
         return self.results or (None if self.output is None else self.output.with_suffix(".texts.jsonl"))
 
     def check(self) -> None:
-        """Raise ``UsageError`` for flags that cannot be combined."""
         if self.output is not None and self.output.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"-o: {self.output} is not a name of an HTML file, such as report.html")
         if self.output is not None and not self.output.parent.is_dir():
@@ -177,7 +175,8 @@ def compare(options: CompareOptions) -> None:
         prompts, piped = _read_prompts(options)
     except InvalidLineError as error:
         raise UsageError(str(error)) from None
-    plan = Plan(arms, prompts, options.seed, options.seeds, _defaults(options))
+    seed = reported_seed(options.seed, "the seed")
+    plan = Plan(arms, prompts, seed, options.seeds, _defaults(options, seed))
     job = _Comparison(options, plan, piped)
     if all(arm.preset != "model" for arm in arms):
         job.check({})
@@ -197,10 +196,8 @@ def compare(options: CompareOptions) -> None:
 
 
 def _read_prompts(options: CompareOptions) -> tuple[Sequence[ParsedRequest], str]:
-    """Return the prompts, those of a JSONL file or a single one, and the text that was read from stdin.
-
-    Raises ``InvalidLineError``.
-    """
+    """Return the prompts, those of a JSONL file or a single one, and the text that was read from stdin."""
+    # Raises ``InvalidLineError``.
     from ...compare.plan import read_prompts, text_prompt
     from ..inputs.prompt import read_prompt_text
 
@@ -213,7 +210,7 @@ def _read_prompts(options: CompareOptions) -> tuple[Sequence[ParsedRequest], str
     return [text_prompt(prompt.text)], prompt.piped
 
 
-def _defaults(options: CompareOptions) -> BatchDefaults:
+def _defaults(options: CompareOptions, seed: int) -> BatchDefaults:
     """Return the settings that all arms have unless they override them."""
     from ...jobs.resolve import BatchDefaults
     from ...presets.overrides import Override, parse_set
@@ -226,7 +223,7 @@ def _defaults(options: CompareOptions) -> BatchDefaults:
         "default",
         None,
         tuple(overrides),
-        options.seed,
+        seed,
         options.chat.chat,
         None,
         is_schema_lenient=options.grammar.schema_lenient,
@@ -248,20 +245,14 @@ def _open_table(options: CompareOptions) -> TextTable:
 
 
 class _Comparison:
-    """A comparison at work.
-
-    Args:
-        options: the options of the command.
-        plan: the design.
-        piped: the text that was read from stdin.
-    """
+    # ``piped``: the text that was read from stdin
 
     def __init__(self, options: CompareOptions, plan: Plan, piped: str) -> None:
         self._options, self._plan, self._piped = options, plan, piped
         self._file_paths: list[TokenPath] = []
 
     def check(self, metadata: Mapping[str, str]) -> None:
-        """Check the settings of each arm, and note what is ignored. Raises ``UsageError``, ``PresetError``."""
+        """Check the settings of each arm, and note what is ignored."""
         from ...compare.plan import check_arms
         from ...jobs.errors import InvalidLineError
 
@@ -271,13 +262,8 @@ class _Comparison:
             raise UsageError(str(error)) from None
 
     def run(self, table: TextTable, interrupt: Interrupt, stack: ExitStack) -> None:
-        """Generate the texts, measure, and write the result.
-
-        Args:
-            table: gets the texts.
-            interrupt: whether a signal such as Ctrl-C has arrived. The texts so far are then measured.
-            stack: closes the models.
-        """
+        """Generate the texts, measure, and write the result; after a signal, the texts so far are measured."""
+        # ``table`` gets the texts; ``stack`` closes the models.
         from ...compare.distribution_measures import check_vocabularies
         from ..render.comparison import write_result
 
@@ -352,7 +338,6 @@ class _Comparison:
         return list(groups.values())
 
     def _settings(self, model_of_arm: Sequence[Model]) -> list[Settings]:
-        """Return the settings of each arm."""
         return [
             self._plan.settings(arm, model.metadata)
             for arm, model in zip(self._plan.arms, model_of_arm, strict=True)
@@ -396,12 +381,12 @@ class _Comparison:
 
     def _read_along(self, model: Model) -> None:
         """Read the file of --along if there is one. Raises ``UsageError`` for a text that is too short."""
-        from ...common.files import read_input
         from ...compare.distribution_measures import text_windows
+        from ..inputs.prompt import read_text
 
         along = self._options.along
         if along not in _ALONG:
-            ids = model.vocabulary.tokenize_prompt(read_input(Path(along)))
+            ids = model.vocabulary.tokenize_prompt(read_text(Path(along)).encode())
             self._file_paths = list(text_windows(model, ids, min(_WINDOW, model.context.length)))
 
     def _paths(

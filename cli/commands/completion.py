@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ..command_options import takes_options
 from ..completion.shells import SCRIPTS
-from ..flags import REQUIRED, Options, argument, options_class
+from ..flags import REQUIRED, Options, argument
 
 
 class Shell(StrEnum):
@@ -18,7 +19,7 @@ class Shell(StrEnum):
     fish = "fish"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class CompletionOptions(Options):
     """The options of `gen completion`."""
 

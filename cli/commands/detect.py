@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.files import input_name, read_input
 from ..command_options import takes_options
-from ..flags import CompletionKind, Options, argument, at_least, flag, options_class, within
+from ..flags import CompletionKind, Options, argument, at_least, flag, within
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import input_path
 from ..inputs.settings import open_chosen_preset
@@ -48,7 +49,7 @@ class DetectFormat(StrEnum):
     jsonl = "jsonl"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class DetectOptions(Options):
     """The options of `gen detect`."""
 
@@ -111,7 +112,7 @@ class DetectOptions(Options):
 
     @staticmethod
     def parse_keys(text: str) -> list[int]:
-        """Return the keys, typed with commas or spaces between them, or as a JSON list. Raises ``UsageError``."""
+        """Return the keys, typed with commas or spaces between them, or as a JSON list."""
         numbers = re.findall(r"[^\s,]+", text.strip().removeprefix("[").removesuffix("]"))
         if not numbers or not all(re.fullmatch(r"[+-]?\d{1,1000}", number, re.ASCII) for number in numbers):
             raise UsageError(f"--keys: {text!r} is not a list of integers, such as 654,400,836")
@@ -166,7 +167,7 @@ def _readable_path(path: Path | None) -> Path:
 
 
 def _watermark_of(options: DetectOptions) -> Synthid:
-    """Return the sampler with the keys. Raises ``PresetError``, and ``UsageError`` for a preset without keys."""
+    """Return the sampler with the keys."""
     from ...presets.preset import make_step
     from ...samplers.methods.synthid import Synthid
 
@@ -193,16 +194,12 @@ def _load_tokenizer(options: DetectOptions, interrupt: Interrupt) -> Model:
 
 
 class _TextReader:
-    """A reader of files as token ids. The model is loaded when a text must be tokenized, or if ``-m`` names it.
-
-    Attributes:
-        has_failures: whether a text could not be scored.
-    """
+    """A reader of files as token ids. The model is loaded when a text must be tokenized, or if ``-m`` names it."""
 
     def __init__(self, options: DetectOptions, load: Callable[[], Model]) -> None:
         self._input, self._load = options.input, load
         self._model = None if options.model is None else load()
-        self.has_failures = False
+        self.has_failures = False  # whether a text could not be scored
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -210,13 +207,12 @@ class _TextReader:
         return frozenset() if self._model is None else self._model.vocabulary.eog
 
     def read(self, path: Path) -> Iterator[TokenText]:
-        """Yield the texts of a file."""
         from ...jobs.errors import InvalidLineError
         from ...jobs.token_texts import TextKind, guess_kind, read_token_texts
 
         data = read_input(path, _MAX_FILE_BYTES)
-        kind = guess_kind(data) if self._input is None else TextKind(self._input.value)
         try:
+            kind = guess_kind(data) if self._input is None else TextKind(self._input.value)
             yield from read_token_texts(data, kind, self._tokenize)
         except InvalidLineError as error:
             raise InvalidLineError(f"{input_name(path)}: {error}") from None

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...common.errors import LogitsmithError
-from ...common.machine import describe_machine, shorten_home
+from ...common.machine import describe_machine
 from ...jobs.sources import check_grammar, grammar_folders, open_preset
 from ..command_options import takes_options
-from ..flags import Options, flag, options_class
+from ..flags import Options, flag
 from ..messages import FAILED
-from ..render.run import terminal_safe
 from ..startup import start_collector
+from ..text import terminal_safe
 
 if TYPE_CHECKING:
     from ...grammars.search import GrammarEntry
@@ -39,7 +40,7 @@ class DoctorFormat(StrEnum):
     json = "json"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class DoctorOptions(Options):
     """The options of `gen doctor`."""
 
@@ -58,7 +59,7 @@ def doctor(options: DoctorOptions) -> None:
     start_collector()
     report = _make_report()
     if not options.paths:
-        report = shorten_home(report)
+        report = _shorten_home(report)
     if options.format is DoctorFormat.json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
@@ -68,10 +69,8 @@ def doctor(options: DoctorOptions) -> None:
 
 
 def _make_report() -> dict[str, Any]:
-    """Return the report: versions, the machine, folders, presets, grammars, plug-ins, models, and problems.
-
-    No model is loaded. Each problem has an advice.
-    """
+    """Return the report: versions, the machine, folders, presets, grammars, plug-ins, models, and problems."""
+    # No model is loaded. Each problem has an advice.
     from ...grammars.search import list_grammars
     from ...presets.search import config_folder, list_presets
     from ...presets.user_config import UserConfig, user_config
@@ -85,6 +84,7 @@ def _make_report() -> dict[str, Any]:
         "versions": _versions(problems),
         "llama_cpp": _llama_cpp(problems),
         "machine": describe_machine(),
+        "environment": _environment(os.environ),
         "folders": [*_searched_folders(folder), *_model_folders(config)],
         "presets": [_preset_row(problems, entry) for entry in presets],
         "default_preset": _default_preset(problems, config),
@@ -108,8 +108,7 @@ _PACKAGES = (
     "httpx",
     "array-api-compat",
 )
-_EXTRAS = ("huggingface-hub",)
-"""Optional packages, which only downloads need."""
+_EXTRAS = ("huggingface-hub",)  # optional packages, which only downloads need
 
 
 def _versions(problems: _ProblemCollector) -> dict[str, str | None]:
@@ -137,7 +136,24 @@ def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
         problems.report(f"llama-cpp-python cannot be loaded: {error}", advice)
         return None
     build = asdict(llama_cpp_build())
-    return {**build, "devices": list(build["devices"]), "default_threads": physical_cores()}
+    lists = {name: list(build[name]) for name in ("devices", "gpus", "gpu_backends")}
+    return {**build, **lists, "default_threads": physical_cores()}
+
+
+_USED_VARIABLES = (
+    *("GEN_MODEL", "LLAMA_CACHE", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT"),
+    *("HF_HUB_OFFLINE", "HF_TOKEN_PATH", "OLLAMA_MODELS", "JAN_DATA_FOLDER"),
+)
+_PREFIXES_OF_LLAMA_CPP = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_OFFLINE", "LLAMA_SERVER_")
+
+
+def _environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the set variables that gen reads, and those of llama.cpp's programs, which have no effect here."""
+    # The values are left out, since some are secret.
+    names = sorted(
+        name for name in variables if name in _USED_VARIABLES or name.startswith(_PREFIXES_OF_LLAMA_CPP)
+    )
+    return [{"name": name, "is_used": name in _USED_VARIABLES} for name in names if variables[name]]
 
 
 def _searched_folders(config: Path) -> list[dict[str, Any]]:
@@ -190,14 +206,25 @@ def _grammar_row(problems: _ProblemCollector, entry: GrammarEntry) -> dict[str, 
     return {"name": entry.name, "origin": entry.origin}
 
 
-def _plugins(problems: _ProblemCollector) -> list[dict[str, str]]:
-    from ...samplers.registry import find_sampler, list_plugins
+_PLUGIN_ADVICE = "report this to the author of the package, or remove the package"
 
-    plugins = list_plugins()
-    for name in plugins:
-        advice = "report this to the author of the package, or remove the package"
-        problems.run_check(advice, lambda name=name: find_sampler(name))  # type: ignore[misc]
-    return [{"name": name, "from": place} for name, place in plugins.items()]
+
+def _plugins(problems: _ProblemCollector) -> list[dict[str, str]]:
+    """Return each plug-in with its state. All of them are imported."""
+    from ...presets.foreign import registry as formats
+    from ...samplers import registry as samplers
+    from .. import command_table as commands
+
+    rows = []
+    for kind, registry in (("sampler", samplers), ("command", commands), ("preset format", formats)):
+        for name, plugin in registry.plugins().items():
+            state = registry.reason_against(name)
+            if state is None:
+                loaded = problems.run_check(_PLUGIN_ADVICE, partial(registry.load_plugin, plugin))
+                state = "works" if loaded is not None else "cannot be used"
+            row = {"name": name, "kind": kind, "package": plugin.package, "from": plugin.place, "state": state}
+            rows.append(row)
+    return rows
 
 
 _FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.yaml"
@@ -214,32 +241,32 @@ def _list_found_models(problems: _ProblemCollector, config: UserConfig) -> list[
 def _find_default_model(problems: _ProblemCollector, config: UserConfig) -> dict[str, Any] | None:
     """Return the model of a run without -m; None if there is none."""
     try:
-        from ...models.folders import locate
+        from ...models.folders import ResolvedModel, locate
         from ...models.gguf import check_gguf
-        from ...models.resolve import resolve_model
+        from ...models.resolve import resolve_files
     except (ImportError, OSError, RuntimeError, AttributeError):
         return None  # already reported as a problem of llama.cpp
     located = problems.run_check("give a model in one of these ways", lambda: locate(None, config.model))
     if located is None:
         return None
     path, origin = located
+    files = ResolvedModel(path)
     advice = "name another model: -m MODEL, $GEN_MODEL, or model: in config.yaml"
     if not path.is_file():  # the config may name a model as -m does
-        path = problems.run_check(advice, lambda: resolve_model(str(path), config.model_folders)) or path
+        files = problems.run_check(advice, lambda: resolve_files(str(path), config.model_folders)) or files
+        path = files.path
     if path.exists() or path.suffix == ".gguf":
         problems.run_check(advice, lambda: check_gguf(path))
     size = path.stat().st_size if path.is_file() else None
-    return {"path": os.fspath(path), "origin": origin, "size_bytes": size}
+    adapters = [os.fspath(adapter) for adapter in files.adapters]
+    return {"path": os.fspath(path), "adapters": adapters, "origin": origin, "size_bytes": size}
 
 
 class _ProblemCollector:
-    """A collection of the problems that the checks of the machine find."""
-
     def __init__(self) -> None:
         self.found: list[dict[str, str]] = []
 
     def report(self, problem: object, advice: str) -> None:
-        """Add a problem, and the advice that solves it."""
         self.found.append({"problem": str(problem), "advice": advice})
 
     def run_check(self, advice: str, check: Callable[[], Any]) -> Any:
@@ -255,121 +282,147 @@ class _ProblemCollector:
         return None
 
 
-_INDENT = 2
-_NAME_COLUMNS = 18
+_Fact = tuple[str, str]  # name and value of a row of the report
+_NAME_COLUMNS = 17
 _MAX_WIDTH = 78
-_MIN_WIDTH_OF_TWO_COLUMNS = 60
+_MIN_VALUE_COLUMNS = 40
 _GIB, _MIB = 2**30, 2**20
 
 
 def _report_page(report: Mapping[str, Any]) -> str:
     """Return the report as text, wrapped for the terminal and for bug reports, with the problems at the end."""
-    lines = [
-        *_version_lines(report),
-        *_machine_lines(report),
-        *_folder_lines(report),
-        *_name_lines(report),
-        *_model_lines(report),
-    ]
-    return terminal_safe(
-        "".join(f"{line}\n" for line in (*lines, *_problem_lines(report["problems"]))), sys.stdout
-    )
+    from shutil import get_terminal_size
+
+    from ..render.table import Column, Table
+
+    sections: dict[str, Iterable[_Fact]] = {
+        "Versions": _version_facts(report),
+        "llama.cpp": _llama_cpp_facts(report),
+        "Machine": _machine_facts(report["machine"]),
+        "Environment variables": _environment_facts(report["environment"]),
+        "Searched, in this order": _folder_facts(report["folders"]),
+        "Presets": [*_names_by_origin(report["presets"]), ("without -P", report["default_preset"])],
+        "Grammars": _names_by_origin(report["grammars"]),
+        "Models": list(_names_by_origin(report["models"])) or [("", "none")],
+        "Plug-ins": _plugin_facts(report["plugins"]),
+        "Model of a run without -m": _model_facts(report["model"]),
+        "Wrong": _problem_facts(report["problems"]),
+    }
+    columns = [Column(width=_NAME_COLUMNS), Column(is_text=True, min_width=_MIN_VALUE_COLUMNS)]
+    width = min(get_terminal_size().columns, _MAX_WIDTH)
+    lines = []
+    for title, facts in sections.items():
+        if rows := list(facts):
+            lines += [title, *Table(columns, rows, gap=1, indent=2).render(width)]
+    if not report["problems"]:
+        lines.append("Nothing is wrong.")
+    return terminal_safe("".join(f"{line}\n" for line in lines), sys.stdout)
 
 
-def _version_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    yield "Versions"
+def _version_facts(report: Mapping[str, Any]) -> Iterator[_Fact]:
     for name, installed in report["versions"].items():
-        yield from _wrapped_row("gen" if name == "logitsmith" else name, installed or "not installed")
+        yield ("gen" if name == "logitsmith" else name, installed or "not installed")
+
+
+def _llama_cpp_facts(report: Mapping[str, Any]) -> Iterator[_Fact]:
     build = report["llama_cpp"]
-    yield "llama.cpp"
     if build is None:
-        yield from _wrapped_row("state", "cannot be loaded")
+        yield ("state", "cannot be loaded")
         return
-    yield from _wrapped_row("ggml", build["ggml_version"] or "unknown")
-    yield from _wrapped_row("built for", build["system_info"].replace(" = ", "="))  # a line may end at each space
-    yield from _wrapped_row("devices", "; ".join(build["devices"]) or "unknown")
-    yield from _wrapped_row("GPU", "yes" if build["has_gpu"] else "no")
-    yield from _wrapped_row("threads of a run", str(build["default_threads"]))
+    yield ("ggml", build["ggml_version"] or "unknown")
+    yield ("built for", build["system_info"].replace(" = ", "="))  # a line may end at each space
+    yield ("devices", "; ".join(build["devices"]) or "unknown")
+    yield ("GPU", _gpu_sentence(build, report["machine"]["gpu"]))
+    yield ("threads of a run", str(build["default_threads"]))
 
 
-def _machine_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    machine = report["machine"]
-    yield "Machine"
-    yield from _wrapped_row("system", machine["system"])
-    yield from _wrapped_row("CPU", machine["cpu"])
-    yield from _wrapped_row(
-        "hardware threads", f"{machine['hardware_threads']}, {machine['usable_threads']} for gen"
+# The build flag of llama.cpp for a GPU, by its maker.
+_CMAKE_FLAGS = {"NVIDIA": "-DGGML_CUDA=on", "AMD": "-DGGML_HIP=on", "Apple": "-DGGML_METAL=on"}
+_CMAKE_FLAG_OF_OTHER_GPUS = "-DGGML_VULKAN=on"
+
+
+def _gpu_sentence(build: Mapping[str, Any], maker: str | None) -> str:
+    """Return the GPUs that llama.cpp finds and the flag that uses them, or how to build it for the GPU here."""
+    # ``build``: the report's part about llama.cpp. ``maker``: of this machine's GPU; None if there seems to be
+    # none.
+    if build["has_gpu"]:
+        names = "; ".join(build["gpus"]) or "yes"
+        return f"{names}; layers go there only with -ngl 99: gen -ngl 99 PROMPT"
+    if build["gpu_backends"]:
+        return f"none found, although llama.cpp is built for {', '.join(build['gpu_backends'])}; check the driver"
+    if maker is None:
+        return "no"
+    flag_of_maker = _CMAKE_FLAGS.get(maker, _CMAKE_FLAG_OF_OTHER_GPUS)
+    owner = "a GPU" if maker == "unknown" else f"a GPU of {maker}"
+    return (
+        f"not used: this machine has {owner}, but llama.cpp is built without it. Build it again: "
+        f'CMAKE_ARGS="{flag_of_maker}" pip install --force-reinstall --no-cache-dir --no-binary :all: '
+        f"--no-deps llama-cpp-python=={build['binding_version']}"
     )
+
+
+def _machine_facts(machine: Mapping[str, Any]) -> Iterator[_Fact]:
+    yield ("system", machine["system"])
+    yield ("CPU", machine["cpu"])
+    yield ("hardware threads", f"{machine['hardware_threads']}, {machine['usable_threads']} for gen")
     total, available = machine["memory_bytes"], machine["available_memory_bytes"]
     memory = "unknown" if total is None else f"{total / _GIB:.1f} GiB"
-    yield from _wrapped_row(
-        "memory", memory if available is None else f"{memory}, {available / _GIB:.1f} available"
-    )
+    yield ("memory", memory if available is None else f"{memory}, {available / _GIB:.1f} available")
 
 
-def _folder_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    yield "Searched, in this order"
-    for folder in report["folders"]:
-        yield from _wrapped_row(folder["of"], f"{folder['path']}{'' if folder['exists'] else ' (does not exist)'}")
+def _environment_facts(variables: Sequence[Mapping[str, Any]]) -> Iterator[_Fact]:
+    """Yield the environment variables; nothing if none of them is set."""
+    used = [row["name"] for row in variables if row["is_used"]]
+    ignored = [row["name"] for row in variables if not row["is_used"]]
+    if used:
+        yield ("used", ", ".join(used))
+    if ignored:
+        yield ("not used", f"{', '.join(ignored)}: for llama.cpp's programs; type gen's flags")
 
 
-def _name_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    for title in ("presets", "grammars", "models"):
-        yield title.capitalize()
-        names_by_origin: dict[str, list[str]] = {}
-        for entry in report[title]:
-            hidden = " (hidden)" if entry.get("is_hidden") else ""
-            names_by_origin.setdefault(entry["origin"], []).append(f"{entry['name']}{hidden}")
-        for origin, names in names_by_origin.items():
-            yield from _wrapped_row(origin, ", ".join(names))
-        if title == "presets":
-            yield from _wrapped_row("without -P", report["default_preset"])
-    if report["plugins"]:
-        yield "Samplers of plug-ins"
-        for plugin in report["plugins"]:
-            yield from _wrapped_row(plugin["name"], plugin["from"])
+def _folder_facts(folders: Sequence[Mapping[str, Any]]) -> Iterator[_Fact]:
+    for folder in folders:
+        yield (folder["of"], f"{folder['path']}{'' if folder['exists'] else ' (does not exist)'}")
 
 
-def _model_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    model = report["model"]
-    yield "Model of a run without -m"
+def _names_by_origin(entries: Sequence[Mapping[str, Any]]) -> Iterator[_Fact]:
+    names_by_origin: dict[str, list[str]] = {}
+    for entry in entries:
+        hidden = " (hidden)" if entry.get("is_hidden") else ""
+        names_by_origin.setdefault(entry["origin"], []).append(f"{entry['name']}{hidden}")
+    for origin, names in names_by_origin.items():
+        yield (origin, ", ".join(names))
+
+
+def _plugin_facts(plugins: Sequence[Mapping[str, str]]) -> Iterator[_Fact]:
+    for plugin in plugins:
+        state = "" if plugin["state"] == "works" else f": {plugin['state']}"
+        yield (plugin["name"], f"{plugin['kind']} of {plugin['package']} ({plugin['from']}){state}")
+
+
+def _model_facts(model: Mapping[str, Any] | None) -> Iterator[_Fact]:
     if model is None:
-        yield from _wrapped_row("file", "none")
+        yield ("file", "none")
         return
-    yield from _wrapped_row("file", model["path"])
-    yield from _wrapped_row("from", model["origin"])
+    yield ("file", model["path"])
+    for adapter in model["adapters"]:
+        yield ("adapter", adapter)
+    yield ("from", model["origin"])
     if model["size_bytes"] is not None:
-        yield from _wrapped_row("size", f"{model['size_bytes'] / _MIB:,.0f} MiB")
+        yield ("size", f"{model['size_bytes'] / _MIB:,.0f} MiB")
 
 
-def _problem_lines(problems: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    if not problems:
-        yield "Nothing is wrong."
-        return
-    yield "Wrong"
+def _problem_facts(problems: Sequence[Mapping[str, str]]) -> Iterator[_Fact]:
     for number, entry in enumerate(problems, start=1):
-        yield from _wrapped_row(str(number), entry["problem"])
-        yield from _wrapped_row("", f"What to do: {entry['advice']}")
+        yield (str(number), entry["problem"])
+        yield ("", f"What to do: {entry['advice']}")
 
 
-def _wrapped_row(name: str, value: str) -> Iterator[str]:
-    """Yield the lines of a name and its value, wrapped next to or below the name. Paths are never cut."""
-    from shutil import get_terminal_size
-    from textwrap import wrap
-
-    width = min(get_terminal_size().columns, _MAX_WIDTH)
-    start = f"{' ' * _INDENT}{name:{_NAME_COLUMNS}}"
-    is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
-    after = " " * (2 * _INDENT if is_narrow else _INDENT + _NAME_COLUMNS)
-    if len(name) >= _NAME_COLUMNS or (is_narrow and name and len(start) + len(value) > width):
-        yield start.rstrip()
-        start = after
-    for part, line in enumerate(value.splitlines() or [""]):
-        yield from wrap(
-            line,
-            width,
-            initial_indent=after if part else start,
-            subsequent_indent=after,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+def _shorten_home(value: Any) -> Any:
+    """Return a value of JSON in which each string has ``~`` for the user's home folder."""
+    home = str(Path.home())
+    if isinstance(value, dict):
+        return {key: _shorten_home(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shorten_home(item) for item in value]
+    return value.replace(home, "~") if isinstance(value, str) and home != os.sep else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,12 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, read_input
-from ...common.text import NotUTF8Error, decode_utf8
+from ...common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, fixed_seed, following_seed
+from ...common.text import UndecodableTextError, decode_text, without_last_line_end
 from ...jobs.sources import find_grammar_source, grammar_folders, report_ignored_schema_paths
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class, within
+from ..flags import REQUIRED, CompletionKind, Options, argument, flag, within
 from ..inputs.prompt import read_piped
 from ..messages import FAILED, fail, print_note, report_failures
 from ..options.sampling import GrammarOptions, given_grammar
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 _NAME_HELP = "Name of a grammar, or a file: .gbnf, .json (JSON Schema), .regex or .lark."
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class GrammarNameOptions(Options):
     """The options of `gen grammars show`."""
 
@@ -46,7 +48,7 @@ class GrammarNameOptions(Options):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class GrammarSourceOptions(Options):
     """The flags that choose a grammar: by name or file, or by a grammar flag of `gen run`."""
 
@@ -72,7 +74,7 @@ class GrammarSourceOptions(Options):
             raise UsageError(f"{self.name!r} and {flag_grammar.flag} both define a grammar; give only one")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class GrammarCheckOptions(GrammarSourceOptions):
     """The options of `gen grammars check`."""
 
@@ -88,11 +90,17 @@ class GrammarCheckOptions(GrammarSourceOptions):
             raise UsageError("--text and --text-file both set the text; give only one")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class GrammarSampleOptions(GrammarSourceOptions):
     """The options of `gen grammars sample`."""
 
-    seed: int | None = flag("--seed", "-s", help="Random seed: the same seed gives the same sentences. [random]")
+    seed: int = flag(
+        "--seed",
+        "-s",
+        help="Random seed: the same seed gives the same sentences; -1 = random. [-1]",
+        default=RANDOM_SEED,
+        limit=within(SEED_MIN, SEED_MAX, minus_one_meaning="a random seed"),
+    )
     count: int = flag("-n", help="Number of sentences.", default=1, shows_default=True, limit=within(1, 100_000))
 
 
@@ -111,16 +119,17 @@ def list_() -> None:
     """List the grammars in ./grammars, in your config folder, and the built-in ones."""
     with report_failures():
         from ...grammars.search import list_grammars
-        from ..render.tables import show_grammars
+        from ..render.table import Column, print_table
 
-        show_grammars(list_grammars(grammar_folders()))
+        rows = [(entry.name, entry.origin, entry.description) for entry in list_grammars(grammar_folders())]
+        print_table(["grammar", "from", Column("what it is", is_text=True)], rows)
 
 
 @app.command(cls=GenCommand)
 @takes_options(GrammarNameOptions)
 def show(options: GrammarNameOptions) -> None:
     """Print a grammar; with --schema-lenient, a JSON Schema without ignored keywords."""
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     grammar = find_grammar_source(options.name, is_lenient=options.schema_lenient)
     text = grammar.source
@@ -160,14 +169,15 @@ def sample(options: GrammarSampleOptions) -> None:
     """Print random sentences of a grammar, generated without a model."""
     from ...grammars.errors import GrammarError
     from ...grammars.random_sentences import random_sentence
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     grammar = _resolve_chosen_grammar(options)
     start_collector()
     grammar.check()
     report_ignored_schema_paths(grammar, print_note)
+    first_seed = fixed_seed(options.seed)
     for number in range(options.count):
-        seed = None if options.seed is None else options.seed + number
+        seed = following_seed(first_seed, number)
         try:
             sentence = random_sentence(
                 grammar.source, seed, grammar.root, kind=grammar.kind, schema_lenient=grammar.schema_lenient
@@ -178,7 +188,7 @@ def sample(options: GrammarSampleOptions) -> None:
 
 
 def _resolve_chosen_grammar(options: GrammarSourceOptions) -> GrammarSpec:
-    """Return the grammar that the argument or a flag of the command names. Raises ``GrammarError``."""
+    """Return the grammar that the argument or a flag of the command names."""
     is_lenient = options.grammar.schema_lenient
     flag_grammar = given_grammar(options.grammar)
     if flag_grammar is None:
@@ -207,9 +217,9 @@ def _text_to_check(options: GrammarCheckOptions) -> str | None:
 
 def _decode_text(data: bytes, path: Path) -> str:
     try:
-        return decode_utf8(data)
-    except NotUTF8Error as error:
-        fail(f"{input_name(path)}: line {error.line}: the text is not UTF-8")
+        return decode_text(data)
+    except UndecodableTextError as error:
+        fail(f"{input_name(path)}: line {error.line}: the text is {error}")
 
 
 def _find_mismatch(grammar: GrammarSpec, text: str, *, is_file: bool) -> Mismatch | None:
@@ -218,19 +228,19 @@ def _find_mismatch(grammar: GrammarSpec, text: str, *, is_file: bool) -> Mismatc
     compiled_grammar = grammar.compile(None)
     mismatch = find_mismatch(compiled_grammar, text)
     if mismatch is not None and is_file and text.endswith("\n"):
-        # The newline at the end of a file may not belong to the text.
-        return find_mismatch(compiled_grammar, text[:-1])
+        # The line end at the end of a file may not belong to the text.
+        return find_mismatch(compiled_grammar, without_last_line_end(text))
     return mismatch
 
 
+# Maximum number of characters of a line that are shown before a mismatch, and in total.
 _MAX_SHOWN_BEFORE_CHARACTERS, _MAX_SHOWN_CHARACTERS = 60, 100
-"""Maximum number of characters of a line that are shown before a mismatch, and in total."""
 
 
 def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     from rich.cells import cell_len
 
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     line = text.split("\n")[mismatch.line - 1].replace("\t", " ")
     column = mismatch.column - 1

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ...common.files import bounded_lines, input_name, is_stdin, open_input, write_file_atomically
-from ...common.text import count_noun, nearest_name
+from ...common.files import bounded_lines, input_name, is_stdin, open_as_utf8, open_input, write_file_atomically
+from ...common.text import count_noun, did_you_mean
 from ..command_options import reject_same_file, takes_options
-from ..flags import COLOR_METAVAR, Color, Options, argument, at_least, flag, options_class, read_color
+from ..flags import COLOR_METAVAR, Color, Options, argument, at_least, flag, read_color
 from ..inputs.prompt import input_path
 from ..interrupt import ignored_interrupts
 from ..messages import FAILED, fail, print_message, print_note
@@ -36,7 +36,7 @@ class OneSource(StrEnum):
     chain = "chain"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class InspectOptions(Options):
     """The options of `gen inspect`."""
 
@@ -81,7 +81,7 @@ class InspectOptions(Options):
 
     @property
     def prints_page(self) -> bool:
-        """True if an HTML page is written to stdout."""
+        """Whether an HTML page is written to stdout."""
         return str(self.html) == "-"
 
     def check(self) -> None:
@@ -155,18 +155,11 @@ def _paths_of_runs(options: InspectOptions) -> Sequence[Path]:
 
 @dataclass
 class _RunFile:
-    """A file of runs, and the problems that were found while it was read.
-
-    Attributes:
-        path: the file.
-        problems: the lines that could not be read.
-        ids: the ids of the requests whose answers are in the file.
-        has_run: whether the file has a run.
-    """
+    """A file of runs, and the problems that were found while it was read."""
 
     path: Path
-    problems: list[StreamError] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
+    problems: list[StreamError] = field(default_factory=list)  # the lines that could not be read
+    ids: set[str] = field(default_factory=set)  # the ids of the requests whose answers are in the file
     has_run: bool = False
 
     @property
@@ -188,7 +181,7 @@ class _RunFile:
 
         # Ctrl-C is left to the program that writes the pipe, which then ends the stream with a "done" line.
         with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as file:
-            for run in split_runs(read_stream(bounded_lines(file), self.problems.append)):
+            for run in split_runs(read_stream(bounded_lines(open_as_utf8(file)), self.problems.append)):
                 yield from self._requested_run(run, ids)
 
     def _requested_run(
@@ -266,12 +259,11 @@ def _logprob_source(options: InspectOptions) -> LogprobSource | None:
 
 
 def _name_suggestion(missing: frozenset[str], names: Sequence[str]) -> str:
-    nearest = nearest_name(min(missing), names)
-    return "" if nearest is None else f"; did you mean {nearest}?"
+    nearest = did_you_mean(min(missing), names)
+    return nearest and f"; {nearest}"
 
 
-_MAX_SHOWN_PROBLEMS = 20
-"""Maximum number of unreadable lines that are reported one by one."""
+_MAX_SHOWN_PROBLEMS = 20  # maximum number of unreadable lines that are reported one by one
 
 
 def _report_unreadable_lines(inputs: Sequence[_RunFile]) -> None:

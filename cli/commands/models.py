@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,13 +14,14 @@ from ...common.errors import UsageError
 from ...common.text import count_noun
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_group_options, takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class
-from ..inputs.model import find_model_file, pull
+from ..flags import REQUIRED, CompletionKind, Options, argument, flag
+from ..inputs.model import find_model_files, pull
 from ..messages import print_note
 from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...models.facts import ModelSummary
+    from ...models.folders import ResolvedModel
     from ...models.listing import ModelEntry
 
 
@@ -31,7 +32,7 @@ class ModelsFormat(StrEnum):
     json = "json"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ModelsOptions(Options):
     """The options of `gen models` without a command, which lists models."""
 
@@ -43,14 +44,14 @@ class ModelsOptions(Options):
     has_missing: bool = flag("--all", help="Also list models of Ollama whose file is missing.", default=False)
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ModelListOptions(ModelsOptions):
     """The options of `gen models list`."""
 
     part: str | None = argument("PART", display_name="PART", help="List only models whose names contain this.")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ModelShowOptions(Options):
     """The options of `gen models show`."""
 
@@ -66,7 +67,7 @@ class ModelShowOptions(Options):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ModelPullOptions(Options):
     """The options of `gen models pull`."""
 
@@ -110,10 +111,10 @@ def show(options: ModelShowOptions) -> None:
     from ..render.models import show_facts
 
     start_collector()
-    path = find_model_file(options.name)
-    entry = _entry_of(path, options.name)
+    files = find_model_files(options.name)
+    entry = _entry_of(files, options.name)
     summary = next(iter(read_summaries([entry])))
-    facts = read_facts(path, entry.ollama_settings_file)
+    facts = read_facts(files.path, entry.ollama_settings_file)
     if options.format is ModelsFormat.json:
         print(json.dumps({**summary.as_json(), **facts.as_json()}, indent=2, ensure_ascii=False))
     else:
@@ -177,14 +178,15 @@ def _report_rest(
         )
 
 
-def _entry_of(path: Path, name: str) -> ModelEntry:
+def _entry_of(files: ResolvedModel, name: str) -> ModelEntry:
     """Return the entry of a file in the list of models; a new entry if the file is in none of the folders."""
     from ...models.listing import ModelEntry, list_models
     from ...models.names import first_part, part_paths
     from ...presets.user_config import user_config
 
-    path = first_part(path)
+    path = first_part(files.path)
     same = [entry for entry in list_models(user_config().model_folders) if entry.path == path]
+    same = [entry for entry in same if entry.adapters == files.adapters] or same
     bare = name.lower().removeprefix("ollama:")
     named = [entry for entry in same if bare in entry.name.lower()]
     return next(iter(named or same), None) or ModelEntry(

@@ -13,10 +13,11 @@ import typer
 from ...common.errors import UsageError
 from ...jobs.sources import open_preset, preset_of_model
 from ..command_options import TypedFlags, takes_options
-from ..flags import CompletionKind, Options, at_least, flag, options_class
-from ..inputs.model import BackgroundModel, load_in_background, load_model, show_llama_cpp_messages
+from ..flags import CompletionKind, Options, at_least, flag
+from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import prepare_prompt, put_negative_into_template, read_prompt
-from ..inputs.settings import ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings, seed_of
+from ..inputs.settings import ChatTemplateFlags, preset_name, seed_of
+from ..inputs.setup import Setup, resolve_setup
 from ..interrupt import Interrupt, interruptible
 from ..messages import print_note
 from ..options.model import LogOptions, ModelOptions
@@ -26,8 +27,6 @@ from ..options.text_rules import GuidanceOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
-    from ...grammars.spec import GrammarSpec
-    from ...presets.settings import Settings
     from ...samplers.chain import StepSpec
 
 
@@ -38,7 +37,7 @@ class NextFormat(StrEnum):
     json = "json"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class NextOptions(Options):
     """The options of `gen next`: those of `gen run` that influence the next token, and output options."""
 
@@ -97,20 +96,24 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
       gen next "The sea was"
       gen next "The sea was" --against creative --against min-p0.1
     """
-    show_llama_cpp_messages(options.log)
-    with load_in_background(options.model, options.log, max_tokens=1) as background_model:
-        _next(options, background_model)
-
-
-def _next(options: NextOptions, background_model: BackgroundModel | None) -> None:
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
     setup = None if needs_model else _resolve_setup(options, None)
+    against = None if needs_model else _named_chains(options, None)
+    template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     raw_prompt = read_prompt(options.prompt)
-    with (
-        interruptible() as interrupt,
-        load_model(options.model, interrupt, background_model, max_tokens=1) as model,
-    ):
-        _trace_and_print(setup or _resolve_setup(options, model.metadata), model, raw_prompt, interrupt)
+    show_llama_cpp_messages(options.log)
+    with interruptible() as interrupt, load_model(options.model, interrupt) as model:
+        setup = setup or _resolve_setup(options, model.metadata)
+        chains = _named_chains(options, model.metadata) if against is None else against
+        _trace_and_print(setup, chains, model, raw_prompt, template, interrupt)
+
+
+def _resolve_setup(options: NextOptions, metadata: Mapping[str, str] | None) -> Setup[NextOptions]:
+    return resolve_setup(options, options.sampling, options.grammar, metadata)
+
+
+def _named_chains(options: NextOptions, metadata: Mapping[str, str] | None) -> list[NamedChain]:
+    return [named_chain(text, metadata) for text in options.against or ()]
 
 
 @dataclass(frozen=True)
@@ -122,16 +125,9 @@ class NamedChain:
 
 
 def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
-    """Return the chain of a preset, or the chain that the text describes if no preset has this name.
-
-    Args:
-        text: a preset's name or file, or a chain in the compact notation.
-        metadata: the metadata of the GGUF; None if the text is not ``model``.
-
-    Raises:
-        PresetError: the preset has an error.
-        UsageError: the text is neither a preset nor a chain.
-    """
+    """Return the chain of a preset, or the chain in compact notation if no preset has this name."""
+    # ``metadata`` of the GGUF is needed for ``model`` only. Raises ``PresetError`` for an error in the preset, and
+    # ``UsageError`` if the text is neither a preset nor a chain.
     from ...presets.errors import PresetError
     from ...presets.search import is_file_reference, list_presets
     from ...presets.settings import resolve_settings
@@ -150,41 +146,15 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
         raise UsageError(f"--against: {text!r} is not a preset or a chain: {message}") from None
 
 
-@dataclass(frozen=True)
-class _Setup:
-    """The options and the settings of the command.
-
-    Attributes:
-        options: the options of the command line.
-        settings: the settings resolved from the options and the preset.
-        spec: the grammar; None if there is none.
-        against: the chains to compare with.
-        template: the flags of the chat template.
-    """
-
-    options: NextOptions
-    settings: Settings
-    spec: GrammarSpec | None
-    against: Sequence[NamedChain]
-    template: ChatTemplateFlags
-
-
-def _resolve_setup(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
-    settings = resolve_run_settings(options, options.sampling, metadata)
-    against = [named_chain(text, metadata) for text in options.against or ()]
-    spec = grammar_spec(options.grammar, settings)
-    return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template, options.typed_flags))
-
-
-def _trace_and_print(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
-    """Read the prompt, trace the chains, and print the candidates.
-
-    Args:
-        setup: the options, the settings, the grammar and the chains to compare with.
-        model: the model.
-        raw_prompt: the prompt without a chat template.
-        interrupt: whether a signal such as Ctrl-C has arrived.
-    """
+def _trace_and_print(
+    setup: Setup[NextOptions],
+    named_chains: Sequence[NamedChain],
+    model: Model,
+    raw_prompt: str,
+    template: ChatTemplateFlags,
+    interrupt: Interrupt,
+) -> None:
+    """Read the prompt (without a chat template), trace the chains, and print the candidates."""
     from ...engine.next_token import trace_request
     from ...jobs.resolve import make_request
     from ...samplers.building import build
@@ -196,10 +166,10 @@ def _trace_and_print(setup: _Setup, model: Model, raw_prompt: str, interrupt: In
         raise UsageError(f"--top: {options.top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
     seed = seed_of(settings)
     chain = build(settings.steps, seed=seed, vocab=vocabulary)
-    against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
-    prompt = prepare_prompt(model, raw_prompt, settings, options.affixes, setup.template, options.is_chat)
-    request = make_request(settings, prompt.tokens, setup.spec, seed)
-    request = put_negative_into_template(model, request, prompt, settings, setup.template, options.is_chat)
+    against = [build(named.steps, seed=seed, vocab=vocabulary) for named in named_chains]
+    prompt = prepare_prompt(model, raw_prompt, settings, options.affixes, template, options.is_chat)
+    request = make_request(settings, prompt.tokens, setup.grammar, seed)
+    request = put_negative_into_template(model, request, prompt, settings, template, options.is_chat)
     with reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,
@@ -211,7 +181,7 @@ def _trace_and_print(setup: _Setup, model: Model, raw_prompt: str, interrupt: In
         )
     if result is None:
         raise typer.Exit(interrupt.exit_code)
-    traced = TracedNextToken(model, chain, result, [each.name for each in setup.against], against)
+    traced = TracedNextToken(model, chain, result, [each.name for each in named_chains], against)
     if options.format is NextFormat.json:
         write_next_token_json(traced, sys.stdout)
     else:

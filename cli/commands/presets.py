@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from ...common.errors import UsageError
 from ...common.files import is_stdin, write_file_atomically
+from ...common.text import join_alternatives
 from ...jobs.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
+from ...presets.foreign.registry import FORMATS, OWN_FORMATS
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class
+from ..flags import REQUIRED, CompletionKind, Options, argument, flag
 from ..messages import BAD_USAGE, fail, print_note, report_failures
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class PresetNameOptions(Options):
     """The argument of commands that read one preset."""
 
@@ -30,7 +33,7 @@ class PresetNameOptions(Options):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class PresetImportOptions(Options):
     """The options of `gen presets import`."""
 
@@ -44,8 +47,7 @@ class PresetImportOptions(Options):
     format: str | None = flag(
         "--from",
         metavar="FORMAT",
-        help="Format: webui, sillytavern, koboldai, koboldcpp, huggingface, ollama, tabbyapi, llama.cpp or"
-        " lmstudio. [detected]",
+        help=f"Format: {join_alternatives(FORMATS)}. [detected]",
         completion_kind=CompletionKind.IMPORT_FORMAT,
     )
     section: str | None = flag(
@@ -74,7 +76,14 @@ class PresetImportOptions(Options):
                 )
 
 
-@options_class
+_EXPORT_FORMATS = [
+    f"{each.name} ({each.written_as})" if each.written_as else each.name
+    for each in OWN_FORMATS
+    if each.write is not None
+]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PresetExportOptions(Options):
     """The options of `gen presets export`."""
 
@@ -88,8 +97,7 @@ class PresetExportOptions(Options):
     to: str = flag(
         "--to",
         metavar="FORMAT",
-        help="Format: llama.cpp (command line), llama-server or koboldcpp (JSON request), webui, sillytavern,"
-        " koboldai, huggingface, ollama, tabbyapi or lmstudio.",
+        help=f"Format: {join_alternatives(_EXPORT_FORMATS)}.",
         default=REQUIRED,
         completion_kind=CompletionKind.EXPORT_FORMAT,
     )
@@ -113,10 +121,20 @@ def presets(context: typer.Context) -> None:
 def list_() -> None:
     """List the presets in ./presets, in your config folder, and the built-in ones."""
     with report_failures():
+        from ...presets.errors import PresetError
+        from ...presets.preset import load_preset
         from ...presets.search import list_presets
-        from ..render.tables import show_presets
+        from ..render.table import Column, print_table
 
-        show_presets(list_presets())
+        rows = []
+        for entry in list_presets():
+            try:
+                description = load_preset(str(entry.path)).description
+            except PresetError as error:
+                description = f"broken: {error}"
+            hidden = " (hidden)" if entry.is_shadowed else ""
+            rows.append((entry.name, f"{entry.origin}{hidden}", description))
+        print_table(["preset", "from", Column("what it is for", is_text=True)], rows)
 
 
 @app.command(cls=GenCommand)
@@ -126,7 +144,7 @@ def show(options: PresetNameOptions) -> None:
 
     A file of another tool is converted to a preset of gen, as by gen presets import.
     """
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     sys.stdout.write(terminal_safe(preset_text(options.name, print_note), sys.stdout))
 
@@ -161,10 +179,10 @@ def import_(options: PresetImportOptions) -> None:
     Comments in the preset name the source of each step. Unsupported settings are reported on stderr.
     """
     from ...presets.errors import PresetError
-    from ...presets.foreign.conversion import MissingSectionError
-    from ...presets.foreign.formats import AmbiguousFormatError
+    from ...presets.foreign.preset_file import MissingSectionError
+    from ...presets.foreign.recognition import AmbiguousFormatError
     from ...presets.search import split_section
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     file, section = split_section(options.file)
     if section is not None and options.section is not None:
@@ -194,7 +212,7 @@ def export(options: PresetExportOptions) -> None:
     Settings that the format does not support are reported on stderr.
     """
     from ...presets.foreign.formats import export_preset
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     exported = export_preset(open_preset(options.name, print_note), options.to)
     for sentence in exported.unsupported_settings:
@@ -204,8 +222,14 @@ def export(options: PresetExportOptions) -> None:
 
 def _save(name: str, text: str, *, may_replace: bool) -> None:
     """Write a preset to the user's folder atomically."""
-    from ...presets.search import config_folder, find_preset
+    from ...presets.search import BUILT_IN, config_folder, find_preset, list_presets
 
+    built_in = {entry.name.lower() for entry in list_presets() if entry.path.parent == BUILT_IN}
+    if name.lower() in built_in and not may_replace:
+        fail(
+            f"--save: {name!r} is a built-in preset, which yours would hide; use another name, or add --force",
+            BAD_USAGE,
+        )
     path = config_folder() / "presets" / f"{name}.yaml"
     existing = [other for other in (path, path.with_suffix(".yml")) if other.exists()]
     if existing and not may_replace:

@@ -19,7 +19,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.text import count_noun, short_repr
 from ..command_options import TypedFlags, reject_same_file, takes_options
-from ..flags import POSITIVE, Options, argument, at_least, flag, options_class
+from ..flags import POSITIVE, Options, argument, at_least, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from ...recover.request import RecoverySettings
     from ...recover.results import Recovery
 
-ENDPOINT = "an --endpoint"
-"""A value of ``required_companions``, like `Api.as_flag`: the flag needs an endpoint."""
-BASIS = "a --basis"
-"""A value of ``required_companions``: the flag needs a basis."""
+ENDPOINT = "an --endpoint"  # a value of ``required_companions``, like `Api.as_flag`: the flag needs an endpoint
+BASIS = "a --basis"  # a value of ``required_companions``: the flag needs a basis
 
 _endpoint = partial(flag, panel="Endpoint (or a model, -m)")
 _calls = partial(flag, panel="Calls")
@@ -58,7 +56,7 @@ class Api(StrEnum):
         return f"--api {self.value}"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class EndpointOptions(Options):
     """Options that select the endpoint."""
 
@@ -114,7 +112,7 @@ class EndpointOptions(Options):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class CallOptions(Options):
     """Options that limit the number and the rate of calls, and estimate their cost."""
 
@@ -156,10 +154,7 @@ class CallOptions(Options):
 
     @property
     def prices(self) -> tuple[float, float] | None:
-        """Dollars per million tokens read, and per million tokens written; None without ``--price``.
-
-        Raises ``UsageError``.
-        """
+        """Dollars per million tokens read, and per million tokens written; None without ``--price``."""
         if self.price is None:
             return None
         try:
@@ -171,7 +166,6 @@ class CallOptions(Options):
         return numbers[0], numbers[-1]
 
     def check(self) -> None:
-        """Reject prices that are invalid, or not used."""
         if self.prices is not None and not self.dry_run:
             raise UsageError("--price needs --dry-run, which prints the cost of a run")
 
@@ -188,7 +182,7 @@ class Method(StrEnum):
     basis = "basis"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class RecoverPromptOptions(PromptOptions):
     """Options for the source of the prompt: an argument, a file, or stdin."""
 
@@ -200,7 +194,7 @@ class RecoverPromptOptions(PromptOptions):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class MethodOptions(Options):
     """Options for the requested tokens and the method."""
 
@@ -235,7 +229,7 @@ class MethodOptions(Options):
 
     @property
     def token_ids(self) -> list[int] | None:
-        """The ids of ``--ids``; None without the flag. Raises ``UsageError``."""
+        """The ids of ``--ids``; None without the flag."""
         if self.ids is None:
             return None
         try:
@@ -244,7 +238,6 @@ class MethodOptions(Options):
             raise UsageError(f"--ids: {self.ids!r} is not a list of token ids, such as 5,17") from None
 
     def check(self) -> None:
-        """Reject flags that cannot be combined, and missing ones."""
         if self.top is not None and self.token_ids is not None:
             raise UsageError("--top and --ids cannot be combined; give one of them")
         if self.method is Method.top_n and self.top is None:
@@ -253,7 +246,7 @@ class MethodOptions(Options):
             raise UsageError("--method basis needs --basis FILE, which gen recover-basis creates")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class RecoverOutputOptions(Options):
     """Options for the files of results and responses."""
 
@@ -280,7 +273,7 @@ class RecoverOutputOptions(Options):
 
     @property
     def prints_lines(self) -> bool:
-        """True if the result is printed to stdout as JSONL."""
+        """Whether the result goes to stdout, as JSONL."""
         return str(self.output) == "-"
 
     @property
@@ -301,7 +294,7 @@ class RecoverOutputOptions(Options):
             raise UsageError("--resume needs a checkpoint; give -o FILE or --checkpoint FILE")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class RecoverOptions(Options):
     """The options of `gen recover`."""
 
@@ -410,8 +403,7 @@ def _advice() -> Iterator[None]:
         raise
 
 
-_BYTES_PER_TOKEN = 4
-"""Approximate average for English text in current vocabularies."""
+_BYTES_PER_TOKEN = 4  # approximate average for English text in current vocabularies
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
@@ -492,17 +484,8 @@ def _settings(options: RecoverOptions, **more_settings: Any) -> RecoverySettings
 def _is_finished(
     file: Path, endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt
 ) -> bool:
-    """Return whether the file holds the complete result of this command.
-
-    Then ``--resume`` has nothing to do. Raises ``RecoverError`` if the file holds another result.
-
-    Args:
-        file: the file of the result.
-        endpoint: the endpoint of this command.
-        prompt: the prompt of this command.
-        options: the options of this command.
-        interrupt: whether the command was interrupted.
-    """
+    """Return whether the file holds the complete result of this command."""
+    # Then ``--resume`` has nothing to do. Raises ``RecoverError`` if the file holds another result.
     import json
 
     from ...recover.errors import RecoverError
@@ -576,21 +559,16 @@ def _continue_hint(checkpoint: Path | None) -> str:
 
 
 def _exit_early(stop_reason: str, when: str, interrupt: Interrupt) -> NoReturn:
-    """Print why the run ended early, and exit.
-
-    Args:
-        stop_reason: ``max_calls`` or ``interrupted``.
-        when: the end of the message, which says when it ended and how to continue.
-        interrupt: provides the exit code.
-    """
+    """Print why the run ended early, and exit. ``when`` ends the message: when that was, and how to continue."""
+    # ``stop_reason``: ``max_calls`` or ``interrupted``. The exit code is that of ``interrupt``.
     was_interrupted = stop_reason == "interrupted"
     print_message(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
     raise typer.Exit(interrupt.exit_code if was_interrupted else FAILED)
 
 
+# Default number of shown logprobs: for a local model, the limit of OpenAI's completions; for a server, a common
+# limit.
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
-"""Default number of shown logprobs: for a local model, the limit of OpenAI's completions; for a server, a common
-limit."""
 
 
 @contextmanager
@@ -641,10 +619,8 @@ def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
 
 
 def _read_token_bytes(path: Path) -> list[bytes | None]:
-    """Return the bytes of each token of a tokenizer by id.
-
-    Control tokens of a GGUF have None, because they have no text.
-    """
+    """Return the bytes of each token of a tokenizer by id."""
+    # Control tokens of a GGUF have None, because they have no text.
     from ...engine.model import Model
     from ...recover.endpoints.openai import read_tiktoken
 
@@ -671,19 +647,14 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
 
 @dataclass(frozen=True)
 class ApiCommandLine:
-    """The command line of one API.
+    """The command line of one API."""
 
-    The flags of a single API are in `EndpointOptions`, with a ``required_companions`` that lists the API.
+    # The flags of a single API are in `EndpointOptions`, with a ``required_companions`` that lists the API.
 
-    Attributes:
-        open: creates the endpoint from the options and the URL.
-        required: fields of `EndpointOptions` that must be given -> their flags, as a message shows them.
-        may_load_model: whether a model file may be loaded for its tokenizer.
-    """
-
-    open: Callable[[RecoverOptions, str], Endpoint]
+    open: Callable[[RecoverOptions, str], Endpoint]  # creates the endpoint from the options and the URL
+    # fields of `EndpointOptions` that must be given -> their flags, as a message shows them
     required: Mapping[str, str] = field(default_factory=dict)
-    may_load_model: bool = False
+    may_load_model: bool = False  # whether a model file may be loaded for its tokenizer
 
 
 APIS: Mapping[Api, ApiCommandLine] = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
 from ..command_options import TypedFlags, reject_same_file, takes_options
-from ..flags import REQUIRED, Options, at_least, flag, options_class
+from ..flags import REQUIRED, Options, at_least, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..interrupt import Interrupt, interruptible
 from ..messages import print_message
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ...recover.basis import Basis
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class BasisOptions(Options):
     """The options of `gen recover-basis`."""
 

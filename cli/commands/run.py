@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
-from ..flags import Limit, Options, flag, options_class
+from ..flags import Limit, Options, flag
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, end_open_line, print_note
 from ..options.drafts import DraftingOptions
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from ...engine.model import Model
     from ...engine.request import GenerationRequest
     from ...grammars.spec import GrammarSpec
-    from ...logprobs.events import Done, Event
+    from ...logprobs.events import Done
     from ...presets.settings import Settings
-    from ..inputs.model import BackgroundModel
     from ..inputs.prompt import PreparedPrompt, PromptText
     from ..inputs.settings import ChatTemplateFlags
+    from ..inputs.setup import Setup
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class CompatibilityOptions(Options):
     """Flags of llama.cpp without effect, because `gen run` always behaves as they request."""
 
@@ -74,14 +74,13 @@ class CompatibilityOptions(Options):
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:
-    """Return a compiled regular expression of Python. Raises ``ValueError``."""
     try:
         return re.compile(text)
     except re.error as error:
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class RunOptions(Options):
     """The options of `gen run`."""
 
@@ -114,12 +113,6 @@ class RunOptions(Options):
         parse=_parse_regex,
     )
     drafts: DraftingOptions
-    verify_draft: bool = flag(
-        "--verify-draft",
-        help="Repeat the run without drafts, and report the first token that differs.",
-        default=False,
-        panel="Drafts",
-    )
     beam_search: BeamOptions
     model: ModelOptions
     output: OutputOptions
@@ -127,15 +120,10 @@ class RunOptions(Options):
     compatibility: CompatibilityOptions
 
     def check(self) -> None:
-        """Raise ``UsageError`` for flags that cannot be combined."""
         if self.vote:
             self._check_vote()
         elif self.extract is not None:
             raise UsageError("--extract finds the answers that --vote counts; add --vote")
-        if self.verify_draft and self.drafts.is_off:
-            raise UsageError("--verify-draft checks a run with drafts; add -md FILE or --lookup N")
-        if self.verify_draft and self.samples > 1:
-            raise UsageError("--verify-draft checks one text; leave --samples out")
         self._check_beams()
         if self.samples > 1 and self.output.stream:
             raise UsageError("--stream writes one text while it is generated; leave --samples out")
@@ -182,10 +170,8 @@ class RunOptions(Options):
 
     @property
     def is_chat(self) -> bool | None:
-        """True if the chat template is used, False if not; None: only if there is a system message.
-
-        ``--format openai-chat`` implies the chat template.
-        """
+        """True if the chat template is used, False if not; None: only if there is a system message."""
+        # ``--format openai-chat`` implies the chat template.
         if self.chat.chat is None and self.output.format is Format.openai_chat:
             return True
         return self.chat.chat
@@ -197,18 +183,7 @@ def run(options: RunOptions) -> None:
 
     The value of a setting comes from the first of these that sets it: its flag, --set, the preset, the default.
     """
-    from ..inputs.model import load_in_background, show_llama_cpp_messages
-
-    show_llama_cpp_messages(options.log)
-    tokens = options.length.max_tokens
-    with load_in_background(
-        options.model, options.log, tokens, is_needed=not options.output.show_config
-    ) as background_model:
-        _run(options, background_model)
-
-
-def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
-    from ..inputs.model import find_draft_model, load_model, open_draft_model
+    from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
     from ..inputs.prompt import PromptText, read_prompt_text
     from ..inputs.settings import MODEL_PRESET, ChatTemplateFlags, preset_name
 
@@ -220,44 +195,27 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
         return
     template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     typed_prompt = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
+    show_llama_cpp_messages(options.log)
     with interruptible() as interrupt:
         draft = None if options.output.show_config else find_draft_model(options.drafts, interrupt)
-        with load_model(options.model, interrupt, background_model, options.length.max_tokens) as model:
+        with load_model(options.model, interrupt) as model:
             setup = setup or _resolve_setup(options, model.metadata)
             if options.output.show_config:
                 _show_config(setup)
             else:
                 open_draft_model(draft, model)
-                _generate_text(replace(setup, draft=draft), model, typed_prompt, template, interrupt)
+                _generate_text(setup, draft, model, typed_prompt, template, interrupt)
 
 
-@dataclass(frozen=True)
-class _Setup:
-    """The options and the settings of a run.
+def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> Setup[RunOptions]:
+    from ..inputs.setup import resolve_setup
 
-    Attributes:
-        options: the options of the command line.
-        settings: the settings resolved from the options and the preset.
-        grammar: the grammar of the output; None if the output is free.
-        draft: the draft model, and the limits of its drafts; None without a draft model.
-    """
-
-    options: RunOptions
-    settings: Settings
-    grammar: GrammarSpec | None
-    draft: DraftOptions | None = None
-
-
-def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
-    from ..inputs.settings import grammar_spec, resolve_run_settings
-
-    settings = resolve_run_settings(options, options.sampling, metadata)
-    grammar = grammar_spec(options.grammar, settings)
+    setup = resolve_setup(options, options.sampling, options.grammar, metadata)
     if options.beam_search.beams is not None:
-        _reject_rules_of_drawn_text(settings)
-    if options.vote and grammar is None and options.extract is None:
+        _reject_rules_of_drawn_text(setup.settings)
+    if options.vote and setup.grammar is None and options.extract is None:
         raise UsageError("--vote needs a grammar, or --extract REGEX that finds the answer in a text")
-    return _Setup(options, settings, grammar)
+    return setup
 
 
 def _reject_rules_of_drawn_text(settings: Settings) -> None:
@@ -272,29 +230,27 @@ def _reject_rules_of_drawn_text(settings: Settings) -> None:
             raise UsageError(f"--beams draws no token, but {place} is for a text that is drawn; leave one out")
 
 
-def _show_config(setup: _Setup) -> None:
+def _show_config(setup: Setup[RunOptions]) -> None:
     from ..inputs.model import chosen_model
-    from ..render.tables import show_settings
+    from ..render.settings import show_settings
 
     show_settings(setup.settings, setup.grammar, chosen_model(setup.options.model))
 
 
 def _generate_text(
-    setup: _Setup, model: Model, typed_prompt: PromptText, template: ChatTemplateFlags, interrupt: Interrupt
+    setup: Setup[RunOptions],
+    draft: DraftOptions | None,
+    model: Model,
+    typed_prompt: PromptText,
+    template: ChatTemplateFlags,
+    interrupt: Interrupt,
 ) -> None:
-    """Generate the text, write it in the requested format, and report how it ended.
-
-    Args:
-        setup: the options, the settings and the grammar.
-        model: the model.
-        typed_prompt: the prompt without a chat template.
-        template: the flags of the chat template.
-        interrupt: whether a signal such as Ctrl-C has arrived.
-    """
+    """Generate the text, write it in the requested format, and report how it ended."""
     from ...engine.generation import generate_request
     from ...jobs.resolve import make_request
     from ..inputs.prompt import prepare_prompt, put_negative_into_template
     from ..inputs.settings import logprob_request, seed_of
+    from ..render.answers import AnswerWriter
     from ..render.progress import erase_bar_before_done, reading_bar
 
     options, settings, grammar = setup.options, setup.settings, setup.grammar
@@ -310,7 +266,7 @@ def _generate_text(
         echo=options.output.echo and logprobs.top_count is not None,
         jump=not options.grammar.no_jump,
         lookup=options.drafts.lookup,
-        draft=setup.draft,
+        draft=draft,
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),
@@ -322,62 +278,22 @@ def _generate_text(
         _generate_samples(setup, model, request, prompt, typed_prompt.piped, interrupt)
         return
     with reading_bar() as progress, interrupt.graceful_shutdown():
-        token_ids: list[int] = []
-        events = _remember_tokens(
-            generate_request(model, request, progress=progress, is_interrupted=lambda: interrupt.requested),
-            token_ids,
-        )
+        events = generate_request(model, request, progress=progress, is_interrupted=lambda: interrupt.requested)
         command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
-        done = _render(erase_bar_before_done(events, progress), options.output, prompt, command)
+        with AnswerWriter(options.output, prompt, command, sys.stdout) as writer:
+            done = writer.write(erase_bar_before_done(events, progress))
     _report_end(done, setup, prompt.shown, request, model, interrupt)
-    if options.verify_draft:
-        _verify_drafts(model, request, token_ids, interrupt)
-
-
-def _remember_tokens(events: Iterator[Event], token_ids: list[int]) -> Iterator[Event]:
-    """Yield the events of a run, and append the ids of its tokens to ``token_ids``."""
-    from ...logprobs.events import Token
-
-    for event in events:
-        if isinstance(event, Token):
-            token_ids.append(event.id)
-        yield event
-
-
-def _verify_drafts(
-    model: Model, request: GenerationRequest, token_ids: Sequence[int], interrupt: Interrupt
-) -> None:
-    """Repeat the run without drafts, and report the first difference, with which the command fails."""
-    from ...jobs.draft_verification import verify_drafts
-    from ..render.run import show_verification
-
-    with interrupt.graceful_shutdown():
-        result = verify_drafts(model, request, token_ids, lambda: interrupt.requested)
-    show_verification(result)
-    if not result.is_complete:
-        raise typer.Exit(interrupt.exit_code)
-    if result.difference is not None:
-        raise typer.Exit(FAILED)
 
 
 def _generate_samples(
-    setup: _Setup,
+    setup: Setup[RunOptions],
     model: Model,
     request: GenerationRequest,
     prompt: PreparedPrompt,
     piped: str,
     interrupt: Interrupt,
 ) -> None:
-    """Generate several texts side by side, and write each one when those before it are written.
-
-    Args:
-        setup: the options, the settings and the grammar.
-        model: the model.
-        request: the request of the first text.
-        prompt: the prompt, with and without a chat template.
-        piped: the text that was read from stdin.
-        interrupt: whether a signal such as Ctrl-C has arrived.
-    """
+    """Generate several texts side by side, and write each one when those before it are written."""
     from ...jobs.samples import generate_samples, sample_requests
     from ..render.progress import sample_bar
     from ..render.samples import SampleWriter
@@ -411,23 +327,14 @@ def _generate_samples(
 
 
 def _search_beams(
-    setup: _Setup,
+    setup: Setup[RunOptions],
     model: Model,
     request: GenerationRequest,
     prompt: PreparedPrompt,
     piped: str,
     interrupt: Interrupt,
 ) -> None:
-    """Search for the texts with the best scores, and write them.
-
-    Args:
-        setup: the options, the settings and the grammar.
-        model: the model.
-        request: the request without a beam search.
-        prompt: the prompt, with and without a chat template.
-        piped: the text that was read from stdin.
-        interrupt: whether a signal such as Ctrl-C has arrived.
-    """
+    """Search for the texts with the best scores, and write them."""
     from ...engine.beams import generate_beams
     from ..render.progress import sample_bar
     from ..render.samples import BeamWriter
@@ -454,17 +361,14 @@ def _search_beams(
         raise typer.Exit(interrupt.exit_code)
 
 
+# The environment variable that names the model of a run without -m. A replay command must include it.
 _MODEL_VARIABLE = "GEN_MODEL"
-"""The environment variable that names the model of a run without -m. A replay command must include it."""
 
 
 def replay_command(random_seed: int | None, piped: str) -> str:
-    """Return a shell command that repeats the run, including the seed, the model's variable and the piped input.
-
-    Args:
-        random_seed: the seed that was chosen randomly; None if a flag or a preset sets the seed.
-        piped: the text that was read from stdin, without the newline at its end; empty if stdin was not read.
-    """
+    """Return a shell command that repeats the run, with the seed, the model's variable and the piped input."""
+    # ``random_seed``: chosen randomly; None if a flag or a preset sets the seed. ``piped``: without the newline at
+    # its end; empty if stdin was not read.
     words = ["gen", *sys.argv[1:]]
     if random_seed is not None:
         # The last --seed counts. Words after `--` are not flags.
@@ -477,53 +381,24 @@ def replay_command(random_seed: int | None, piped: str) -> str:
     return f"printf %s {shlex.quote(piped)} | {command}" if piped else command
 
 
-def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPrompt, command: str) -> Done:
-    """Write the events in the requested format.
-
-    Args:
-        events: the events of the run.
-        options: the output flags.
-        prompt: the prompt, with and without a chat template.
-        command: the shell command that repeats the run.
-    """
-    from ..render.run import render_api, render_jsonl, render_text
-
-    if options.format is Format.text:
-        return render_text(events, sys.stdout, prompt.shown if options.echo else "", options.color.is_colored)
-    if options.format is Format.jsonl:
-        return render_jsonl(events, sys.stdout, prompt.shown, command)
-    return render_api(
-        events,
-        sys.stdout,
-        options.format.value,
-        prompt=prompt.text,
-        echo=options.echo,
-        uses_chat_template=prompt.text != prompt.shown,
-        is_streamed=options.stream,
-    )
-
-
 def _report_end(
-    done: Done, setup: _Setup, prompt: str, request: GenerationRequest, model: Model, interrupt: Interrupt
+    done: Done,
+    setup: Setup[RunOptions],
+    prompt: str,
+    request: GenerationRequest,
+    model: Model,
+    interrupt: Interrupt,
 ) -> None:
-    """Print notes and statistics of the run, and end the command if the run was interrupted.
-
-    Args:
-        done: the last event of the run.
-        setup: the options, the settings and the grammar.
-        prompt: the prompt as ``--echo`` shows it.
-        request: the request of the run.
-        model: the model.
-        interrupt: whether a signal such as Ctrl-C has arrived.
-    """
+    """Print notes and statistics of the run, and end the command if the run was interrupted."""
+    # ``prompt`` is as ``--echo`` shows it.
     output = setup.options.output
     end_note = _note_on_end(done, setup, request, model)
-    if output.format is Format.text and (end_note is not None or output.stats or setup.options.verify_draft):
+    if output.format is Format.text and (end_note is not None or output.stats):
         end_open_line((prompt if output.echo else "") + done.text)
     if end_note is not None:
         print_note(end_note)
     if output.stats:
-        from ..render.run import show_stats
+        from ..render.stats import show_stats
 
         show_stats(done, model.name, request.seed)
     if done.finish_reason == "interrupted":
@@ -531,7 +406,7 @@ def _report_end(
         raise typer.Exit(interrupt.exit_code)
 
 
-def _note_on_end(done: Done, setup: _Setup, request: GenerationRequest, model: Model) -> str | None:
+def _note_on_end(done: Done, setup: Setup[RunOptions], request: GenerationRequest, model: Model) -> str | None:
     """Return a note about the end of the text; None if the text ended as requested."""
     if setup.grammar is not None and done.complete is False and done.finish_reason != "interrupted":
         return _note_on_incomplete_grammar(done, setup.options, setup.grammar)

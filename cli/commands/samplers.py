@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..command_options import takes_options
-from ..flags import CompletionKind, Options, argument, options_class
+from ..flags import CompletionKind, Options, argument
 from ..messages import BAD_USAGE, fail
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class SamplersOptions(Options):
     """The options of `gen samplers`."""
 
@@ -24,7 +26,7 @@ def samplers(options: SamplersOptions) -> None:
     """List the samplers, or show one: formula, parameters, ranges, source."""
     from ...samplers.errors import SamplingError
     from ...samplers.registry import catalogue, find_sampler, list_plugins
-    from ..render.tables import show_sampler, show_samplers
+    from ..render.samplers import show_sampler, show_samplers
 
     if options.name is None:
         show_samplers(list(catalogue().values()), list_plugins())

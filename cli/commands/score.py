@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from ...common.text import count_noun
 from ...jobs.lines import BackgroundReader, number_lines
 from ...jobs.scoring import LineScore, scored_choices, scored_lines, scored_text, stride_problem
 from ..command_options import takes_options
-from ..flags import Options, argument, at_least, flag, options_class
+from ..flags import Options, argument, at_least, flag
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
@@ -40,7 +41,7 @@ class ScoreFormat(StrEnum):
     jsonl = "jsonl"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ScoredTextOptions(PromptOptions):
     """The sources of the scored text, or of the prompt before the choices."""
 
@@ -61,7 +62,7 @@ class ScoredTextOptions(PromptOptions):
     file: Path | None = _score("-f", "--file", help="Read the text from a file; - reads stdin.")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ScoreOptions(Options):
     """The options of `gen score`."""
 
@@ -96,11 +97,9 @@ class ScoreOptions(Options):
 
     @property
     def is_table(self) -> bool:
-        """True if the scores are printed as a table."""
         return self.format in (None, ScoreFormat.table)
 
     def check(self) -> None:
-        """Raise ``UsageError`` for flags that are not allowed together."""
         if self.tokens and not self.is_table:
             raise UsageError("--tokens is for the table; the other formats always include the tokens")
         if self.lines is not None:
@@ -108,7 +107,7 @@ class ScoreOptions(Options):
         elif self.cluster.on is not None:
             raise UsageError("--on needs --jsonl")
         if self.choices:
-            self._check_choices(self.choices)
+            self._check_choices()
         if self.strict and not self.choices and self.lines is None:
             raise UsageError("--strict is for choices; a text that exceeds the context is read in windows")
 
@@ -125,12 +124,7 @@ class ScoreOptions(Options):
             if is_given:
                 raise UsageError(f"--jsonl cannot be combined with {name}; the file's lines define what is scored")
 
-    def _check_choices(self, choices: list[str]) -> None:
-        if "" in choices:
-            raise UsageError("--choices: an empty text is not a continuation")
-        for number, choice in enumerate(choices):
-            if choice in choices[:number]:
-                raise UsageError(f"--choices: {choice!r} is given twice")
+    def _check_choices(self) -> None:
         if self.tokens:
             raise UsageError("--tokens is for a text; --format json has the tokens of choices")
         if self.stride is not None:
@@ -185,7 +179,7 @@ def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Int
 
 
 def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
-    """Print the scores of a file of lines, computed by workers. Raises ``ClusterError``, ``ModelError``."""
+    """Print the scores of a file of lines, computed by workers."""
     from ...jobs.workers import (
         LINES_PER_SHARD,
         ScoreServiceSpec,
@@ -216,16 +210,8 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
 
 
 def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[], bool]) -> bool:
-    """Print scores as soon as they are available, and the errors of lines without a score.
-
-    Args:
-        scores: the scores.
-        path: the file of the lines.
-        is_over: called after each score. Once it returns True, the other scores are not awaited.
-
-    Returns:
-        True if a line has no score.
-    """
+    """Print scores, and the errors of lines without one, immediately; return True if a line has no score."""
+    # ``is_over`` is called after each score. Once it returns True, the other scores are not awaited.
     from ..render.progress import counting_bar
 
     failures = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ...common.machine import MAX_SLOTS
+from ...common.extras import extra_of, install_command
+from ...common.llama_cpp_limits import MAX_SLOTS
 from ..command_options import TypedFlags, takes_options
-from ..flags import Options, at_least, flag, options_class, within
+from ..flags import Options, at_least, flag, within
 from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
 from ..inputs.settings import (
     ChatTemplateFlags,
@@ -50,7 +51,7 @@ class LogFormat(StrEnum):
     NONE = "none"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ServeOptions(Options):
     """The options of `gen serve`."""
 
@@ -127,6 +128,11 @@ class ServeOptions(Options):
         default=LogFormat.TEXT,
     )
     log_prompts: bool = _serve("--log-prompts", help="Log the prompts of requests, too.", default=False)
+    strict_fields: bool = _serve(
+        "--strict-fields",
+        help="Reject requests with an unknown field, instead of naming the field in the answer.",
+        default=False,
+    )
     open_page: bool = _serve("--open", help="Open the server's page in the browser.", default=False)
     cache_prompt: bool = _serve(
         "--cache-prompt",
@@ -162,8 +168,10 @@ def serve(options: ServeOptions) -> None:
         from ...serve.server import HttpServer, open_socket
         from ...serve.state import ServerState
     except ModuleNotFoundError as error:
-        advice = "pip install 'starlette>=0.47,<2' 'uvicorn>=0.35,<1' 'prometheus-client>=0.22,<1'"
-        raise UsageError(f"gen serve needs the Python package {error.name}: {advice}") from None
+        if extra_of(error.name) != "serve":
+            raise
+        advice = install_command("serve")
+        raise UsageError(f"gen serve needs the extra serve, which is not installed: {advice}") from None
 
     if options.cache_prompt and options.deterministic:
         raise UsageError(
@@ -189,7 +197,15 @@ def serve(options: ServeOptions) -> None:
         note=log.note,
     )
     reuses_answers = None if options.deterministic else options.cache_prompt
-    state = ServerState(engine, defaults, log.note, reuses_answers=reuses_answers, access=access, log=log)
+    state = ServerState(
+        engine,
+        defaults,
+        log.note,
+        reuses_answers=reuses_answers,
+        has_strict_fields=options.strict_fields,
+        access=access,
+        log=log,
+    )
     server = HttpServer(state, open_socket(options.host, options.port))
     address = _address(options.host, server.port)
     with interruptible() as interrupt, _closed_at_end(server, state):

@@ -14,12 +14,7 @@ __all__ = ["answer"]
 
 
 def answer(shell: str, line: str) -> None:
-    """Print the completions of a line, in the form that the script of a shell reads.
-
-    Args:
-        shell: ``bash``, ``zsh`` or ``fish``.
-        line: the line up to the cursor.
-    """
+    """Print the completions of a line up to the cursor, as the script of the shell reads them."""
     words = split_line(line)
     result = complete_words([word.text for word in words[1:-1]], words[-1].text)
     sys.stdout.write(ANSWERS[shell](result, words[-1]))

@@ -14,30 +14,23 @@ from typing import NamedTuple
 from .values import CompletionItem, CompletionResult
 
 SHELL_VARIABLE, LINE_VARIABLE = "_GEN_COMPLETE", "_GEN_COMPLETE_LINE"
+# Characters that end a word in readline, except spaces and quotes; part of COMP_WORDBREAKS in Bash.
 _BREAKS = "=:><;|&("
-"""Characters that end a word in readline, except spaces and quotes; part of COMP_WORDBREAKS in Bash."""
 
 
 class TypedWord(NamedTuple):
-    """A word of a typed line.
+    """A word of a typed line."""
 
-    Attributes:
-        text: the word without its quotes and backslashes.
-        quote: the quote that is not closed yet; empty if there is none.
-        last_part: index in ``text`` of the part that readline replaces, which begins after an open quote, or after
-            the last character that ends a word in readline.
-    """
-
-    text: str
-    quote: str = ""
+    text: str  # without its quotes and backslashes
+    quote: str = ""  # the quote that is not closed yet; empty if there is none
+    # Index in ``text`` of the part that readline replaces, which begins after an open quote, or after the last
+    # character that ends a word in readline.
     last_part: int = 0
 
 
 def split_line(line: str) -> list[TypedWord]:
-    """Return the words of a line. The last one is the word at the cursor, which is empty after a space.
-
-    Quotes and backslashes have the meaning of POSIX shells. An open quote extends to the end of the line.
-    """
+    """Return the words of a line. The last one is the word at the cursor, which is empty after a space."""
+    # Quotes and backslashes have the meaning of POSIX shells. An open quote extends to the end of the line.
     words, text, quote, last_part, is_word = [], "", "", 0, False
     characters = iter(line)
     for character in characters:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,19 +31,13 @@ class CompletionItem(NamedTuple):
 
 
 class CompletionResult(NamedTuple):
-    """The completions of the word at the cursor.
+    """The completions of the word at the cursor."""
 
-    Attributes:
-        items: the completions, each as the whole word.
-        file_suffix: end of the names of files that are also completions; empty for all files, None for no files.
-        path_start_index: index in the word where a path begins, such as after ``--file=``.
-        adds_space: whether the shell adds a space after a complete item; False if more text may follow the item.
-    """
-
-    items: list[CompletionItem]
+    items: list[CompletionItem]  # each as the whole word
+    # end of the names of files that are also completions; empty for all files, None for no files
     file_suffix: str | None = None
-    path_start_index: int = 0
-    adds_space: bool = True
+    path_start_index: int = 0  # index in the word where a path begins, such as after ``--file=``
+    adds_space: bool = True  # whether the shell adds a space after a complete item; False if more text may follow
 
 
 def matching(items: Iterable[CompletionItem], word: str) -> list[CompletionItem]:
@@ -52,13 +46,7 @@ def matching(items: Iterable[CompletionItem], word: str) -> list[CompletionItem]
 
 
 def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> CompletionResult:
-    """Return the completions of a flag's value.
-
-    Args:
-        flag: the flag or argument.
-        word: the word at the cursor.
-        start: index in the word where the value begins, such as after ``--format=``.
-    """
+    """Return the completions of a flag's value, which begins at ``start``, such as after ``--format=``."""
     prefix, value = word[:start], word[start:]
     result = _complete_flag_value(flag, value)
     items = [CompletionItem(prefix + text, summary) for text, summary in result.items]
@@ -82,7 +70,6 @@ _SUFFIX_BY_KIND: Mapping[CompletionKind, str] = {
 
 
 def complete_text(kind: CompletionKind, value: str) -> CompletionResult:
-    """Return the completions of a value of one kind."""
     if kind in _COMPLETION_FUNCTIONS:
         return _COMPLETION_FUNCTIONS[kind](value)
     if kind in _SUFFIX_BY_KIND:
@@ -141,15 +128,15 @@ def _chat_items() -> Iterable[CompletionItem]:
 
 
 def _import_format_items() -> Iterable[CompletionItem]:
-    from ...presets.foreign import FORMATS
+    from ...presets.foreign.registry import format_names
 
-    return map(CompletionItem, FORMATS)
+    return map(CompletionItem, format_names())
 
 
 def _export_format_items() -> Iterable[CompletionItem]:
-    from ...presets.foreign import EXPORT_FORMATS
+    from ...presets.foreign.registry import format_names
 
-    return map(CompletionItem, EXPORT_FORMATS)
+    return map(CompletionItem, format_names(written=True))
 
 
 _MODEL_SUFFIX = ".gguf"
@@ -159,7 +146,7 @@ def _complete_model(value: str) -> CompletionResult:
     """Return the names and paths that begin with a value. After a tilde, which shells replace, only files."""
     if value.startswith("~"):
         return CompletionResult([], file_suffix=_MODEL_SUFFIX)
-    return CompletionResult(matching([*_model_items(), *_path_items(value)], value))
+    return CompletionResult([*matching(_model_items(), value), *path_items(value, _MODEL_SUFFIX)])
 
 
 def _model_items() -> list[CompletionItem]:
@@ -173,20 +160,23 @@ def _model_items() -> list[CompletionItem]:
     return [CompletionItem(entry.name, entry.source) for entry in list_models(folders)]
 
 
-def _path_items(value: str) -> Iterator[CompletionItem]:
-    """Yield the subfolders and GGUF files of the typed folder; hidden ones only after a typed dot."""
-    typed_folder, slash, start = value.rpartition("/")
+def path_items(typed: str, suffix: str = "") -> list[CompletionItem]:
+    """Return the folders, and the files with a suffix, that match a typed path; hidden ones only after a dot."""
+    folder, slash, start = typed.rpartition("/")
     try:
-        paths = sorted(Path(typed_folder + slash).iterdir())
-    except OSError:  # the folder does not exist, or cannot be read
-        return
+        paths = sorted(Path(folder + slash).expanduser().iterdir())
+    except (OSError, RuntimeError):  # the folder cannot be read, or there is no such user
+        return []
+    items = []
     for path in paths:
-        if path.name.startswith(".") and not start.startswith("."):
+        if not path.name.startswith(start) or (path.name.startswith(".") and not start):
             continue
+        text = f"{folder}{slash}{path.name}"
         if path.is_dir():
-            yield CompletionItem(f"{typed_folder}{slash}{path.name}/", "folder")
-        elif path.name.lower().endswith(_MODEL_SUFFIX):
-            yield CompletionItem(f"{typed_folder}{slash}{path.name}", "file")
+            items.append(CompletionItem(f"{text}/", "folder"))
+        elif path.name.lower().endswith(suffix):
+            items.append(CompletionItem(text, "file"))
+    return items
 
 
 def _complete_setting(value: str) -> CompletionResult:
@@ -271,7 +261,7 @@ def _find_sampler(name: str) -> _SamplerNames | None:
     if match is None:
         return None
     key = _snake_case(match["name"])
-    # Built-in samplers first, because searching for plug-ins takes 15 ms.
+    # Built-in samplers first, because searching for plug-ins takes time.
     return _built_in_samplers().get(key) or (_import_plugin_sampler(key) if key in _plugin_samplers() else None)
 
 
@@ -281,18 +271,10 @@ def _add_prefix(prefix: str, items: list[CompletionItem]) -> list[CompletionItem
 
 @dataclass(frozen=True)
 class _SamplerNames:
-    """A sampler and its parameters.
-
-    Attributes:
-        summary: description of the sampler.
-        main: the parameter that ``name=value`` sets; None if there is none.
-        parameters: the description of each parameter, by name.
-        choices: the allowed values of each parameter with a fixed set of values, by name.
-    """
-
     summary: str
-    main: str | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    main: str | None = None  # the parameter that ``name=value`` sets; None if there is none
+    parameters: Mapping[str, str] = field(default_factory=dict)  # the description of each parameter, by name
+    # the allowed values of each parameter with a fixed set of values, by name
     choices: Mapping[str, list[str]] = field(default_factory=dict)
 
 
@@ -305,25 +287,23 @@ def _built_in_samplers() -> dict[str, _SamplerNames]:
 @cache
 def _plugin_samplers() -> dict[str, str]:
     """Return the samplers of other packages, by name, each with the place that it would be imported from."""
-    from importlib.metadata import entry_points
+    from ...common.plugins import find_plugins
 
-    points = {_snake_case(point.name): point.value for point in entry_points(group="logitsmith.samplers")}
-    return {name: value for name, value in points.items() if name not in _built_in_samplers()}
+    plugins = find_plugins("logitsmith.samplers", _snake_case)
+    return {name: plugin.place for name, plugin in plugins.items() if name not in _built_in_samplers()}
 
 
 def _snake_case(name: str) -> str:
-    """Return the snake_case form of a name."""
     return name.strip().lower().replace("-", "_")
 
 
 def _sampler_items() -> list[CompletionItem]:
-    """Return the names of all samplers as completions."""
     names = [CompletionItem(name, sampler.summary) for name, sampler in _built_in_samplers().items()]
     return [*names, *(CompletionItem(name, f"plug-in {value}") for name, value in _plugin_samplers().items())]
 
 
+# The names of samplers and parameters. ``python tools/sampler_names.py`` writes the file.
 _SAMPLERS_FILE = Path(__file__).with_name("samplers.json")
-"""The names of samplers and parameters. ``python tools/sampler_names.py`` writes the file."""
 
 
 @cache
@@ -344,6 +324,7 @@ def _import_plugin_sampler(name: str) -> _SamplerNames | None:
     return _SamplerNames(cls.about.summary, cls.about.main_parameter, parameters)
 
 
+# For kinds whose values are names: the function that returns all names.
 _ITEM_FUNCTIONS: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]] = {
     CompletionKind.CHAT: _chat_items,
     CompletionKind.EXPORT_FORMAT: _export_format_items,
@@ -354,9 +335,9 @@ _ITEM_FUNCTIONS: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]]
     CompletionKind.PRESET_FILE: _preset_items,
     CompletionKind.SAMPLER: _sampler_items,
 }
-"""For kinds whose values are names: the function that returns all names."""
+# Kinds whose values are names or files.
 _NAMES_OR_FILES = (CompletionKind.GRAMMAR, CompletionKind.PRESET, CompletionKind.PRESET_FILE)
-"""Kinds whose values are names or files."""
+# For kinds whose values have several parts: the function that completes a value.
 _COMPLETION_FUNCTIONS: Mapping[CompletionKind, Callable[[str], CompletionResult]] = {
     CompletionKind.CHAIN: _complete_chain,
     CompletionKind.LLAMA_CPP_SAMPLERS: _complete_llama_cpp_samplers,
@@ -364,4 +345,3 @@ _COMPLETION_FUNCTIONS: Mapping[CompletionKind, Callable[[str], CompletionResult]
     CompletionKind.PRESET_OR_CHAIN: _complete_preset_or_chain,
     CompletionKind.SETTING: _complete_setting,
 }
-"""For kinds whose values have several parts: the function that completes a value."""

@@ -1,20 +1,16 @@
-"""From the command line to a loaded model: found or downloaded, with ``--override-kv`` applied, and opened.
-
-`load_in_background` lets llama.cpp load the model while Python imports the other modules and reads presets,
-grammars and the prompt. Errors in any of these are reported before errors of the model.
-"""
+"""From the command line to a loaded model: found or downloaded, with ``--override-kv`` applied, and opened."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ...common.errors import LogitsmithError, UsageError
-from ...common.text import nearest_name
-from ...models.names import ModelSpec
+from ...common.errors import UsageError
+from ...common.text import did_you_mean
+from ...models.names import ModelSpec, model_bytes
 from ..interrupt import Interrupt
 from ..messages import exit_after_abort, flag_sentence, print_note
 from ..options.drafts import DraftingOptions
@@ -25,9 +21,9 @@ if TYPE_CHECKING:
     from ...cluster.tasks import ServiceFactory
     from ...engine.drafts import DraftOptions
     from ...engine.model import Model
-    from ...engine.native.model import BackgroundLoad
-    from ...engine.native.options import ComputeOptions, GpuOptions, LoadPlan
+    from ...engine.native.options import ComputeOptions, GpuOptions
     from ...models.errors import ModelError
+    from ...models.folders import ResolvedModel
     from ...models.hub import PullProgress
     from ...models.resolve import HubReference
     from ...presets.settings import SettingValue
@@ -37,46 +33,33 @@ if TYPE_CHECKING:
 def show_llama_cpp_messages(options: LogOptions) -> None:
     """Print llama.cpp's reason if it aborts the process. With ``--verbose``, print llama.cpp's log to stderr."""
     from ...engine.native.binding import set_abort_handler, set_log_sink
-    from ..render.run import terminal_safe
+    from ..text import terminal_safe
 
     set_abort_handler(exit_after_abort)
     if options.verbose:
         set_log_sink(lambda line: sys.stderr.write(terminal_safe(line, sys.stderr)))
 
 
-def load_model(
-    options: ModelOptions,
-    interrupt: Interrupt,
-    background_model: BackgroundModel | None = None,
-    max_tokens: int | None = None,
-) -> Model:
-    """Find and load the model that the options, the environment or the user's config name.
+# Size of the smallest model that gets a bar. For a smaller one, importing rich would take as long as the load.
+_MIN_BYTES_FOR_BAR = 500_000_000
 
-    Args:
-        options: flags that name the model and change how it is loaded.
-        interrupt: stops loading after Ctrl-C.
-        background_model: the model from `load_in_background`; None if loading has not begun.
-        max_tokens: maximum number of tokens that the run will generate; None if unknown.
 
-    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
-    """
+def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
+    """Find and load the model that the options, the environment or the user's config name."""
+    # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     from ...engine.model import Model
     from ...models.errors import AbortedError, ModelError
     from ...models.listing import model_name
     from ..render.progress import loading_bar
 
-    spec = find_model(options, interrupt, max_tokens)
-
-    def report_progress(fraction: float) -> bool:
-        show(fraction)
-        return not interrupt.requested
-
-    with loading_bar(model_name(spec.path), is_almost_loaded=background_model is not None) as show:
+    spec = find_model(options, interrupt)
+    with (
+        loading_bar(model_name(spec.path), is_needed=model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR) as show,
+        interrupt.ended_by_first_signal() if show is None else nullcontext(),
+    ):
+        report_progress = None if show is None else _progress_that_stops(show, interrupt)
         try:
-            if background_model is None or background_model.spec != spec:
-                model = Model.load(spec.path, **spec.arguments, progress=report_progress)
-            else:
-                model = Model.from_plan(background_model.load.plan, report_progress, background_model.load)
+            model = Model.load(spec.path, **spec.arguments, progress=report_progress)
         except ModelError as error:
             interrupt.raise_if_requested()
             raise with_origin(error, spec.origin) from None
@@ -89,6 +72,16 @@ def load_model(
     return model
 
 
+def _progress_that_stops(show: Callable[[float], None], interrupt: Interrupt) -> Callable[[float], bool]:
+    """Return a progress callback of a load that shows the fraction, and stops the load after a signal."""
+
+    def report_progress(fraction: float) -> bool:
+        show(fraction)
+        return not interrupt.requested
+
+    return report_progress
+
+
 def _report_long_context(options: ModelOptions, model: Model) -> None:
     """Print a note if the requested context is longer than the model's training context."""
     requested, trained = options.context_size, model.trained_context
@@ -98,52 +91,59 @@ def _report_long_context(options: ModelOptions, model: Model) -> None:
         )
 
 
-def find_model(options: ModelOptions, interrupt: Interrupt, max_tokens: int | None = None) -> ModelSpec:
-    """Find the model that the options, the environment or the user's config name, without loading it.
-
-    Args:
-        options: flags that name the model and change how it is loaded.
-        interrupt: stops a download after Ctrl-C.
-        max_tokens: maximum number of tokens that the run will generate; None if unknown.
-
-    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
-    """
+def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
+    """Find the model that the options, the environment or the user's config name, without loading it."""
+    # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     from ...presets.user_config import user_config
 
     overrides = read_overrides(options.override_kv or ())
-    path, origin = _find_or_download(options.model_reference, user_config(), interrupt)
+    files, origin = _find_or_download(options.model_reference, user_config(), interrupt)
+    _report_other_files(files)
     _use_numa(options)
-    return ModelSpec(path, origin, load_arguments(options, overrides, print_note, max_tokens))
+    arguments = load_arguments(options, overrides, print_note)
+    arguments["lora"] = [*((str(adapter), 1.0) for adapter in files.adapters), *arguments["lora"]]
+    return ModelSpec(files.path, origin, arguments)
 
 
-def _find_or_download(model_reference: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
-    """Return the model's file, and the origin of its name, as `locate` returns it.
+def _report_other_files(files: ResolvedModel) -> None:
+    """Print a note about files that a model of Ollama has besides, but the run does not use."""
+    from ...models.listing import ollama_models_of
 
-    A model of Hugging Face that is not on this machine is downloaded, as in llama.cpp.
-    """
+    if files.has_projector:
+        print_note("the part of the model that reads images is left out: gen reads text only")
+    models = ollama_models_of(files.path)
+    with_adapters = [entry.name for entry in models if entry.adapters]
+    if not files.adapters and with_adapters and len(with_adapters) == len(models):
+        print_note(
+            f"{files.path} is read without the adapter of {with_adapters[0]}; -m {with_adapters[0]} applies it"
+        )
+
+
+def _find_or_download(
+    model_reference: str | None, config: UserConfig, interrupt: Interrupt
+) -> tuple[ResolvedModel, str]:
+    """Return the model's files, and the origin of its name, as `locate` returns it."""
+    # A model of Hugging Face that is not on this machine is downloaded, as in llama.cpp.
     from ...models.errors import ModelError
-    from ...models.folders import locate
+    from ...models.folders import ResolvedModel, locate
 
     path, origin = locate(model_reference or None, config.model)
     if path.is_file():
-        return path, origin
-    from ...models.resolve import ModelNotHereError, resolve_model
+        return ResolvedModel(path), origin
+    from ...models.resolve import ModelNotHereError, resolve_files
 
     try:
-        return resolve_model(model_reference or str(path), config.model_folders), origin
+        return resolve_files(model_reference or str(path), config.model_folders), origin
     except ModelNotHereError as error:
-        return pull(error.reference, interrupt), origin
+        return ResolvedModel(pull(error.reference, interrupt)), origin
     except ModelError as error:
         raise with_origin(error, origin) from None
 
 
 def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOptions | None:
-    """Return the draft model and the limits that the options name; None without a draft model.
-
-    The draft model is found or downloaded as the model of ``-m`` is. It is loaded when a request uses it.
-
-    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
-    """
+    """Return the draft model and the limits that the options name; None without a draft model."""
+    # The draft model is found or downloaded as the model of ``-m`` is. It is loaded when a request uses it.
+    # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     from ...engine.drafts import DraftOptions
     from ...models.errors import ModelError
     from ...presets.user_config import user_config
@@ -156,17 +156,17 @@ def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOpt
         "p_min": options.min_draft_probability,
     }
     try:
-        path, _ = _find_or_download(options.draft_model, user_config(), interrupt)
+        files, _ = _find_or_download(options.draft_model, user_config(), interrupt)
     except ModelError as error:
         raise ModelError(f"-md: {error.problem}", advice=error.advice) from None
-    return DraftOptions(path, **{name: value for name, value in limits.items() if value is not None})
+    if files.adapters:
+        print_note(f"-md {options.draft_model}: a draft model is used without its adapter, and may guess worse")
+    return DraftOptions(files.path, **{name: value for name, value in limits.items() if value is not None})
 
 
 def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
-    """Load the draft model of a command, so that one that cannot be used fails before the first text.
-
-    Prints a note if it was trained with fewer tokens than the context has. Raises ``ModelError``.
-    """
+    """Load the draft model of a command, so that one that cannot be used fails before the first text."""
+    # Prints a note if it was trained with fewer tokens than the context has. Raises ``ModelError``.
     draft_model = None if draft is None else draft.open_for(model)
     if draft_model is not None and 0 < draft_model.trained_context < model.context_length:
         print_note(
@@ -187,7 +187,7 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
-    """Download a model, with a progress bar on a terminal, and return its file. Raises ``ModelError``."""
+    """Download a model, with a progress bar on a terminal, and return its file."""
     from ...models.hub import pull_model
     from ..render.progress import download_bar
 
@@ -212,31 +212,18 @@ def _use_numa(options: ModelOptions) -> None:
         print_note("--numa has no effect: this machine has one NUMA node")
 
 
-_MIN_TOKENS_FOR_READING = 16
-"""Tokens from which a run is faster if the model's file is read, which takes longer to load, instead of mapped."""
-
-
 def load_arguments(
-    options: ModelOptions,
-    overrides: Mapping[str, Any],
-    report: Callable[[str], object],
-    max_tokens: int | None = None,
+    options: ModelOptions, overrides: Mapping[str, Any], report: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Return the keyword arguments of `Model.load`.
-
-    Args:
-        options: flags that change how the model is loaded.
-        overrides: values that replace metadata of the file, by key.
-        report: called with a sentence for each flag that has no effect.
-        max_tokens: maximum number of tokens that the run will generate; None if unknown, negative for no limit.
-    """
-    is_short_run = max_tokens in range(_MIN_TOKENS_FOR_READING)
+    """Return the keyword arguments of `Model.load`."""
+    # ``overrides``: values that replace metadata of the file, by key. ``report`` gets a sentence for each flag
+    # that has no effect.
     return {
         "n_ctx": options.context_size,
         "threads": options.threads,
         "gpu_layers": options.gpu_layers,
         "batch": options.batch_size,
-        "mmap": True if is_short_run and options.mmap is None else options.mmap,
+        "mmap": options.mmap,
         "mlock": options.mlock,
         "lora": _adapters(options),
         "overrides": overrides,
@@ -277,7 +264,7 @@ def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> 
 
 
 def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuOptions:
-    """Return the settings for GPUs. Report flags that have no effect because there is no GPU."""
+    """Return the settings for GPUs, and report flags that have no effect because there is no GPU."""
     from ...engine.native.binding import supports_gpu
     from ...engine.native.options import GpuOptions
 
@@ -323,12 +310,10 @@ def _parse_override(text: str) -> tuple[str, Value]:
         ) from None
 
 
+# Similarity of two keys, 0 to 1, above which one is suggested for the other.
+# It is high because different keys have long common beginnings: ``llama.rope.freq_base``,
+# ``llama.rope.dimension_count``.
 _MIN_SIMILARITY = 0.9
-"""Similarity of two keys, 0 to 1, above which one is suggested for the other.
-
-It is high because different keys have long common beginnings: ``llama.rope.freq_base``,
-``llama.rope.dimension_count``.
-"""
 
 
 def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
@@ -336,96 +321,15 @@ def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
     file_keys = list(metadata)
     for key in overrides:
         if key not in file_keys:
-            nearest_key = nearest_name(key, file_keys, _MIN_SIMILARITY)
-            hint = f"did you mean {nearest_key}?" if nearest_key else "it has an effect only if llama.cpp uses it"
+            nearest = did_you_mean(key, file_keys, _MIN_SIMILARITY)
+            hint = nearest or "it has an effect only if llama.cpp uses it"
             print_note(f"--override-kv {key}: the file has no such key; {hint}")
 
 
-_MAX_BACKGROUND_BYTES = 500_000_000
-"""Size of the largest file that is loaded in the background.
-
-A larger file needs a progress bar, and Ctrl-C must stop loading it. `BackgroundLoad` has neither.
-"""
-
-
-class BackgroundModel(NamedTuple):
-    """A model that is being loaded in the background.
-
-    Attributes:
-        spec: file, origin and arguments of the model.
-        load: the running load.
-    """
-
-    spec: ModelSpec
-    load: BackgroundLoad
-
-
-@contextmanager
-def load_in_background(
-    options: ModelOptions, log: LogOptions, max_tokens: int | None = None, *, is_needed: bool = True
-) -> Iterator[BackgroundModel | None]:
-    """Load the model in the background; yield the argument ``background_model`` of `load_model`.
-
-    Only a small local file is loaded, and only if nothing must be reported or downloaded first. In other cases,
-    None is yielded. If loading fails, `load_model` raises the error.
-
-    Args:
-        options: flags that name the model and change how it is loaded.
-        log: flags of llama.cpp's log. If the log is shown, nothing is loaded, so that no line of it is lost.
-        max_tokens: maximum number of tokens that the run will generate; None if unknown.
-        is_needed: False to load nothing.
-    """
-    spec = _plain_spec(options, max_tokens) if is_needed and not log.verbose else None
-    plan = None if spec is None else _plan(spec)
-    if spec is None or plan is None:
-        yield None
-        return
-    from ...engine.native.model import BackgroundLoad
-
-    load = BackgroundLoad(plan)
-    try:
-        yield BackgroundModel(spec, load)
-    finally:
-        load.cancel()
-
-
-def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | None:
-    """Return the model if it is a small local file and no flag needs extra work or a note; otherwise None."""
-    from ...models.folders import locate
-    from ...presets.user_config import user_config
-
-    if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
-        return None
-    if options.mlock or options.mmap is False:
-        return None
-    try:
-        path, origin = locate(options.model_reference or None, user_config().model)
-        if not path.is_file() or path.stat().st_size > _MAX_BACKGROUND_BYTES:
-            return None
-    except (LogitsmithError, OSError, ValueError):
-        return None
-    sentences: list[str] = []
-    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append, max_tokens))
-    return None if sentences else spec
-
-
-def _plan(spec: ModelSpec) -> LoadPlan | None:
-    """Return the plan for loading the model; None if the model cannot be loaded, or has several files."""
-    from ...engine.native.options import plan_load
-    from ...models.errors import ModelError
-
-    try:
-        return plan_load(spec.path, **spec.arguments) if len(spec.files) == 1 else None
-    except ModelError:
-        return None
-
-
 def chosen_model(options: ModelOptions) -> SettingValue:
-    """Return the name of the model, with the flag, variable or config that sets it as the origin.
-
-    Nothing is downloaded. If the model is not on this machine, its name is returned as it was typed, and a note
-    says what is wrong or how to get the model.
-    """
+    """Return the name of the model, with the flag, variable or config that sets it as the origin."""
+    # Nothing is downloaded. If the model is not on this machine, its name is returned as it was typed, and a note
+    # says what is wrong or how to get the model.
     from ...models.errors import ModelError
     from ...models.folders import locate
     from ...models.listing import model_name
@@ -440,30 +344,31 @@ def chosen_model(options: ModelOptions) -> SettingValue:
         return SettingValue("none", "default")
     typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
     try:
-        path = find_model_file(text)
+        files = find_model_files(text)
+        path = files.path
         if path.is_file():
-            return SettingValue(model_name(path), origin)
+            adapters = "".join(f" with the adapter {adapter}" for adapter in files.adapters)
+            return SettingValue(f"{model_name(path, files.adapters)}{adapters}", origin)
         print_note(f"{typed}: there is no such file")
     except ModelError as error:
         print_note(flag_sentence(error))
     return SettingValue(typed, origin)
 
 
-def find_model_file(model_reference: str | None) -> Path:
-    """Return the file of the model that ``model_reference``, the environment or the user's config names.
-
-    Nothing is downloaded. ``model_reference`` is the value of ``-m``, or None without that flag. Raises
-    ``ModelError``.
-    """
+def find_model_files(model_reference: str | None) -> ResolvedModel:
+    """Return the files of the model that ``model_reference``, the environment or the user's config names."""
+    # Nothing is downloaded.
     from ...models.errors import ModelError
-    from ...models.folders import locate
-    from ...models.resolve import resolve_model
+    from ...models.folders import ResolvedModel, locate
+    from ...models.resolve import resolve_files
     from ...presets.user_config import user_config
 
     config = user_config()
     path, origin = locate(model_reference or None, config.model)
     try:
-        return path if path.is_file() else resolve_model(model_reference or str(path), config.model_folders)
+        if path.is_file():
+            return ResolvedModel(path)
+        return resolve_files(model_reference or str(path), config.model_folders)
     except ModelError as error:
         raise with_origin(error, origin) from None
 
@@ -478,18 +383,10 @@ def cluster_workers(
     *,
     needs_same_kernels: bool = False,
 ) -> Iterator[ClusterRun]:
-    """Start the workers of a cluster, and stop them at the end of the context.
-
-    Args:
-        options: flags of the cluster.
-        spec: model of the workers, see `model_for_workers`.
-        service: creates the service in each worker.
-        sequences: number of sequences that a worker decodes concurrently.
-        shard_size: number of tasks that are sent to a worker together.
-        needs_same_kernels: True to reject workers whose processor computes other logits than the first worker's.
-
-    Raises ``ClusterError`` and ``ModelError``.
-    """
+    """Start the workers of a cluster, and stop them at the end of the context."""
+    # ``spec``: see `model_for_workers`. ``sequences``: how many a worker decodes concurrently. ``shard_size``:
+    # number of tasks that are sent to a worker together. ``needs_same_kernels``: rejects workers whose processor
+    # computes other logits than the first worker's. Raises ``ClusterError`` and ``ModelError``.
     from ...cluster.run import ClusterRunOptions
     from ...jobs.workers import model_workers, worker_needs
     from ...models.errors import ModelError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import UsageError
 from ...common.files import STDIN, InputTooLargeError, input_name, is_stdin, read_input
-from ...common.text import NotUTF8Error, decode_utf8
+from ...common.text import UndecodableTextError, decode_text, without_last_line_end
 from ..messages import fail, print_note
 from ..options.prompt import PromptAffixOptions, PromptOptions
 
@@ -29,28 +29,20 @@ if TYPE_CHECKING:
 
 
 class PromptText(NamedTuple):
-    """A prompt as the user wrote it.
-
-    Attributes:
-        text: the complete prompt.
-        piped: part of the prompt that was read from stdin; empty if stdin was not read.
-    """
+    """A prompt as the user wrote it."""
 
     text: str
-    piped: str
+    piped: str  # the part that was read from stdin; empty if stdin was not read
 
 
 def read_prompt(options: PromptOptions) -> str:
-    """Return the text of the prompt. Fails as `read_prompt_text` does."""
     return read_prompt_text(options).text
 
 
 def read_prompt_text(options: PromptOptions) -> PromptText:
-    """Return the prompt. One newline at the end of a file or of stdin is removed.
-
-    Piped text is placed before a prompt that is given in another way, with a newline between them. The command
-    ends with a message if there is no prompt or more than one, if stdin is empty, or if the bytes are not UTF-8.
-    """
+    """Return the prompt. The line end of the last line of a file or of stdin is removed."""
+    # Piped text is placed before a prompt that is given in another way, with a newline between them. The command
+    # ends with a message if there is no prompt or more than one, if stdin is empty, or if the bytes are not UTF-8.
     sources = {"PROMPT": options.prompt, "-p": options.prompt_option, "-f": options.file}
     used_sources = [name for name, value in sources.items() if value is not None]
     if len(used_sources) > 1:
@@ -58,7 +50,7 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     path = Path("-") if options.prompt == "-" else options.file
     text = options.prompt_option if options.prompt is None or options.prompt == "-" else options.prompt
     if path is not None and not is_stdin(path):
-        text = _read_text(path)
+        text = read_text(path)
     if text is not None:
         piped = _decode_text(read_piped("is placed before the prompt") or b"", STDIN)
         return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
@@ -67,21 +59,22 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
         raise UsageError('there is no prompt: type one ("gen PROMPT"), use -f FILE, or pipe one in')
     if is_stdin(stdin) and sys.stdin.isatty():
         print_note("type the prompt; Ctrl-D on a line of its own ends it")
-    piped = _read_text(stdin)
+    piped = read_text(stdin)
     if not piped:
         raise UsageError('there is no prompt: stdin is empty; "" is a prompt without text')
     return PromptText(piped, piped)
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file, without the line end of its last line. Ends the command if it is not UTF-8."""
     return _decode_text(read_input(path), path)
 
 
 def _decode_text(data: bytes, path: Path) -> str:
-    """Return the text of a file's bytes, without one newline at the end. Ends the command if it is not UTF-8."""
+    """Return the text of a file, without the line end of the last line. Ends the command if it is not text."""
     try:
-        return decode_utf8(data).removesuffix("\n")
-    except NotUTF8Error as error:
+        return without_last_line_end(decode_text(data))
+    except UndecodableTextError as error:
         fail(f"{input_name(path)} is {error}")
 
 
@@ -94,21 +87,15 @@ def input_path(path: Path | None) -> Path | None:
     return STDIN
 
 
+# Time after which a note says that the command waits for stdin.
+# A program that writes into the pipe has begun by then. A pipe that was inherited by mistake stays silent.
 _SECONDS_UNTIL_NOTE = 2.0
-"""Time after which a note says that the command waits for stdin.
-
-A program that writes into the pipe has begun by then. A pipe that was inherited by mistake stays silent.
-"""
 
 
 def read_piped(purpose: str) -> bytes | None:
-    """Return the bytes of stdin if it is a pipe or a redirected file; None for a terminal or /dev/null.
-
-    If nothing arrives for a while, a note says that the command waits. Raises ``InputTooLargeError``.
-
-    Args:
-        purpose: use of the bytes, for the note, such as ``is placed before the prompt``.
-    """
+    """Return the bytes of stdin if it is a pipe or a redirected file; None for a terminal or /dev/null."""
+    # If nothing arrives for a while, a note says that the command waits. ``purpose`` is for this note, such as
+    # ``is placed before the prompt``. Raises ``InputTooLargeError``.
     try:
         if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
             return None
@@ -121,7 +108,7 @@ def read_piped(purpose: str) -> bytes | None:
 
 
 def _wait_for_stdin(purpose: str) -> None:
-    """Print a note if nothing arrives in stdin for two seconds; ``purpose`` as in `read_piped`."""
+    """Print a note if nothing arrives in stdin for two seconds."""
     with suppress(OSError, ValueError):  # select does not support every kind of stdin
         if not select.select([sys.stdin], [], [], _SECONDS_UNTIL_NOTE)[0]:
             print_note(f"waiting for stdin, which {purpose}; add < /dev/null if there is no input")
@@ -129,21 +116,15 @@ def _wait_for_stdin(purpose: str) -> None:
 
 @dataclass(frozen=True)
 class PreparedPrompt:
-    """A prompt as the model reads it.
+    """A prompt as the model reads it."""
 
-    Attributes:
-        tokens: text that the model tokenizes, or token ids if prefix, prompt and suffix are tokenized separately.
-        text: complete text, with the chat template or with prefix and suffix.
-        shown: the text without the chat template, but with prefix and suffix.
-    """
-
+    # text that the model tokenizes, or token ids if prefix, prompt and suffix are tokenized separately
     tokens: str | list[int]
-    text: str
-    shown: str
+    text: str  # the complete text, with the chat template or with prefix and suffix
+    shown: str  # the text without the chat template, but with prefix and suffix
 
     @property
     def has_template(self) -> bool:
-        """True if the prompt is in a chat template."""
         return isinstance(self.tokens, str) and self.text != self.shown
 
 
@@ -155,16 +136,8 @@ def prepare_prompt(
     template: ChatTemplateFlags,
     is_chat: bool | None,
 ) -> PreparedPrompt:
-    """Put a prompt into the chat template or between a prefix and a suffix, or leave it unchanged.
-
-    Args:
-        model: model that reads the prompt.
-        text: prompt as the user wrote it.
-        settings: settings of the run, which have the system message.
-        affixes: flags of the prefix and the suffix.
-        template: flags of the chat template.
-        is_chat: whether the chat template is used; None to use it if there is a system message.
-    """
+    """Put a prompt into the chat template or between a prefix and a suffix, or leave it unchanged."""
+    # ``is_chat``: whether the chat template is used; None to use it if there is a system message.
     from ...engine.templates import build_prompt, tokenize_with_affixes
 
     system = settings.system.value
@@ -188,18 +161,9 @@ def put_negative_into_template(
     template: ChatTemplateFlags,
     is_chat: bool | None,
 ) -> GenerationRequest:
-    """Return the request with the negative prompt of its guidance as the system message of the chat template.
-
-    Without a chat template, the negative prompt stays a text in place of the prompt.
-
-    Args:
-        model: model that reads the prompts.
-        request: request of the run.
-        prompt: its prompt.
-        settings: settings of the run, which have the system message.
-        template: flags of the chat template.
-        is_chat: whether the chat template is used; None to use it if there is a system message.
-    """
+    """Return the request with the negative prompt of its guidance as the chat template's system message."""
+    # Without a chat template, the negative prompt stays a text in place of the prompt. ``is_chat``: see
+    # `prepare_prompt`.
     from ...engine.templates import build_prompt
 
     guidance = request.guidance

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import LogitsmithError, UsageError
+from ...common.seeds import RANDOM_SEED, fixed_seed, fresh_seed
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
 from ...jobs.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
@@ -43,16 +44,9 @@ def resolve_run_settings(
     metadata: Mapping[str, str] | None,
     preset: Preset | None = None,
 ) -> Settings:
-    """Resolve the settings: flags override ``--set``, which overrides the preset, which overrides the defaults.
-
-    Args:
-        options: all options of the command line.
-        sampling: the options of sampling among them.
-        metadata: metadata of the GGUF file; needed for ``--preset model`` only.
-        preset: preset that replaces the one of the command line; None for the preset of the command line.
-
-    Raises ``PresetError``.
-    """
+    """Resolve the settings: flags override ``--set``, which overrides the preset, which overrides the defaults."""
+    # ``metadata`` of the GGUF file is needed for ``--preset model`` only. ``preset`` replaces the one of the
+    # command line.
     from ...presets.settings import resolve_settings
 
     preset = preset or _open_run_preset(sampling.preset, metadata)
@@ -82,8 +76,7 @@ def _open_run_preset(preset_flag: str | None, metadata: Mapping[str, str] | None
     return preset
 
 
-MODEL_PRESET = "model"
-"""Name of the preset that stands for the settings in the model's file."""
+MODEL_PRESET = "model"  # stands for the settings in the model's file
 
 
 def preset_name(preset_flag: str | None) -> str:
@@ -94,14 +87,7 @@ def preset_name(preset_flag: str | None) -> str:
 
 
 def open_chosen_preset(name: str, preset_flag: str | None) -> Preset:
-    """Open a preset. If the user's config names the preset, an error names the config file, too.
-
-    Args:
-        name: name or path of the preset.
-        preset_flag: value of ``--preset``; None without the flag.
-
-    Raises ``PresetError``.
-    """
+    """Open a preset by name or path. If the user's config names the preset, an error names that file, too."""
     from ...presets.errors import PresetError
     from ...presets.user_config import config_file, user_config
 
@@ -115,15 +101,16 @@ def open_chosen_preset(name: str, preset_flag: str | None) -> Preset:
 
 def seed_of(settings: Settings) -> int:
     """Return the seed of the settings, or a random seed if they have none."""
-    seed: int | None = settings.seed.value
-    return fresh_seed() if seed is None else seed
+    return fixed_seed(settings.seed.value)
 
 
-def fresh_seed() -> int:
-    """Return a random seed of 32 bits, as in llama.cpp."""
-    import secrets
-
-    return secrets.randbits(32)
+def reported_seed(seed: int, what: str) -> int:
+    """Return a seed of a command. A random one is printed, so that the command can be repeated and resumed."""
+    # ``what``: the seed as a noun phrase, such as ``the base seed``.
+    if seed == RANDOM_SEED:
+        seed = fresh_seed()
+        print_note(f"{what} is random: --seed {seed} repeats it")
+    return seed
 
 
 def flag_overrides(options: Options) -> Iterator[Override]:
@@ -157,7 +144,7 @@ def sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
     if options.dry_sequence_breaker:
         yield Override("--dry-sequence-breaker", "dry.breakers", _sequence_breakers(options.dry_sequence_breaker))
     if options.seed is not None:
-        yield Override("--seed", "seed", None if options.seed == -1 else options.seed)
+        yield Override("--seed", "seed", options.seed)
     if options.ignore_eos:
         yield Override("--ignore-eos", "ignore_eos", None)
     for text in options.logit_bias or ():
@@ -192,7 +179,7 @@ def _parse_bias(text: str) -> dict[int | str, Any]:
 
 
 def chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
-    """Yield the changes of the chain's order that flags request; ``command``: all options of the command line."""
+    """Yield the changes of the chain's order that flags request. ``command`` has all options."""
     from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_samplers, rearrange_for_mirostat
 
     if options.adaptive_target is not None:
@@ -205,7 +192,7 @@ def chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iter
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
-    """Return the grammar of a run, checked as far as possible without a model. Raises ``GrammarError``."""
+    """Return the grammar of a run, checked as far as possible without a model."""
     grammar_value = settings.grammar.value
     if grammar_value is None:
         _reject_grammar_flags(options)
@@ -230,6 +217,8 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
     return spec
 
 
+# The flag or chat command that accepts a file, by the flag that was typed and the kind of the grammar.
+# The kind "" stands for all kinds that are not listed.
 _FLAGS_FOR_FILES = {
     "--grammar": {"json_schema": "-jf", "lark": "--lark-file", "": "--grammar-file"},
     "/grammar": {
@@ -238,18 +227,11 @@ _FLAGS_FOR_FILES = {
         "": "/grammar file",
     },
 }
-"""The flag or chat command that accepts a file, by the flag that was typed and the kind of the grammar.
-
-The kind "" stands for all kinds that are not listed."""
 
 
 def _reject_file_name(origin: str, name: str) -> None:
-    """Raise ``GrammarError`` if the value of a grammar flag is the name of a file; the error names the right flag.
-
-    Args:
-        origin: flag or chat command that was typed.
-        name: value that may be the name of a file.
-    """
+    """Raise ``GrammarError`` with the right flag if the value of a grammar flag is the name of a file."""
+    # ``origin``: the flag or the chat command that was typed.
     from ...grammars.errors import GrammarError
     from ...grammars.spec import KIND_OF_SUFFIX
 
@@ -273,7 +255,7 @@ def _reject_grammar_flags(options: ConstraintOptions) -> None:
 
 
 def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
-    """Return the logprobs that the flags request. Raises ``UsageError`` for an unknown token."""
+    """Return the logprobs that the flags request."""
     from ...engine.token_records import LogprobRequest
 
     top_count = options.logprobs
@@ -309,7 +291,6 @@ def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
 
 
 def _parse_token(written: str, vocabulary: Vocabulary) -> int:
-    """Return the token id of one item of the list, as the user wrote it."""
     from ...models.errors import ModelError
 
     id_match = _TOKEN_ID_PATTERN.fullmatch(written)
@@ -333,28 +314,19 @@ def _parse_token(written: str, vocabulary: Vocabulary) -> int:
 
 def _space_hint(written: str, text: str, vocabulary: Vocabulary) -> str:
     """Return advice if the text with a space in front is one token; otherwise an empty string."""
-    if written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
+    from ...samplers.tokens import tokens_of_text
+
+    if written.startswith('"') or len(tokens_of_text(vocabulary, f" {text}".encode())) != 1:
         return ""
     return f"; with a space in front it is one token: write '\" {text}\"'"
 
 
 class ChatTemplateFlags:
-    """The flags ``--chat-template`` and ``--chat-template-kwargs``, checked before the model is loaded.
-
-    Args:
-        options: values of the flags.
-        typed_flags: flags in the spelling that the user typed, for messages.
-
-    Attributes:
-        source: source code of the chat template; None for the template of the model.
-        variables: additional variables of the template; None without the flag.
-
-    Raises ``UsageError``.
-    """
+    """The flags ``--chat-template`` and ``--chat-template-kwargs``, checked before the model is loaded."""
 
     def __init__(self, options: TemplateOptions, typed_flags: TypedFlags) -> None:
-        self.source: str | None = None
-        self.variables: dict[str, Any] | None = None
+        self.source: str | None = None  # None for the template of the model
+        self.variables: dict[str, Any] | None = None  # None without the flag
         if options.chat_template_kwargs is not None:
             self.variables = _parse_variables(options.chat_template_kwargs)
         if options.chat_template is not None:
@@ -362,7 +334,7 @@ class ChatTemplateFlags:
             self.source = _read_template_flag(flag, options.chat_template, self.variables)
 
     def open(self, model: Model) -> ChatTemplate | None:
-        """Return the template of the flags; None if neither flag was typed. Raises ``ModelError``."""
+        """Return the template of the flags; None if neither flag was typed."""
         from ...engine.templates import open_chat_template
 
         if self.source is None and self.variables is None:

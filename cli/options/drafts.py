@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, Options, at_least, flag, options_class, within
+from ..flags import CompletionKind, Options, at_least, flag, within
 
 _draft = partial(flag, panel="Drafts")
-_DEFAULT_MAX_TOKENS = 3
-"""The default of ``DraftOptions.n_max``, as the help says."""
+_DEFAULT_MAX_TOKENS = 3  # of ``DraftOptions.n_max``, as the help says
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class DraftingOptions(Options):
     """The sources of drafts: the text so far, and a smaller model."""
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 from ...common.errors import UsageError
-from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIES, ROPE_SCALINGS, SPLIT_MODES
-from ..flags import POSITIVE, CompletionKind, Options, at_least, flag, make_switch_parser, options_class, within
+from ...common.llama_cpp_limits import (
+    CACHE_TYPES,
+    INT32_MAX,
+    MAX_THREADS,
+    NUMA_STRATEGIES,
+    ROPE_SCALINGS,
+    SPLIT_MODES,
+)
+from ..flags import POSITIVE, CompletionKind, Options, at_least, flag, make_switch_parser, within
 
 _model = partial(flag, panel="Model")
 
@@ -21,14 +29,14 @@ class FlashAttention(StrEnum):
     auto = "auto"
 
 
+# A data type of the cache of keys or values.
 CacheType = StrEnum("CacheType", {name: name for name in CACHE_TYPES})  # type: ignore[misc]
-"""A data type of the cache of keys or values."""
+# A method of scaling RoPE.
 RopeScaling = StrEnum("RopeScaling", {name: name for name in ROPE_SCALINGS})  # type: ignore[misc]
-"""A method of scaling RoPE."""
+# A way to divide a model among GPUs.
 SplitMode = StrEnum("SplitMode", {name: name for name in SPLIT_MODES})  # type: ignore[misc]
-"""A way to divide a model among GPUs."""
+# A way to use several NUMA nodes.
 NumaStrategy = StrEnum("NumaStrategy", {name: name for name in NUMA_STRATEGIES})  # type: ignore[misc]
-"""A way to use several NUMA nodes."""
 _F16 = CacheType("f16")
 _CACHE_TYPE_NAMES = ", ".join(CACHE_TYPES)
 _ALL_LAYERS = -1
@@ -55,7 +63,7 @@ def _thread_count(text: str) -> int | None:
     return None if threads in (0, -1) else threads
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options):
     """The flags that choose a model and configure its computation."""
 
@@ -187,10 +195,7 @@ class ModelOptions(Options):
         is_path=True,
         completion_kind=CompletionKind.GGUF_FILE,
     )
-    mmap: bool | None = _model(
-        "--mmap/--no-mmap",
-        help="Map the file into memory, or read it. [read if it has 16 to 500 MB and Linux has huge pages]",
-    )
+    mmap: bool = _model("--mmap/--no-mmap", help="Map the file into memory, or read it. [--mmap]", default=True)
     mlock: bool = _model("--mlock", help="Keep the model in RAM, never in swap space.", default=False)
     numa: NumaStrategy | None = _model(
         "--numa",
@@ -203,7 +208,7 @@ class ModelOptions(Options):
 
     @property
     def gpu_shares(self) -> tuple[float, ...]:
-        """The numbers of ``--tensor-split``; empty without the flag. Raises ``UsageError``."""
+        """The numbers of ``--tensor-split``; empty without the flag."""
         if self.tensor_split is None:
             return ()
         try:
@@ -241,7 +246,7 @@ class ModelOptions(Options):
             raise UsageError(f"-ctv {self.cache_type_v.value} needs flash attention; omit -fa off")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class LogOptions(Options):
     """The flag of llama.cpp's log."""
 
@@ -258,11 +263,10 @@ class LogOptions(Options):
 _cluster = partial(flag, panel="Cluster")
 _LOCAL_CLUSTER, _ADDRESS_PREFIX = "ray", "ray:"
 _DEFAULT_STALL_SECONDS = 600.0
-_GPU_DECIMALS = 4
-"""Number of decimals of a fraction of a GPU that Ray supports."""
+_GPU_DECIMALS = 4  # number of decimals of a fraction of a GPU that Ray supports
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ClusterOptions(Options):
     """The flags that distribute work to the workers of a Ray cluster."""
 
@@ -304,7 +308,6 @@ class ClusterOptions(Options):
         return None if self.on is None or self.on == _LOCAL_CLUSTER else self.on.removeprefix(_ADDRESS_PREFIX)
 
     def check(self) -> None:
-        """Raise ``UsageError`` for values of flags that are not allowed or cannot be combined."""
         if self.on is not None and self.on != _LOCAL_CLUSTER:
             _check_cluster_address(self.on)
         if not _is_gpu_count(self.worker_gpus):

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import COLOR_METAVAR, Color, OptionalValue, Options, at_least, flag, options_class, read_color
+from ..flags import COLOR_METAVAR, Color, OptionalValue, Options, at_least, flag, read_color
 
 output_flag = partial(flag, panel="Output")
+# Default number of most likely tokens in a trace, per stage: more than APIs show, but they fit on a screen.
 DEFAULT_TRACE_COUNT = 20
-"""Default number of most likely tokens in a trace, per stage: more than APIs show, but they fit on a screen."""
 
 
 class Format(StrEnum):
@@ -41,30 +41,22 @@ class LogprobSupport(Enum):
     """The logprobs that an output format supports."""
 
     NONE = auto()
-    TOP = auto()
-    """Logprobs of the chosen token and of the most likely tokens, from one source."""
-    ALL = auto()
-    """Logprobs of any token, from both sources."""
+    TOP = auto()  # logprobs of the chosen token and of the most likely tokens, from one source
+    ALL = auto()  # logprobs of any token, from both sources
 
 
 @dataclass(frozen=True)
 class FormatFeatures:
-    """The features of an output format. Flags that need other features are rejected.
+    """The features of an output format. Flags that need other features are rejected."""
 
-    Attributes:
-        summary: description of the format in the help of ``--format``; formats with the same summary are grouped.
-        logprobs: the supported values of ``--logprobs``, ``--logprobs-from`` and ``--logprob-of``.
-        default_top_logprob_count: number of most likely tokens without ``--logprobs``; None: no logprobs.
-        has_echo: whether ``--echo`` is supported.
-        has_trace: whether ``--trace`` is supported.
-        no_stream_reason: why ``--stream`` is rejected, as the end of a message; None if it is supported.
-    """
-
-    summary: str = ""
+    summary: str = ""  # in the help of ``--format``; formats with the same summary are grouped
+    # the supported values of ``--logprobs``, ``--logprobs-from`` and ``--logprob-of``
     logprobs: LogprobSupport = LogprobSupport.NONE
+    # number of most likely tokens without ``--logprobs``; None: no logprobs
     default_top_logprob_count: int | None = None
-    has_echo: bool = False
-    has_trace: bool = False
+    has_echo: bool = False  # whether ``--echo`` is supported
+    has_trace: bool = False  # whether ``--trace`` is supported
+    # why ``--stream`` is rejected, as the end of a message; None if it is supported
     no_stream_reason: str | None = None
 
 
@@ -103,7 +95,7 @@ def trace_flag() -> Any:
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class OutputOptions(Options):
     """The flags of a run's output."""
 
@@ -157,7 +149,6 @@ class OutputOptions(Options):
     )
 
     def check(self) -> None:
-        """Raise ``UsageError`` for flags that the format does not support."""
         name, features = self.format.value, FORMATS[self.format]
         if self.color.is_colored and self.format is not Format.text:
             raise UsageError(f"--color {self.color.value} is for --format text; {name} is never colored")

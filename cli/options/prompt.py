@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, Limit, Options, argument, at_least, flag, options_class
+from ..flags import CompletionKind, Limit, Options, argument, at_least, flag
 
 _prompt = partial(flag, panel="Prompt")
 length_flag = partial(flag, panel="Length")
 
+# llama.cpp's value of ``-n`` that ends a text when the context is full, even with ``--context-shift``.
+# Without ``--context-shift``, -1 (no limit) has the same effect.
 UNTIL_CONTEXT_IS_FULL = -2
-"""llama.cpp's value of ``-n`` that ends a text when the context is full, even with ``--context-shift``.
-
-Without ``--context-shift``, -1 (no limit) has the same effect.
-"""
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class PromptOptions(Options):
     """The sources of the prompt. At most one flag is given; piped input is placed before its text."""
 
@@ -40,7 +39,7 @@ class PromptOptions(Options):
     file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - reads stdin.")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class EscapeOptions(Options):
     """The flag that controls whether escapes in strings of the command line are replaced."""
 
@@ -52,7 +51,7 @@ class EscapeOptions(Options):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ChatOptions(Options):
     """The flags that decide whether the prompt is inserted into a chat template."""
 
@@ -75,7 +74,7 @@ class ChatOptions(Options):
         return self.template.first_given
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class TemplateOptions(Options):
     """The flags of the system message and of the chat template."""
 
@@ -110,7 +109,7 @@ class TemplateOptions(Options):
         return next((name for name, value in flags.items() if value is not None), None)
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class PromptAffixOptions(Options):
     """Options for a prefix and a suffix of the prompt, which replace the chat template."""
 
@@ -135,15 +134,11 @@ class PromptAffixOptions(Options):
         return None if self.in_suffix is None else "--in-suffix"
 
     def add_affixes(self, text: str) -> str:
-        """Return the text between the prefix and the suffix."""
         return f"{self.in_prefix or ''}{text}{self.in_suffix or ''}"
 
     def reject_combination(self, flags: Mapping[str, bool | None]) -> None:
-        """Raise ``UsageError`` if a prefix or suffix is combined with a flag that needs the chat template.
-
-        Args:
-            flags: whether each flag that needs the chat template is given, by the flag's name.
-        """
+        """Raise ``UsageError`` if a prefix or suffix is combined with a flag that needs the chat template."""
+        # ``flags``: whether each flag that needs the chat template is given, by the flag's name.
         given = [flag for flag, is_given in flags.items() if is_given]
         if self.typed_flag is not None and given:
             raise UsageError(
@@ -173,7 +168,7 @@ def _stop_flag() -> Any:
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class LengthOptions(Options):
     """The flags that limit the length of a text."""
 
@@ -184,7 +179,7 @@ class LengthOptions(Options):
     stop: list[str] | None = _stop_flag()
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class AnswerLengthOptions(Options):
     """The flags that limit the length of an answer in a chat."""
 
@@ -192,7 +187,7 @@ class AnswerLengthOptions(Options):
     stop: list[str] | None = _stop_flag()
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ComparedLengthOptions(Options):
     """The flags that limit the length of the texts of a comparison."""
 
@@ -200,7 +195,7 @@ class ComparedLengthOptions(Options):
     stop: list[str] | None = _stop_flag()
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ContextShiftOptions(Options):
     """The flags for a full context."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...common.errors import UsageError
-from ...common.machine import MAX_SLOTS
-from ..flags import CompletionKind, Limit, Options, at_least, flag, iterate_flags, options_class, within
+from ...common.llama_cpp_limits import MAX_SLOTS
+from ..flags import CompletionKind, Limit, Options, at_least, flag, iterate_flags, within
 
 if TYPE_CHECKING:
     from ...engine.request import BeamSearch
@@ -18,7 +19,7 @@ _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class SamplingOptions(Options):
     """The flags of the preset, the chain, the seed, and the samplers that are set most often."""
 
@@ -75,7 +76,7 @@ class SamplingOptions(Options):
     )
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class FullSamplingOptions(SamplingOptions):
     """All flags of samplers. They have the names of llama.cpp's flags."""
 
@@ -214,7 +215,7 @@ class EarlyStopping(StrEnum):
     never = "never"
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class BeamSearchOptions(Options):
     """The flags of a beam search that finds one text for each prompt."""
 
@@ -240,7 +241,7 @@ class BeamSearchOptions(Options):
     )
 
     def settings(self, best_count: int | None) -> BeamSearch | None:
-        """Return the settings of the search; None without one. ``best_count``: see `BeamSearch`."""
+        """Return the settings of the search, if any; ``best_count``: see `BeamSearch`."""
         from ...engine.request import BeamSearch
 
         if self.beams is None:
@@ -253,7 +254,7 @@ class BeamSearchOptions(Options):
         return BeamSearch(self.beams, self.length_penalty, modes[self.early_stopping], best_count)
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class BeamOptions(BeamSearchOptions):
     """The flags of a beam search, and of the number of its texts that are written."""
 
@@ -274,7 +275,7 @@ class BeamOptions(BeamSearchOptions):
 _grammar_flag = partial(flag, panel="Grammar (use one of the first six)")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class GrammarOptions(Options):
     """The sources of a grammar. At most one flag is given."""
 
@@ -318,7 +319,6 @@ class GrammarOptions(Options):
     )
 
     def check(self) -> None:
-        """Raise ``UsageError`` for two grammars."""
         given = [
             flag.name for flag, value in iterate_flags(self) if flag.setting_name is not None and value is not None
         ]
@@ -326,7 +326,7 @@ class GrammarOptions(Options):
             raise UsageError(f"{given[0]} and {given[1]} both define a grammar; give only one")
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class ConstraintOptions(GrammarOptions):
     """The flags that choose a grammar, and those that determine how a run applies the grammar."""
 
@@ -347,15 +347,10 @@ class ConstraintOptions(GrammarOptions):
 
 
 class GivenGrammar(NamedTuple):
-    """A grammar on the command line.
-
-    Attributes:
-        flag: name of the flag.
-        value: the grammar as a preset's ``grammar:`` would define it, a string or a table.
-    """
+    """A grammar on the command line."""
 
     flag: str
-    value: str | dict[str, str]
+    value: str | dict[str, str]  # as a preset's ``grammar:`` would define it, a string or a table
 
 
 def given_grammar(options: Options) -> GivenGrammar | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, OptionalValue, Options, at_least, flag, options_class
+from ..flags import CompletionKind, OptionalValue, Options, at_least, flag
 
 if TYPE_CHECKING:
     from ...presets.overrides import Override
@@ -22,7 +23,7 @@ _MAX_BAN_FILE_BYTES = 4_000_000
 _MAX_PROMPT_BYTES = 64_000_000
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class GuidanceOptions(Options):
     """The flags of classifier-free guidance."""
 
@@ -53,7 +54,7 @@ class GuidanceOptions(Options):
     )
 
     def overrides(self) -> Iterator[Override]:
-        """Yield the setting of each flag. Raises ``UsageError``."""
+        from ...common.text import without_last_line_end
         from ...presets.overrides import Override
 
         if self.cfg_negative_prompt is not None and self.cfg_negative_prompt_file is not None:
@@ -62,7 +63,7 @@ class GuidanceOptions(Options):
         if self.cfg_negative_prompt_file is not None:
             flag_name = "--cfg-negative-prompt-file"
             text = _read_file(self.cfg_negative_prompt_file, flag_name, _MAX_PROMPT_BYTES)
-            negative_prompt = text.removesuffix("\n")  # as in a file of the prompt
+            negative_prompt = without_last_line_end(text)  # as in a file of the prompt
         values = {
             "--cfg-scale": ("scale", self.cfg_scale),
             flag_name: ("negative_prompt", negative_prompt),
@@ -73,7 +74,7 @@ class GuidanceOptions(Options):
                 yield Override(name, "guidance", {key: value})
 
 
-@options_class
+@dataclass(frozen=True, kw_only=True)
 class TextRuleOptions(Options):
     """The flags of the rules that a text must follow, for which the run may go back."""
 
@@ -207,7 +208,6 @@ def _read_ban_file(path: str) -> Iterator[Any]:
 
 
 def _read_file(path: str, flag_name: str, max_bytes: int) -> str:
-    """Return the text of a file that a flag names. Raises ``UsageError``."""
     from ...common.files import TextFileError, read_text_file
 
     try:

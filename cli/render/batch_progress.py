@@ -23,32 +23,26 @@ if TYPE_CHECKING:
     from ...cluster.run import ClusterRun
     from ...cluster.worker import WorkerStatus
 
+# Time between two progress lines if stderr is not a terminal. Logs are often kept, so the lines are few.
 _LINE_INTERVAL_SECONDS = 30.0
-"""Time between two progress lines if stderr is not a terminal. Logs are often kept, so the lines are few."""
-_BAR_INTERVAL_SECONDS = 0.2
-"""Time between two updates of the bar and of the lines below the bar."""
+_BAR_INTERVAL_SECONDS = 0.2  # time between two updates of the bar and of the lines below the bar
 
 
 class BatchProgress(BatchCounts):
-    """The counts of a batch, with their description in words.
-
-    Attributes:
-        total: number of lines in the input; None if unknown.
-    """
+    """The counts of a batch, with their description in words."""
 
     def __init__(self, total: int | None) -> None:
         super().__init__()
-        self.total = total
+        self.total = total  # number of lines in the input; None if unknown
         self._started_at = monotonic()
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start of the batch."""
+        """Seconds since the start."""
         return monotonic() - self._started_at
 
     @property
     def speed(self) -> str:
-        """Tokens per second, as text."""
         return f"{self.token_count / max(self.seconds, 1e-9):,.0f} tokens/s"
 
     @property
@@ -60,7 +54,6 @@ class BatchProgress(BatchCounts):
         return (self.total - self.finished_count) * self.seconds / result_count
 
     def line(self) -> str:
-        """Return the progress in one line."""
         of_total = "" if self.total is None else f" of {self.total:,}"
         left = "" if not self.seconds_left else f", {_format_duration(self.seconds_left)} left"
         return (
@@ -68,7 +61,7 @@ class BatchProgress(BatchCounts):
         )
 
     def summary(self) -> str:
-        """Return the line that is printed at the end of the batch."""
+        """Return the line at the end of the batch."""
         failures = f", {self.existing_failure_count:,} of them failed" if self.existing_failure_count else ""
         existing = f", {self.existing_count:,} already existed{failures}" if self.existing_count else ""
         return (
@@ -92,10 +85,8 @@ def _format_duration(seconds: float) -> str:
 
 
 def stop_check_with_note(interrupt: Interrupt) -> Callable[[], bool]:
-    """Return a function that returns True after Ctrl-C, when a batch must start no more requests.
-
-    The first call that returns True prints a note.
-    """
+    """Return a function that is True after Ctrl-C, when a batch must start no more requests."""
+    # The first call that returns True prints a note.
     is_announced = False
 
     def should_stop() -> bool:
@@ -115,13 +106,9 @@ _BAR_WIDTH = 6
 def show_progress(
     progress: BatchProgress, prints_results: bool, get_lines_below: Callable[[], Sequence[str]] = tuple
 ) -> Iterator[ProgressDisplay]:
-    """Show the progress in the context.
-
-    Args:
-        progress: counts of the batch.
-        prints_results: whether results are printed on the same terminal, where a bar would disturb them.
-        get_lines_below: returns the lines below the bar; called at each refresh.
-    """
+    """Show the progress in the context."""
+    # ``prints_results``: whether results are printed on the same terminal, where a bar would disturb them.
+    # ``get_lines_below`` is called at each refresh.
     if not sys.stderr.isatty() or prints_results:
         yield ProgressDisplay(progress, None)
         return
@@ -151,7 +138,6 @@ class ProgressDisplay:
             )
 
     def add_tokens(self, count: int) -> None:
-        """Add generated tokens to the counts."""
         self._progress.token_count += count
         self.refresh()
 
@@ -177,13 +163,8 @@ class ProgressDisplay:
 def show_cluster_progress(
     progress: BatchProgress, run: ClusterRun, prints_results: bool
 ) -> Iterator[ClusterProgressDisplay]:
-    """Show the progress of a batch on a cluster in the context, and print a line for each worker at the end.
-
-    Args:
-        progress: counts of the batch.
-        run: run of the cluster, with its workers.
-        prints_results: whether results are printed on the same terminal, where a bar would disturb them.
-    """
+    """Show the progress of a batch on a cluster in the context, and print a line for each worker at the end."""
+    # ``prints_results``: whether results are printed on the same terminal, where a bar would disturb them.
     has_bar = sys.stderr.isatty() and not prints_results
     lines_below = worker_lines(run.worker_statuses) if has_bar else []
     with show_progress(progress, prints_results, lambda: lines_below) as display:
@@ -195,14 +176,10 @@ def show_cluster_progress(
 
 
 class ClusterProgressDisplay:
-    """A display of a batch's progress on a cluster: a bar or a line for the batch, and a line for each worker.
+    """A display of a batch's progress on a cluster: a bar or a line for the batch, and a line for each worker."""
 
-    Args:
-        progress: counts of the batch.
-        run: run of the cluster, with its workers.
-        display: display of the batch without its workers.
-        lines_below: list of the lines below the bar, which is updated in place; None without a bar.
-    """
+    # ``display`` shows the batch without its workers. ``lines_below`` are the lines below the bar, updated in
+    # place; None without a bar.
 
     def __init__(
         self, progress: BatchProgress, run: ClusterRun, display: ProgressDisplay, lines_below: list[str] | None
@@ -227,13 +204,11 @@ class ClusterProgressDisplay:
 
 
 def report_workers(workers: Sequence[WorkerStatus]) -> None:
-    """Print a line for each worker."""
     for line in worker_lines(workers):
         print_message(f"gen: {line}")
 
 
-_MAX_WORKER_LINES = 8
-"""Number of workers that get separate lines. All other workers share one line."""
+_MAX_WORKER_LINES = 8  # Number of workers that get separate lines. All other workers share one line.
 
 
 def worker_lines(workers: Sequence[WorkerStatus]) -> list[str]:

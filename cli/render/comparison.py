@@ -4,55 +4,54 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any, TextIO
 
-from ...common.strict_json import encode_json
+from ...common.strict_json import json_line
 from ...common.text import count_noun
-from .run import terminal_safe
+from ..text import output_width, terminal_safe, wrap_words
+from .table import Column, Table
 
-_WIDTH = 80
-_ARM_WIDTH, _PLOT_WIDTH, _DECIMALS = 12, 15, 4
-_MAX_CONTEXT = 34
-"""Number of characters of the text before a place that are shown."""
+_MAX_WIDTH = 80
+_MEASURE_WIDTH, _ARM_WIDTH, _MEAN_WIDTH, _PLOT_WIDTH, _DISTANCE_WIDTH = 14, 12, 8, 15, 9
+_NUMBERS_WIDTH = len("1 and 64") + 1
+_DECIMALS = 4
+_MIN_PLOT_TERMINAL = 72  # width of a terminal below which intervals are not drawn
+_MAX_CONTEXT = 34  # number of characters of the text before a place that are shown
 
 
 def write_result(result: Mapping[str, Any], output_format: str, out: TextIO) -> None:
-    """Write a result.
-
-    Args:
-        result: the result, as `make_result` returns it.
-        output_format: ``table``, ``json`` or ``csv``.
-        out: where it is written.
-    """
+    """Write a result of `make_result` as ``table``, ``json`` or ``csv``."""
     if output_format == "json":
-        out.write(encode_json(result) + "\n")
+        out.write(json_line(result))
     elif output_format == "csv":
         from ...compare.result import csv_rows
 
         csv.writer(out, lineterminator="\n").writerows(csv_rows(result))
     else:
-        out.write(terminal_safe("\n".join(_table(result)), out) + "\n")
+        out.write(terminal_safe("\n".join(_page(result)), out) + "\n")
     out.flush()
 
 
-def _table(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the table, each at most 80 columns wide."""
-    yield from _heading(result)
+def _page(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the tables and notes, each at most 80 columns wide."""
+    width = output_width()
+    table_width, text_columns = (None, _MAX_WIDTH) if width is None else (width, min(width, _MAX_WIDTH))
+    yield from _heading(result, text_columns)
     if result["measures"]:
         yield ""
-        yield from _measures(result)
+        yield from _measures(result, has_plot=text_columns >= _MIN_PLOT_TERMINAL).render(table_width)
         yield ""
-        yield from _notes(result)
+        yield from _notes(result, text_columns)
     else:
-        yield "One pair of texts has no interval, so nothing is measured: use --seeds 2 or more."
+        text = "One pair of texts has no interval, so nothing is measured: use --seeds 2 or more."
+        yield from wrap_words(text, text_columns)
     if result["distributions"] is not None:
         yield ""
-        yield from _distributions(result["distributions"])
-        yield from _chance_note(result["arms"])
+        yield from _distributions(result["distributions"], table_width, text_columns)
+        yield from _chance_note(result["arms"], text_columns)
 
 
-def _heading(result: Mapping[str, Any]) -> Iterator[str]:
+def _heading(result: Mapping[str, Any], width: int) -> Iterator[str]:
     arms = result["arms"]
     counts = [
         count_noun(len(arms), "arm"),
@@ -63,31 +62,32 @@ def _heading(result: Mapping[str, Any]) -> Iterator[str]:
     has_models = len({arm["model"] for arm in arms}) > 1
     for number, arm in enumerate(arms, 1):
         model = f" on {arm['model']}" if has_models else ""
-        yield from wrap(
-            f"{number} {arm['name']}{model}: {arm['summary']}",
-            _WIDTH,
-            initial_indent="  ",
-            subsequent_indent="    ",
-        )
+        yield from wrap_words(f"  {number} {arm['name']}{model}: {arm['summary']}", width, indent=4)
 
 
-def _measures(result: Mapping[str, Any]) -> Iterator[str]:
-    title = f"{result['level']:.0%} interval".center(_PLOT_WIDTH)
-    yield f"{'measure':<14} {'arm':<{_ARM_WIDTH}} {'mean':>8} {title}  difference from 1".rstrip()
-    for measure in result["measures"]:
-        yield from _measure_lines(measure)
+def _measures(result: Mapping[str, Any], *, has_plot: bool) -> Table:
+    interval = f"{result['level']:.0%} interval".center(_PLOT_WIDTH)
+    columns = [
+        Column("measure", width=_MEASURE_WIDTH),
+        Column("arm", width=_ARM_WIDTH),
+        Column("mean", align="right", width=_MEAN_WIDTH),
+        *([Column(interval, width=_PLOT_WIDTH + 1)] if has_plot else []),
+        Column("difference from 1", is_text=True),
+    ]
+    rows = [row for measure in result["measures"] for row in _measure_rows(measure, has_plot)]
+    return Table(columns, rows, gap=1, has_rule=False)
 
 
-def _measure_lines(measure: Mapping[str, Any]) -> Iterator[str]:
+def _measure_rows(measure: Mapping[str, Any], has_plot: bool) -> Iterator[tuple[str, ...]]:
     estimates = [(number, arm) for number, arm in enumerate(measure["arms"], 1) if arm is not None]
     low, high = (end(arm[key] for _, arm in estimates) for end, key in ((min, "low"), (max, "high")))
     differences = {difference["arm"]: difference for difference in measure["differences"]}
     title, decimals = measure["title"], measure["decimals"]
     for number, arm in estimates:
-        name = _arm_label(number, arm["arm"])
-        plot = _interval_plot(arm, low, high)
         difference = _difference(differences.get(arm["arm"]), decimals)
-        yield f"{title:<14} {name:<{_ARM_WIDTH}} {arm['mean']:>8,.{decimals}f} {plot}  {difference}".rstrip()
+        mean = f"{arm['mean']:,.{decimals}f}"
+        plot = [_interval_plot(arm, low, high)] if has_plot else []
+        yield title, _arm_label(number, arm["arm"]), mean, *plot, difference
         title = ""
 
 
@@ -114,13 +114,13 @@ def _difference(difference: Mapping[str, Any] | None, decimals: int) -> str:
     return f"{difference['mean']:+.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
-def _notes(result: Mapping[str, Any]) -> Iterator[str]:
+def _notes(result: Mapping[str, Any], width: int) -> Iterator[str]:
     """Yield what the intervals mean, and what more pairs would show."""
     adjusted = result["adjustment"]
     text = f"Intervals hold for {result['holds_for']}."
     if adjusted is not None:
         text += f" Those of differences are {result['difference_level']:.2%} ({adjusted})."
-    yield from wrap(text, _WIDTH)
+    yield from wrap_words(text, width)
     hidden = [
         (measure, difference)
         for measure in result["measures"]
@@ -129,54 +129,63 @@ def _notes(result: Mapping[str, Any]) -> Iterator[str]:
     ]
     if hidden:
         yield ""
-        yield "No difference is shown for these measures. A true difference is found, in 4 of 5"
-        yield "comparisons, by this number of pairs:"
+        text = "No difference is shown for these measures. A true difference is found, in 4 of 5 comparisons, "
+        yield from wrap_words(f"{text}by this number of pairs:", width)
         numbers = {arm["name"]: number for number, arm in enumerate(result["arms"], 1)}
-        for measure, difference in hidden:
-            yield _more_pairs(measure, difference, numbers[difference["arm"]])
+        rows = [
+            (measure["title"], f"1 and {numbers[difference['arm']]}", _more_pairs(measure, difference))
+            for measure, difference in hidden
+        ]
+        columns = [Column(width=_MEASURE_WIDTH), Column(width=_NUMBERS_WIDTH), Column(is_text=True)]
+        yield from Table(columns, rows, gap=1, indent=2).render(width)
 
 
-def _more_pairs(measure: Mapping[str, Any], difference: Mapping[str, Any], number: int) -> str:
+def _more_pairs(measure: Mapping[str, Any], difference: Mapping[str, Any]) -> str:
     decimals = measure["decimals"]
-    text = f"  {measure['title']:<14} 1 and {number:<2}  "
-    text += f"{difference['detectable']:.{decimals}f} by {count_noun(difference['count'], 'pair')}"
+    text = f"{difference['detectable']:.{decimals}f} by {count_noun(difference['count'], 'pair')}"
     needed = difference["needed_pairs"]
     if needed is not None and abs(difference["mean"]) >= 10**-decimals / 2:
         text += f", {abs(difference['mean']):.{decimals}f} by {count_noun(needed, 'pair')}"
     return text
 
 
-def _distributions(fields: Mapping[str, Any]) -> Iterator[str]:
+def _distributions(fields: Mapping[str, Any], table_width: int | None, width: int) -> Iterator[str]:
     arms = fields["arms"]
-    yield from wrap(
-        f"Distributions along {fields['along']}, {count_noun(arms[0]['tokens'], 'token')}; distances from 1",
-        _WIDTH,
-    )
-    columns = ("kept", "dropped", "TV", "JS", "KL", "KL back", "same top")
-    yield f"{'arm':<{_ARM_WIDTH}}" + "".join(f"{column:>9}" for column in columns)
+    tokens = count_noun(arms[0]["tokens"], "token")
+    yield from wrap_words(f"Distributions along {fields['along']}, {tokens}; distances from 1", width)
+    rows = []
     for number, arm in enumerate(arms, 1):
-        name = _arm_label(number, arm["arm"])
         if arm["kept"] is None:
             continue
         cells = [f"{arm['kept']:,.1f}", f"{arm['dropped_mass']:.{_DECIMALS}f}"]
         if "total_variation" in arm:
             cells += [_divergence(arm[key]) for key in ("total_variation", "jensen_shannon", "kl", "reverse_kl")]
             cells.append(f"{arm['same_top']:.1%}")
-        yield f"{name:<{_ARM_WIDTH}}" + "".join(f"{cell:>9}" for cell in cells)
+        cells += [""] * (len(_DISTANCES) - len(cells))
+        rows.append((_arm_label(number, arm["arm"]), *cells))
+    columns = [
+        Column("arm", width=_ARM_WIDTH),
+        *(Column(title, align="right", width=_DISTANCE_WIDTH) for title in _DISTANCES),
+    ]
+    yield from Table(columns, rows, gap=0, has_rule=False).render(table_width)
     if any(arm.get(key, {}).get("infinite") for arm in arms for key in ("kl", "reverse_kl")):
-        yield "inf: one arm drops a token of the other. In JSON, the mean of KL leaves such"
-        yield "places out."
+        text = "inf: one arm drops a token of the other. In JSON, the mean of KL leaves such places out."
+        yield from wrap_words(text, width)
     for arm in arms[1:]:
-        yield from _model_lines(arm)
+        for line in _model_lines(arm):
+            yield from wrap_words(line, table_width or len(line), indent=4)
     for number, arm in enumerate(arms[1:], 2):
-        yield from _worst_lines(number, arm)
+        yield from _worst_lines(number, arm, width)
 
 
-def _chance_note(arms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+_DISTANCES = ("kept", "dropped", "TV", "JS", "KL", "KL back", "same top")
+
+
+def _chance_note(arms: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     names = [arm["name"] for arm in arms if arm["has_chance_steps"]]
     if names:
         reason = "a step depends on random numbers, so the distances are those of the first seed only"
-        yield from wrap(f"{', '.join(names)}: {reason}.", _WIDTH)
+        yield from wrap_words(f"{', '.join(names)}: {reason}.", width)
 
 
 def _divergence(summary: Mapping[str, Any]) -> str:
@@ -195,12 +204,14 @@ def _model_lines(arm: Mapping[str, Any]) -> Iterator[str]:
     yield f"  perplexity {models['perplexity']:.4f}, now {models['other_perplexity']:.4f}"
 
 
-def _worst_lines(number: int, arm: Mapping[str, Any]) -> Iterator[str]:
+def _worst_lines(number: int, arm: Mapping[str, Any], width: int) -> Iterator[str]:
     if arm.get("worst"):
-        yield f"Largest TV between 1 and {number}: text, then probabilities in 1 and {number}"
+        title = f"Largest TV between 1 and {number}: text, then probabilities in 1 and {number}"
+        yield from wrap_words(title, width)
     for place in arm.get("worst", ()):
         before = place["before"].replace("\n", "↵")[-_MAX_CONTEXT:]
         tokens = ", ".join(
             f"{token['token']!r} {token['first']:.2f} {token['other']:.2f}" for token in place["tokens"][:2]
         )
-        yield f"  {place['total_variation']:.2f} …{before}│ {tokens}"[:_WIDTH]
+        line = f"  {place['total_variation']:.2f} …{before}│ {tokens}"
+        yield from wrap_words(line[:_MAX_WIDTH], width, indent=7)

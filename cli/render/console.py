@@ -1,4 +1,4 @@
-"""A console of rich for stdout. Only modules that draw tables import it, since importing rich takes 30 ms."""
+"""A console of rich for stdout. Imported when it is needed, since importing rich takes 30 ms."""
 
 from __future__ import annotations
 

@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 def print_scores(
     scores: Sequence[tuple[str, WatermarkScore]], detector: WatermarkDetector, format_name: str
 ) -> None:
-    """Print the scores of texts.
-
-    Args:
-        scores: the name and the score of each text.
-        detector: the detector that computed the scores.
-        format_name: ``table``, ``json`` or ``jsonl``.
-    """
+    """Print the name and the score of each text as ``table``, ``json`` or ``jsonl``."""
     if format_name == "table":
         _print_table(scores)
     elif format_name == "jsonl":
@@ -34,7 +28,7 @@ def print_scores(
 
 
 def _as_table(name: str, score: WatermarkScore) -> dict[str, Any]:
-    """Return the JSON object of a score. It does not name the keys, which are secret."""
+    """Return the JSON object of a score, without the keys, which are secret."""
     values = asdict(score)
     return {
         "text": name,
@@ -45,7 +39,7 @@ def _as_table(name: str, score: WatermarkScore) -> dict[str, Any]:
 
 
 def _print_table(scores: Sequence[tuple[str, WatermarkScore]]) -> None:
-    from .tables import print_table
+    from .table import print_table
 
     rows = [
         (
@@ -60,7 +54,7 @@ def _print_table(scores: Sequence[tuple[str, WatermarkScore]]) -> None:
         )
         for name, score in scores
     ]
-    print_table(("text", "tokens", "counted", "mean g", "weighted", "expected", "z", "p value"), rows)
+    print_table(["text", "tokens", "counted", "mean g", "weighted", "expected", "z", "p value"], rows)
 
 
 def _number(value: float | None, digits: str) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from ...common.text import count_noun
 from ..messages import print_note
-from .run import visible
-from .tables import print_table, print_wrapped
+from ..text import print_wrapped, visible
+from .table import Column, print_table
 from .trace import token_label
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     )
     from ...logprobs.records import LogprobSource
 
-_DROPPED_MARK = "▾"
-"""The mark after a token that was chosen because a step dropped the most likely token."""
+_DROPPED_MARK = "▾"  # the mark after a token that was chosen because a step dropped the most likely token
 
 
 class RunPrinter:
@@ -43,25 +42,17 @@ class RunPrinter:
     def __init__(
         self, alternative_count: int | None, source: LogprobSource | None, is_colored: bool | None = None
     ) -> None:
-        """Set what is shown of each run.
-
-        Args:
-            alternative_count: number of alternatives of each token in the table of all tokens; None for no table.
-            source: distribution to show if the run has two; None for the first one.
-            is_colored: whether the text is tinted; None to tint it on a terminal, unless NO_COLOR is set.
-        """
+        # ``alternative_count``: of each token in the table of all tokens; None for no table. ``source``: the
+        # distribution to show if the run has two; None for the first one. ``is_colored``: None to tint the text on
+        # a terminal, unless NO_COLOR is set.
         self._alternative_count = alternative_count
         self._source = source
         self._console = _console(is_colored)
         self._is_first = True
 
     def show(self, events: Iterable[RecordedEvent], name: str | None = None) -> None:
-        """Print the tokens of a run while they are read, then the tables and the means.
-
-        Args:
-            events: events of the run.
-            name: name of the file for the heading; None if there is only one file.
-        """
+        """Print the tokens of a run while they are read, then the tables and the means."""
+        # ``name``: the file, for the heading; None if there is only one file.
         run = _InspectedRun()
         try:
             self._print_text(events, run, name)
@@ -109,12 +100,8 @@ class RunPrinter:
 
 
 def run_heading(file: str | None, request: str | None) -> str | None:
-    """Return the heading of a run, in the format of the command `head`; None if no heading is needed.
-
-    Args:
-        file: name of the file; None if there is only one file.
-        request: id of the request that the run answers; None if the run is not part of a batch.
-    """
+    """Return the heading of a run, in the format of the command `head`; None if no heading is needed."""
+    # ``file`` is None if there is only one file, ``request`` if the run is not part of a batch.
 
     parts = [part for part in (file, request) if part is not None]
     return visible(f"==> {': '.join(parts)} <==") if parts else None
@@ -122,41 +109,26 @@ def run_heading(file: str | None, request: str | None) -> str | None:
 
 @dataclass
 class _InspectedRun:
-    """A recorded run, as far as it was read.
+    """A recorded run, as far as it was read."""
 
-    Attributes:
-        start: first line of the run; None if it is missing.
-        done: last line of the run; None if the run was cut off.
-        tokens: tokens of the prompt and of the text.
-        rewinds: the returns to earlier tokens.
-    """
-
-    start: RecordedStart | None = None
-    done: RecordedDone | None = None
+    start: RecordedStart | None = None  # first line of the run; None if it is missing
+    done: RecordedDone | None = None  # last line of the run; None if the run was cut off
     tokens: list[_InspectedToken] = field(default_factory=list)
-    rewinds: list[RecordedRewind] = field(default_factory=list)
+    rewinds: list[RecordedRewind] = field(default_factory=list)  # the returns to earlier tokens
 
 
 @dataclass(frozen=True)
 class _InspectedToken:
-    """A token of a recorded run.
-
-    Attributes:
-        line: line of the record.
-        number: position of the token in the prompt or in the text, counted from 0.
-        distribution: distribution that is shown for the token; None if the run has none.
-        dropping_stage: name of the stage that dropped the most likely token; None if no stage dropped it, or the
-            token has no trace.
-    """
+    """A token of a recorded run."""
 
     line: RecordedTokenLine
-    number: int
-    distribution: RecordedDistribution | None
+    number: int  # in the prompt or in the text, counted from 0
+    distribution: RecordedDistribution | None  # the one that is shown; None if the run has none
+    # the stage that dropped the most likely token; None if no stage did, or without a trace
     dropping_stage: str | None
 
     @property
     def data(self) -> bytes:
-        """The token's bytes."""
         return bytes(self.line.data)
 
     @property
@@ -206,8 +178,6 @@ _LISTED_SURPRISES = 10
 
 
 def _print_surprises(tokens: Sequence[_InspectedToken]) -> None:
-    """List the ten least likely tokens."""
-
     with_logprob = [(token.logprob, token) for token in tokens if token.logprob is not None]
     rows = []
     for logprob, token in sorted(with_logprob, key=lambda item: item[0])[:_LISTED_SURPRISES]:
@@ -215,7 +185,7 @@ def _print_surprises(tokens: Sequence[_InspectedToken]) -> None:
         rows.append((token.place, token_label(token.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", top))
     if rows:
         print_wrapped("most surprising", 0)
-        print_table(("", "token", "probability", "surprise", "most likely"), rows)
+        print_table(["", "token", "probability", "surprise", Column("most likely", is_text=True)], rows)
         print()
 
 
@@ -260,8 +230,6 @@ def _print_rewinds(rewinds: Sequence[RecordedRewind]) -> None:
 
 
 def _print_table(tokens: Sequence[_InspectedToken], alternative_count: int) -> None:
-    """Print a table with a row for each token, and this many alternatives in each row."""
-
     rows = []
     for token in tokens:
         distribution = token.distribution
@@ -282,14 +250,12 @@ def _print_table(tokens: Sequence[_InspectedToken], alternative_count: int) -> N
                 ),
             )
         )
-    print_table(
-        ("", "token", "probability", "surprise", "entropy", "alternatives" if alternative_count else ""), rows
-    )
+    last_column = Column("alternatives" if alternative_count else "", is_text=True)
+    print_table(["", "token", "probability", "surprise", "entropy", last_column], rows)
     print()
 
 
-_MEANS_INDENT = 20
-"""Columns before the numbers of a mean."""
+_MEANS_INDENT = 20  # columns before the numbers of a mean
 
 
 def _print_means(run: _InspectedRun, source: LogprobSource | None) -> None:
@@ -322,18 +288,15 @@ def _print_means(run: _InspectedRun, source: LogprobSource | None) -> None:
             print(f"{title:8}  entropy   {entropy.nats:.3f} nats ({entropy.bits:.3f} bits)")
 
 
+# Background colors at the probabilities 0, 1/16, 1/4, 9/16 and 1, as red, green and blue.
+# Each color is brighter than the one before, so that readers who are blind to red and green can distinguish them,
+# too. Between these probabilities, the color is interpolated by the square root of the probability, since most
+# tokens have a small probability.
 _TINTS = ((64, 18, 92), (52, 86, 140), (46, 144, 140), (112, 200, 104), (250, 232, 96))
-"""Background colors at the probabilities 0, 1/16, 1/4, 9/16 and 1, as red, green and blue.
-
-Each color is brighter than the one before, so that readers who are blind to red and green can distinguish them,
-too. Between these probabilities, the color is interpolated by the square root of the probability, since most
-tokens have a small probability.
-"""
-_DARK_LUMINANCE = 0.18
-"""Luminance below which white text has more contrast than black text."""
+_DARK_LUMINANCE = 0.18  # luminance below which white text has more contrast than black text
 _LUMINANCE_WEIGHTS = (0.2126, 0.7152, 0.0722)
+# Probabilities below which a token is underlined, or underlined and bold: marks that need no color.
 _UNDERLINED, _BOLD = 0.05, 0.01
-"""Probabilities below which a token is underlined, or underlined and bold: marks that need no color."""
 
 
 def _tint_style(probability: float) -> str:

@@ -22,6 +22,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
     from rich.console import Console, JustifyMethod
 
@@ -30,30 +31,27 @@ _FAINT = Style(dim=True)
 _HEADING = Style(bold=True)
 _TOP_HEADING = Style(bold=True, underline=True)
 
+# A beginning of a line that may become the mark of a block, the first line of code, or a row of a table.
 _UNDECIDED_LINE = re.compile(r"[\s>]*(?:[-*+_#=~`|:.)\d\s]*|(?:```|~~~).*|[-*+>.)\d\s]*\|.*)")
-"""A beginning of a line that may become the mark of a block, the first line of code, or a row of a table."""
+# A character that may end a word: whitespace, or a wide character, next to which a line may be wrapped.
 _ENDS_WORD = re.compile(r"[\s\u1100-\U0010ffff]")
-"""A character that may end a word: whitespace, or a wide character, next to which a line may be wrapped."""
 
 
 class MarkdownStream:
-    """A printer of a Markdown text that grows.
+    """A printer of a Markdown text that grows."""
 
-    Words of paragraphs and lines of code are printed as soon as their meaning is certain. A table is printed when
-    it is complete. Printed output is never changed.
-    """
+    # Words of paragraphs and lines of code are printed as soon as their meaning is certain. A table is printed
+    # when it is complete. Printed output is never changed.
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._writer = WordWriter(console)
+        # The source from the last block of the top level to the end, and a blank line before that block.
         self._tail = ""
-        """The source from the last block of the top level to the end, and a blank line before that block."""
-        self._finished_leaf_count = 0
-        """Number of leaves of ``_tail`` that are completely printed."""
+        self._finished_leaf_count = 0  # number of leaves of ``_tail`` that are completely printed
+        # Number of characters of the next leaf that are printed. For code, the number of printed lines.
         self._printed_length = 0
-        """Number of characters of the next leaf that are printed. For code, the number of printed lines."""
-        self._has_begun_leaf = False
-        """True if the first line of the next leaf has been begun."""
+        self._has_begun_leaf = False  # True if the first line of the next leaf has been begun
         self._is_first_leaf = True
 
     def feed(self, text: str) -> None:
@@ -82,17 +80,10 @@ class MarkdownStream:
         return earlier_lines + newline if _UNDECIDED_LINE.fullmatch(last_line) else self._tail
 
     def _show(self, found: list[_Leaf], number: int, source: str, *, is_closed: bool) -> None:
-        """Print as much of a leaf as is certain.
-
-        Args:
-            found: leaves of the source.
-            number: index of the leaf.
-            source: Markdown source of the leaves.
-            is_closed: True if the leaf cannot grow any more.
-        """
+        """Print as much of a leaf as is certain; a closed leaf cannot grow any more."""
         leaf = found[number]
         if leaf.kind == "paragraph":
-            content = leaf.content if is_closed else _settled(leaf.content)
+            content = leaf.content if is_closed else _settled_paragraph(leaf.content)
             if content:
                 self._begin(found, number, source)
                 self._show_paragraph(content, is_closed)
@@ -176,39 +167,25 @@ def _has_gap(found: list[_Leaf], number: int, lines: list[str]) -> bool:
     return any(_BLANK_LINE.fullmatch(line) for line in lines[end_before : found[number].start])
 
 
-def _settled(content: str) -> str:
+def _settled_paragraph(content: str) -> str:
     """Return the certain part of an unfinished paragraph, without a last line that may be a table's header."""
     earlier_lines, _, last_line = content.rpartition("\n")
-    content = earlier_lines if last_line.lstrip().startswith("|") else content
-    content = content[: settled_length(content)]
-    return content[: settled_length(content)]  # the shorter text may end with a backslash, which is not settled
+    return settled(earlier_lines if last_line.lstrip().startswith("|") else content)
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A block that contains no other blocks.
+    """A block that contains no other blocks."""
 
-    Attributes:
-        kind: ``paragraph``, ``heading``, ``code``, ``rule`` or ``table``.
-        content: source of the block, without its marks.
-        start: index of the first line in the source.
-        end: index of the line after the last line.
-        block_start: index of the first line of the surrounding block of the top level.
-        first_prefix: text in front of the first line: bullets, and bars of quotes.
-        rest_prefix: text in front of all following lines.
-        info: language of code, or level of a heading such as ``h1``; empty for other kinds.
-        tokens: parser's tokens of a table; empty for other kinds.
-    """
-
-    kind: str
-    content: str
-    start: int
-    end: int
-    block_start: int
-    first_prefix: Text
-    rest_prefix: Text
-    info: str = ""
-    tokens: tuple[Token, ...] = ()
+    kind: str  # ``paragraph``, ``heading``, ``code``, ``rule`` or ``table``
+    content: str  # without its marks
+    start: int  # index of the first line in the source
+    end: int  # index of the line after the last line
+    block_start: int  # index of the first line of the surrounding block of the top level
+    first_prefix: Text  # text in front of the first line: bullets, and bars of quotes
+    rest_prefix: Text  # text in front of all following lines
+    info: str = ""  # language of code, or level of a heading such as ``h1``; empty for other kinds
+    tokens: tuple[Token, ...] = ()  # parser's tokens of a table; empty for other kinds
 
 
 _BULLETS = "•◦▪"
@@ -229,22 +206,16 @@ def leaves(source: str) -> list[_Leaf]:
 
 @dataclass
 class _Walk:
-    """A pass over the parser's tokens of a source.
-
-    Attributes:
-        tokens: tokens of the source.
-        containers: open quotes and items of lists, the outermost first.
-        block_start: index of the first line of the current block of the top level.
-        list_bullets: bullet of each open list; an empty string for a numbered list.
-    """
+    """A pass over the parser's tokens."""
 
     tokens: Sequence[Token]
+    # open quotes and items of lists, the outermost first
     containers: list[_Container] = field(default_factory=list)
-    block_start: int = 0
+    block_start: int = 0  # index of the first line of the current block of the top level
+    # bullet of each open list; an empty string for a numbered list
     list_bullets: list[str] = field(default_factory=list)
 
     def leaves(self) -> Iterator[_Leaf]:
-        """Yield the leaves."""
         number = 0
         while number < len(self.tokens):
             token = self.tokens[number]
@@ -295,17 +266,11 @@ class _Walk:
 
 @dataclass
 class _Container:
-    """A quote, or an item of a list.
+    """A quote, or an item of a list."""
 
-    Attributes:
-        first_prefix: text in front of the first line.
-        rest_prefix: text in front of all following lines.
-        is_begun: True if a leaf has used ``first_prefix``.
-    """
-
-    first_prefix: str
-    rest_prefix: str
-    is_begun: bool = False
+    first_prefix: str  # text in front of the first line
+    rest_prefix: str  # text in front of all following lines
+    is_begun: bool = False  # True if a leaf has used ``first_prefix``
 
 
 @cache
@@ -337,7 +302,7 @@ def _table_with_bars(state: StateBlock, start_line: int, end_line: int, silent: 
 
 
 def _inline(source: str) -> Text:
-    """Return the text of a paragraph's source with its styles."""
+    """Return a paragraph's source as text with styles."""
     return _styled_text(_parser().parseInline(source)[0].children or ())
 
 
@@ -350,7 +315,7 @@ _STYLES = {
 
 
 def _styled_text(tokens: Sequence[Token]) -> Text:
-    """Return the text of a paragraph's tokens with its styles. The address of a link follows the link's text."""
+    """Return a paragraph's tokens as text with styles. The address of a link follows the link's text."""
     text = Text()
     styles: list[Style] = []
     links: list[tuple[str, int]] = []
@@ -390,7 +355,7 @@ _JUSTIFY: dict[str, JustifyMethod] = {
 
 
 def _table(tokens: Sequence[Token]) -> Table:
-    """Return the table of these tokens. Cells are wrapped if the table is wider than the terminal."""
+    """Return these tokens as a table, whose cells are wrapped if it is wider than the terminal."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     row = []
     for number, token in enumerate(tokens):
@@ -407,206 +372,113 @@ def _table(tokens: Sequence[Token]) -> Table:
     return shown
 
 
-def settled_length(source: str) -> int:
-    """Return the number of characters of an unfinished paragraph whose meaning no later text can change.
-
-    The meaning of the text after a mark that opens emphasis, code or a link is uncertain until the closing mark.
-    """
-    scan = _Scan(source)
-    while scan.position < len(source) and scan.unsettled_from is None:
-        scan.step()
-    positions = [opener.position for opener in scan.openers]
-    return min([*positions, len(source) if scan.unsettled_from is None else scan.unsettled_from])
-
-
-@dataclass
-class _Opener:
-    """An opening mark whose closing mark has not been found yet.
-
-    Attributes:
-        position: index of the mark in the source.
-        mark: character of the mark.
-        open_count: number of its characters that are not closed yet.
-        length: number of all its characters.
-        can_close: True if the mark could also close an earlier mark.
-    """
-
-    position: int
-    mark: str
-    open_count: int
-    length: int = 1
-    can_close: bool = False
+def settled(source: str) -> str:
+    """Return the beginning of an unfinished paragraph whose meaning no later text can change."""
+    # The meaning of the text after a mark that opens emphasis, code or a link is uncertain until the closing mark.
+    while True:
+        source = _UNFINISHED_MARKS.sub("", source)
+        env = {_OPEN_FROM: len(source)}
+        _settling_parser().parseInline(source, env)
+        if env[_OPEN_FROM] == len(source):
+            return source
+        source = source[: env[_OPEN_FROM]]
 
 
-_AUTOLINK = re.compile(
-    r"<(?:[a-z][a-z\d+.-]{1,31}:[^\s<>]*|[\w.!#$%&'*+/=?^`{|}~-]+@[a-z\d-]+(?:\.[a-z\d-]+)*)>",
-    re.ASCII | re.IGNORECASE,
-)
-"""A URL or a mail address in angle brackets, as CommonMark defines it. No character inside is a mark."""
+# Marks at the end whose meaning depends on the next character. A backslash may break the line.
+_UNFINISHED_MARKS = re.compile(r"(?:[*_~`]|\\\s*)+\Z")
+# Keys of a parser's environment: the index of the first open mark; the places of runs of ``*``, ``_`` and ``~``.
+# A place is the number of the delimiters before the run, and the run's index in the source.
+_OPEN_FROM, _RUNS = "open from", "runs"
 _OPEN_AUTOLINK = re.compile(r"<[^\s<>]*\Z")
 _OPEN_ENTITY = re.compile(r"&[#\w]*\Z")
-_OPEN_ADDRESS = re.compile(r"\([^)\n]*\Z")
-_ADDRESS = re.compile(r"\([^)\n]*\)")
+# The beginning of the address of a link, and of its title.
+_OPEN_ADDRESS = re.compile(
+    r"""\(\s*(?:<[^<>\n]*>?|(?!<)\S*)(?:\s+(?:"(?:\\.|[^"\\])*\\?"?|'(?:\\.|[^'\\])*\\?'?|\([^()]*\)?)?\s*)?\Z""",
+    re.DOTALL,
+)
 
 
-class _Scan:
-    """A pass over the source of a paragraph.
+@cache
+def _settling_parser() -> MarkdownIt:
+    """Return a parser that finds the first mark that is a character now, and may become a mark by later text."""
+    parser = _make_parser()
+    rules = parser.inline.ruler
+    rules.at("backticks", _code_or_open_mark)
+    rules.before("strikethrough", "runs", _remember_run)
+    rules.push("open_mark", _note_open_mark)  # the last rule: asked about marks that are characters now
+    parser.inline.ruler2.after("balance_pairs", "open_emphasis", _note_open_emphasis)
+    return parser
 
-    Attributes:
-        source: source of the paragraph.
-        position: index of the next character.
-        openers: opening marks without a closing mark so far.
-        unsettled_from: index from which the kind of the text is uncertain; None if there is no such index.
-    """
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.position = 0
-        self.openers: list[_Opener] = []
-        self.unsettled_from: int | None = None
+def _note_open(state: StateInline, position: int) -> None:
+    state.env[_OPEN_FROM] = min(state.env[_OPEN_FROM], position)
 
-    def step(self) -> None:
-        """Read the next mark or character."""
-        character = self.source[self.position]
-        if character == "\\":
-            self._read_escape()
-        elif character == "`":
-            self._read_code()
-        elif character in "*_~":
-            self._read_emphasis(character)
-        elif character in "!<&":
-            self._read_short_mark(character)
-        elif character == "[":
-            self.openers.append(_Opener(self.position, "[", 1))
-            self.position += 1
-        elif character == "]":
-            self._read_bracket()
-        else:
-            self.position += 1
 
-    def _read_escape(self) -> None:
-        """Read a backslash. Before a newline, a backslash breaks the line only if another line follows."""
-        if self.source[self.position + 1 :].strip():
-            self.position += 2
-        else:
-            self.unsettled_from = self.position
+def _code_or_open_mark(state: StateInline, silent: bool) -> bool:
+    from markdown_it.rules_inline import backtick
 
-    def _run_end(self) -> int:
-        """Return the index after the run of equal characters at the current position."""
-        end = self.position
-        while end < len(self.source) and self.source[end] == self.source[self.position]:
-            end += 1
-        return end
+    position, count = state.pos, len(state.tokens)
+    is_read = backtick(state, silent)
+    if is_read and not silent and all(token.type != "code_inline" for token in state.tokens[count:]):
+        _note_open(state, position)
+    return is_read
 
-    def _read_code(self) -> None:
-        end = self._run_end()
-        run = self.source[self.position : end]
-        closing = re.compile(rf"(?<!`){run}(?!`)").search(self.source, end)
-        if closing is None or closing.end() == len(self.source):
-            self.unsettled_from = self.position
-        else:
-            self.position = closing.end()
 
-    def _read_short_mark(self, character: str) -> None:
-        """Read ``!``, ``<`` or ``&``, which may begin an image, an address or an entity."""
-        rest = self.source[self.position :]
-        if character == "!" and rest.startswith("!["):
-            self.openers.append(_Opener(self.position, "[", 1))
-            self.position += 2
-        elif rest == "!" or _OPEN_AUTOLINK.match(rest) or _OPEN_ENTITY.match(rest):
-            self.unsettled_from = self.position
-        else:
-            link = _AUTOLINK.match(rest)
-            self.position += 1 if link is None else link.end()
+def _remember_run(state: StateInline, silent: bool) -> bool:
+    is_outside_links = state.level == 0
+    if not silent and is_outside_links and state.src[state.pos] in "*_~":
+        state.env.setdefault(_RUNS, []).append((len(state.delimiters), state.pos))
+    return False
 
-    def _read_bracket(self) -> None:
-        opener = next((each for each in reversed(self.openers) if each.mark == "["), None)
-        rest = self.source[self.position + 1 :]
-        if opener is None:
-            self.position += 1
-        elif not rest or _OPEN_ADDRESS.match(rest):
-            self.unsettled_from = opener.position
-        else:
-            self.openers.remove(opener)
-            address = _ADDRESS.match(rest)
-            self.position += 1 + (0 if address is None else address.end())
 
-    def _read_emphasis(self, mark: str) -> None:
-        end = self._run_end()
-        if end == len(self.source):
-            self.unsettled_from = self.position
+def _note_open_emphasis(state: StateInline) -> None:
+    """Note the first run that opens emphasis, and is neither closed nor inside of closed emphasis."""
+    number = 0
+    while number < len(state.delimiters):
+        delimiter = state.delimiters[number]
+        if delimiter.end >= 0:
+            number = delimiter.end
+        elif delimiter.open:
+            _note_open(state, max(position for first, position in state.env[_RUNS] if first <= number))
             return
-        before = self.source[self.position - 1] if self.position else " "
-        can_open, can_close = _flanks(before, self.source[end], mark)
-        count = end - self.position
-        if mark == "~":
-            count -= count % 2  # only pairs of tildes strike text out
-        length = count
-        if can_close:
-            count = self._close(mark, count, can_open)
-        if can_open and count:
-            self.openers.append(_Opener(self.position, mark, count, length, can_close))
-        self.position = end
-
-    def _close(self, mark: str, count: int, can_open: bool) -> int:
-        """Remove the opening marks that ``count`` closing marks close, and return the number of unused ones.
-
-        As in CommonMark, a mark that can open and close does not match if both lengths add up to a multiple of 3,
-        unless each length is a multiple of 3.
-        """
-        length = count
-        for opener in [each for each in reversed(self.openers) if each.mark == mark]:
-            is_ambiguous = mark != "~" and (can_open or opener.can_close)
-            if is_ambiguous and (opener.length + length) % 3 == 0 and length % 3:
-                continue
-            closed_count = min(count, opener.open_count)
-            opener.open_count -= closed_count
-            count -= closed_count
-            if not opener.open_count:
-                self.openers.remove(opener)
-            if not count:
-                break
-        return count
+        number += 1
 
 
-def _flanks(before: str, after: str, mark: str) -> tuple[bool, bool]:
-    """Return whether a mark between two characters can open, and can close emphasis, by CommonMark's rules."""
-    is_left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
-    is_right = not before.isspace() and (
-        not _is_punctuation(before) or after.isspace() or _is_punctuation(after)
-    )  # fmt: skip
-    if mark != "_":
-        return is_left, is_right
-    return is_left and (not is_right or _is_punctuation(before)), is_right and (
-        not is_left or _is_punctuation(after)
-    )
+def _note_open_mark(state: StateInline, silent: bool) -> bool:
+    if not silent and _may_become_mark(state):
+        _note_open(state, state.pos)
+    return False
 
 
-def _is_punctuation(character: str) -> bool:
-    return not character.isalnum() and not character.isspace()
+def _may_become_mark(state: StateInline) -> bool:
+    rest = state.src[state.pos :]
+    if rest == "!" or _OPEN_AUTOLINK.match(rest) or _OPEN_ENTITY.match(rest):
+        return True
+    if not rest.startswith(("[", "![")):
+        return False
+    label_end = state.md.helpers.parseLinkLabel(state, state.pos + rest.index("["))
+    after = state.src[label_end + 1 :]
+    return label_end < 0 or not after or _OPEN_ADDRESS.match(after) is not None
 
 
 _JOINER, _EMOJI_VARIANT = "\u200d", "\ufe0f"
+# Characters that must not begin a line in Chinese and Japanese.
 _NEVER_FIRST = frozenset("、。，．：；！？）］｝」』】〉》〕…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")  # noqa: RUF001
-"""Characters that must not begin a line in Chinese and Japanese."""
 _NEVER_LAST = frozenset("（［｛「『【〈《〔")  # noqa: RUF001
-_MIN_COLUMNS = 8
-"""Minimum width of text, however deep the list or quote around it is nested."""
+_MIN_COLUMNS = 8  # minimum width of text, however deep the list or quote around it is nested
 
 
 class WordWriter:
-    """A writer of paragraphs that prints word by word, and never moves a printed word.
+    """A writer of paragraphs that prints word by word, and never moves a printed word."""
 
-    The width of the terminal is read again for each word. A line may be wrapped at a space, or next to a wide
-    character of Chinese, Japanese or Korean.
-    """
+    # The width of the terminal is read again for each word. A line may be wrapped at a space, or next to a wide
+    # character of Chinese, Japanese or Korean.
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rest_prefix = Text()
         self._column = 0
-        self._line_start = 0
-        """The column in which the text of this line begins, after the prefix."""
+        self._line_start = 0  # the column in which the text of this line begins, after the prefix
         self._pending_spaces = ""
         self._word: list[Segment] = []
         self._out = Text()

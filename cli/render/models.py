@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ...common.text import count_noun
 from ..messages import with_flags
-from .run import file_size, visible
-from .tables import print_table, print_wrapped
+from ..text import file_size, output_width, parameter_count, print_wrapped, visible
+from .table import Column, fact_lines, print_table
 
 if TYPE_CHECKING:
     from ...models.facts import ModelFacts, ModelSummary
 
-_FACT_INDENT = 17
-"""Columns before a fact, which its label fills."""
+_LABEL_WIDTH = 13
+# Metadata keys of the architecture's counts, and the nouns that are counted.
 _COUNT_LABELS = (
     ("block_count", "layers"),
     ("embedding_length", "dimensions"),
@@ -24,7 +24,7 @@ _COUNT_LABELS = (
     ("expert_count", "experts"),
     ("expert_used_count", "experts used for a token"),
 )
-"""Metadata keys of the architecture's counts, and the nouns that are counted."""
+# Metadata keys after ``general.``, and their labels.
 _ORIGIN_LABELS = (
     ("organization", "made by"),
     ("author", "author"),
@@ -37,7 +37,6 @@ _ORIGIN_LABELS = (
     ("quantized_by", "quantized by"),
     ("description", "description"),
 )
-"""Metadata keys after ``general.``, and their labels."""
 
 
 def show_models(summaries: Iterable[ModelSummary]) -> None:
@@ -54,18 +53,22 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
         )
         for summary in summaries
     ]
-    print_table(("model", "size", "type", "weights", "context", "chat", "from"), rows, optional_column=6)
+    origin = Column("from", is_optional=True)
+    print_table(["model", "size", "type", "weights", "context", "chat", origin], rows)
 
 
 def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
-    """Print the facts in the header of a model's file, one per line."""
-    print_wrapped(visible(summary.entry.name), 0)
+    print_wrapped(visible(summary.entry.name))
     model_name = facts.value("name")
     if model_name:
         _print_fact("name", model_name)
     _print_fact("file", str(summary.entry.path))
     if len(summary.entry.parts) > 1:
         _print_fact("", f"and {count_noun(len(summary.entry.parts) - 1, 'more part')}")
+    for adapter in summary.entry.adapters:
+        _print_fact("adapter", f"{adapter}{'' if adapter.is_file() else ' (missing)'}")
+    if summary.entry.has_projector:
+        _print_fact("images", "its projector is not used: gen reads text only")
     _print_fact("from", _short_path(summary.entry.source))
     bits = summary.size_bytes * 8 / summary.parameters if summary.parameters else 0
     _print_fact("size", f"{file_size(summary.size_bytes)}, {summary.quantization}, {bits:.3g} bits per weight")
@@ -92,16 +95,6 @@ def _load_problem(summary: ModelSummary) -> str:
     return with_flags(summary.problem or "")
 
 
-def parameter_count(count: int) -> str:
-    """Return a number of weights in the notation of models' names: ``135M``, ``7.24B``."""
-    size, unit = float(count), ""
-    for larger in ("k", "M", "B", "T"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{size:.3g}{unit}"
-
-
 def _describe_counts(facts: ModelFacts) -> list[str]:
     values = [(facts.value(key), words) for key, words in _COUNT_LABELS]
     return [f"{int(value):,} {words}" for value, words in values if value.isdecimal()]
@@ -116,15 +109,14 @@ def _show_tokens(facts: ModelFacts) -> None:
     rows = [(token.role, f"{token.id}", repr(token.text), token.purpose) for token in shown_tokens]
     if len(suppressed) > _MAX_SUPPRESSED_TOKENS:
         rows.append(("suppressed", "", "", f"and {len(suppressed) - _MAX_SUPPRESSED_TOKENS:,} more, never drawn"))
-    print_table(("role", "id", "token", "what it does"), rows)
+    print_table(["role", "id", "token", Column("what it does", is_text=True)], rows)
 
 
-_MAX_SUPPRESSED_TOKENS = 8
-"""Number of suppressed tokens that are listed. Some models suppress a thousand."""
+_MAX_SUPPRESSED_TOKENS = 8  # Number of suppressed tokens that are listed. Some models suppress a thousand.
 
 
 def _show_settings(facts: ModelFacts) -> None:
-    """Print the author's sampling settings from the GGUF file and from Ollama."""
+    # the settings of the model's author, from the GGUF file and from Ollama
     if facts.sampling:
         settings = ", ".join(f"{name} {_short_number(value)}" for name, value in facts.sampling.items())
         print()
@@ -145,7 +137,7 @@ def _short_number(text: str) -> str:
 
 
 def _print_fact(label: str, fact: str) -> None:
-    print_wrapped(visible(f"  {label:{_FACT_INDENT - 4}}  {fact}"), _FACT_INDENT)
+    print("\n".join(fact_lines([(label, visible(fact))], _LABEL_WIDTH, output_width())))
 
 
 def _yes_or_no(value: bool) -> str:

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..messages import print_note, visible_bar
-from .run import file_size, visible
+from ..text import file_size, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -24,20 +24,16 @@ if TYPE_CHECKING:
     from ...recover.endpoints.http import Retry
 
 _BAR_WIDTH, _NARROW_BAR_WIDTH = 8, 6
-_MAX_LINE_COLUMNS = 49
-"""Columns of the longest line below a bar; longer lines are truncated."""
+_MAX_LINE_COLUMNS = 49  # columns of the longest line below a bar; longer lines are truncated
 
 
 @contextmanager
-def loading_bar(name: str, *, is_almost_loaded: bool = False) -> Iterator[Callable[[float], None]]:
-    """Show a bar while a model loads, and yield a function that takes the loaded fraction, 0 to 1.
-
-    Args:
-        name: name or path of the model.
-        is_almost_loaded: True for no bar, because it would be visible for a moment only.
-    """
-    if is_almost_loaded or not sys.stderr.isatty():
-        yield lambda fraction: None
+def loading_bar(name: str, *, is_needed: bool) -> Iterator[Callable[[float], None] | None]:
+    """Show a bar while a model loads, and yield a function that takes the loaded fraction, 0 to 1, or None."""
+    # Without a terminal None is yielded: llama.cpp then calls no Python while it loads. So it is with
+    # ``is_needed=False``, for a model that is loaded in a moment.
+    if not (is_needed and sys.stderr.isatty()):
+        yield None
         return
     with _shown_bar(_percentage_columns()) as bar:
         task = bar.add_task(f"Loading {_short_name(name)}", total=1.0)
@@ -48,22 +44,20 @@ def loading_bar(name: str, *, is_almost_loaded: bool = False) -> Iterator[Callab
         yield update
 
 
+# Longest name of a model in a bar. Longer names are truncated, so that the bar fits on a narrow terminal.
 _MAX_NAME_CHARACTERS = 26
-"""Longest name of a model in a bar. Longer names are truncated, so that the bar fits on a narrow terminal."""
 
 
 def _short_name(path: str) -> str:
-    """Return the name of a file, truncated at its end if it is long."""
+    """The name of a file, truncated at its end if it is long."""
     shown = visible(path.rpartition("/")[2])
     return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
 
 
 @contextmanager
 def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
-    """Show a bar of bytes while files are downloaded, and yield a function that takes the progress.
-
-    If stderr is not a terminal, a note names each file instead. ``name`` is the model, for these notes.
-    """
+    """Show a bar of bytes while files are downloaded, and yield a function that takes the progress."""
+    # If stderr is not a terminal, a note names each file of the model ``name`` instead.
     if not sys.stderr.isatty():
         noted_files: set[str] = set()
 
@@ -89,8 +83,7 @@ def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
         yield update
 
 
-_MAX_TITLE_CHARACTERS = 18
-"""Longest name of a downloaded file in a bar, which also shows bytes, rate and time."""
+_MAX_TITLE_CHARACTERS = 18  # longest name of a downloaded file in a bar, which also shows bytes, rate and time
 
 
 def _short_title(progress: PullProgress) -> str:
@@ -127,35 +120,20 @@ def _erased_bar(bar: ReadingBar) -> Iterator[ReadingBar | None]:
         bar.erase()
 
 
-_LONG_PROMPT_TOKENS = 1024
-"""Length of the shortest prompt that gets a bar. Shorter prompts are read in a moment."""
+_LONG_PROMPT_TOKENS = 1024  # Length of the shortest prompt that gets a bar. Shorter prompts are read in a moment.
 
 
 class ReadingBar:
-    """A bar that is shown while a long text is read. If reading is slow, the bar also shows the elapsed time.
-
-    Call the bar with the number of tokens that have been read, and the number of all tokens.
-    """
+    """A bar that is shown while a text of at least ``min_tokens`` is read. If that is slow, it shows the time."""
 
     def __init__(self, title: str, min_tokens: int = _LONG_PROMPT_TOKENS) -> None:
-        """Prepare a bar.
-
-        Args:
-            title: title of the bar.
-            min_tokens: number of tokens of the shortest text that gets a bar.
-        """
         self._title, self._min_tokens = title, min_tokens
         self._open_bar = ExitStack()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
     def __call__(self, done_count: int, total_count: int) -> None:
-        """Update the bar, or erase it when the text is read.
-
-        Args:
-            done_count: number of tokens that have been read.
-            total_count: number of tokens of the text.
-        """
+        """Update the bar, or erase it when the text is read."""
         if total_count < self._min_tokens:
             return
         if done_count >= total_count:
@@ -167,7 +145,6 @@ class ReadingBar:
         self._bar.update(self._task, completed=done_count)
 
     def erase(self) -> None:
-        """Remove the bar from the screen."""
         self._open_bar.close()
         self._bar = self._task = None
 
@@ -180,11 +157,9 @@ def sample_bar() -> Iterator[ReadingBar | None]:
 
 
 def erase_bar_before_done(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:
-    """Yield the events of a run, and erase the bar before the last event.
-
-    The bar is still on the screen if reading the prompt was interrupted. The output of the last event would move
-    the cursor away from the bar, which could then not be erased.
-    """
+    """Yield the events of a run, and erase the bar before the last event."""
+    # The bar is still on the screen if reading the prompt was interrupted. The output of the last event would move
+    # the cursor away from the bar, which could then not be erased.
     from ...logprobs.events import Done
 
     for event in events:
@@ -195,11 +170,8 @@ def erase_bar_before_done(events: Iterable[Event], bar: ReadingBar | None) -> It
 
 @contextmanager
 def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar of recovered tokens, and yield a function that updates the bar; None without a bar.
-
-    The function takes the number of recovered tokens and the number of requested tokens. While a call of an API is
-    retried, the bar shows the seconds until the next try instead of the title.
-    """
+    """Show a bar, and yield a function of the numbers of recovered and of requested tokens; None without a bar."""
+    # While a call of an API is retried, the bar shows the seconds until the next try instead of the title.
     if not sys.stderr.isatty():
         yield None
         return
@@ -214,14 +186,8 @@ def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], Non
 
 @contextmanager
 def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """Show a bar of finished items, and yield a function to call after each item.
-
-    There is no bar if stdout is a terminal, because results are printed there.
-
-    Args:
-        title: title of the bar.
-        total: number of items; None if unknown.
-    """
+    """Show a bar of finished items (``total``: None if unknown), and yield a function to call after each item."""
+    # There is no bar if stdout is a terminal, because results are printed there.
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
         return
@@ -232,7 +198,6 @@ def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _shown_bar(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
-    """Show a bar in the context, and remove it at the end."""
     with visible_bar(), make_bar(columns) as bar:
         yield bar
 
@@ -240,16 +205,10 @@ def _shown_bar(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
 def make_bar(
     columns: tuple[ProgressColumn, ...], get_lines_below: Callable[[], Iterable[str]] = tuple
 ) -> Progress:
-    """Return a bar of one line, which is removed when its context ends.
-
-    The line has at most 49 columns on every terminal: if a terminal became narrower than the line, it would wrap
-    the line, and parts of the bar could not be removed.
-
-    Args:
-        columns: columns of the bar, in the sense of rich.
-        get_lines_below: returns the lines below the bar, which are truncated to 49 columns; called at each
-            refresh.
-    """
+    """Return a bar of one line, which is removed when its context ends."""
+    # The line has at most 49 columns on every terminal: if a terminal became narrower than the line, it would wrap
+    # the line, and parts of the bar could not be removed. The lines of ``get_lines_below``, which is called at
+    # each refresh, are truncated to 49 columns, too.
     from rich.console import Console, RenderableType
     from rich.progress import Progress
     from rich.text import Text
@@ -274,20 +233,16 @@ def _percentage_columns() -> tuple[ProgressColumn, ...]:
     return (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TaskProgressColumn())
 
 
+# Tokens per second above which the elapsed time is not shown, since the counts already change all the time.
 _FAST_RATE = 1000
-"""Tokens per second above which the elapsed time is not shown, since the counts already change all the time."""
 
 
 def _count_columns(
     noun: str, get_title: Callable[[], str] = str, *, shows_time: bool = False
 ) -> tuple[ProgressColumn, ...]:
-    """Return the columns of a bar with the finished number, the total and the rate per second.
-
-    Args:
-        noun: noun of the counted items, such as ``tokens``.
-        get_title: returns the text that replaces the title, or an empty string; called at each refresh.
-        shows_time: True to show the elapsed time, unless the counts change quickly.
-    """
+    """Return the columns of a bar with the finished number, the total and the rate per second."""
+    # ``get_title`` returns the text that replaces the title, or an empty string; it is called at each refresh. The
+    # elapsed time is not shown if the counts change quickly.
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.text import Text
 
@@ -311,7 +266,7 @@ def _count_columns(
 
 
 def _clock(seconds: float) -> str:
-    """Return a time as ``0:07`` or ``1:02:07``."""
+    """Return ``0:07`` or ``1:02:07``."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
@@ -329,8 +284,8 @@ class RetryDisplay:
 
     def __init__(self) -> None:
         self._last_problem: str | None = None
+        # The pending retries, by the time at which they begin, in seconds of ``time.monotonic()``.
         self._pending_retries: dict[float, Retry] = {}
-        """The pending retries, by the time at which they begin, in seconds of ``time.monotonic()``."""
         self._lock = Lock()
 
     def show(self, retry: Retry) -> None:
@@ -363,5 +318,4 @@ def _retry_number(retry: Retry) -> str:
     return f"try {retry.attempt_number:,} of {retry.max_attempts:,}"
 
 
-RETRY_DISPLAY = RetryDisplay()
-"""The display of all retries of this process."""
+RETRY_DISPLAY = RetryDisplay()  # of all retries of this process

@@ -16,19 +16,12 @@ if TYPE_CHECKING:
     from ...recover.results import Recovery
     from ...recover.verification import Verification
 
-_TABLE_ROWS = 10
-"""Number of tokens in the table, enough to see whether the recovery is right."""
+_TABLE_ROWS = 10  # number of tokens in the table, enough to see whether the recovery is right
 
 
 def write(recovery: Recovery, output: Path | None, run_info: Mapping[str, Any]) -> None:
-    """Write a recovery.
-
-    Args:
-        recovery: the result.
-        output: a file, whose ending determines the format; ``-``: JSONL on stdout; None: a table of the most
-            likely tokens.
-        run_info: facts that are written with the result: endpoint, prompt and request.
-    """
+    """Write a recovery to a file whose ending determines the format, as JSONL to ``-``, or as a table for None."""
+    # The table has the most likely tokens. ``run_info`` is written with the result: endpoint, prompt and request.
     from ...recover.results import recovery_lines, save_recovery
 
     if output is None:
@@ -46,7 +39,7 @@ def write(recovery: Recovery, output: Path | None, run_info: Mapping[str, Any]) 
 
 def _print_table(recovery: Recovery) -> None:
     from ...recover.results import top_tokens
-    from .tables import print_table
+    from .table import print_table
 
     rows = []
     for token in top_tokens(recovery, _TABLE_ROWS):
@@ -56,7 +49,7 @@ def _print_table(recovery: Recovery) -> None:
         probability = (f"{exp(value):.6f}",) if recovery.is_normalized else ()
         rows.append((str(token.id), text, f"{value:.6f}", *probability, f"{float(recovery.errors[token.id]):.1e}"))
     heads = ("logprob", "probability") if recovery.is_normalized else ("relative logprob",)
-    print_table(("id", "token", *heads, "error"), rows)
+    print_table(["id", "token", *heads, "error"], rows)
 
 
 def summary(recovery: Recovery) -> None:
@@ -87,15 +80,10 @@ def show_verification(verification: Verification) -> None:
 def show_plan(
     estimates: Sequence[CallEstimate], prompt_tokens: int, is_guessed: bool, price: tuple[float, float] | None
 ) -> None:
-    """Print calls, tokens and cost of each method, in the order in which ``auto`` tries them.
-
-    Args:
-        estimates: the calls of each method.
-        prompt_tokens: number of tokens of the prompt, which each call reads.
-        is_guessed: whether this number is a guess.
-        price: dollars per million tokens, read and written; None: no cost is printed.
-    """
-    from .tables import print_table
+    """Print calls, tokens and cost of each method, in the order in which ``auto`` tries them."""
+    # ``is_guessed``: whether ``prompt_tokens``, which each call reads, is a guess. ``price``: dollars per million
+    # tokens, read and written; None: no cost is printed.
+    from .table import print_table
 
     rows = []
     for estimate in estimates:
@@ -109,8 +97,7 @@ def show_plan(
             cost = (estimate.calls * prompt_tokens * price[0] + estimate.calls * price[1]) / 1e6
             row.append(f"{about}${cost:,.4f}")
         rows.append(tuple(row))
-    heads = ("method", "calls", "tokens billed", *(("cost",) if price is not None else ()))
-    print_table(heads, rows)
+    print_table(["method", "calls", "tokens billed", *(["cost"] if price is not None else [])], rows)
     prompt = count_noun(prompt_tokens, "token")
     print(f"\nthe prompt has {'about ' if is_guessed else ''}{prompt}; each call generates one")
     if len(estimates) > 1:

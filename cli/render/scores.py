@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def show_text_score(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
-    """Print the score of a text. With ``show_tokens``, print a table of the tokens first."""
+    """Print the score of a text, after a table of the tokens with ``show_tokens``."""
     from ...logprobs.scores import Score
-    from .tables import print_table
+    from .table import print_table
 
     if show_tokens:
         rows = [(str(token.index), repr(token.chosen.text), *_numbers(token.chosen.logprob)) for token in tokens]
-        print_table(("", "token", "logprob", "probability"), rows)
+        print_table(["", "token", "logprob", "probability"], rows)
         print()
     score = Score.of(tokens)
     print(f"tokens         {score.tokens:,} scored of {len(tokens):,}")
@@ -32,8 +32,8 @@ def show_text_score(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
 
 
 def show_choice_scores(choices: Sequence[dict[str, Any]]) -> None:
-    """Print the scores of choices, with a star at the most likely choice."""
-    from .tables import print_table
+    """Print a table with a star at the most likely choice."""
+    from .table import print_table
 
     best = max(range(len(choices)), key=lambda i: choices[i]["probability"] or 0.0)
     rows = [
@@ -44,29 +44,27 @@ def show_choice_scores(choices: Sequence[dict[str, Any]]) -> None:
         )
         for i, choice in enumerate(choices)
     ]
-    print_table(("choice", "probability", "sum, nats", "per token", "per byte"), rows)
+    print_table(["choice", "probability", "sum, nats", "per token", "per byte"], rows)
 
 
 def write_text_score(tokens: Sequence[PromptToken], out: TextIO) -> None:
-    """Write the score of a text as one JSON object."""
-    from ...common.strict_json import encode_json
+    from ...common.strict_json import json_line
     from ...logprobs.scores import text_score
 
-    out.write(encode_json(text_score(tokens)) + "\n")
+    out.write(json_line(text_score(tokens)))
 
 
 def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
-    """Write a ``start`` line, a ``prompt`` line for each token, and a ``done`` line with the score.
-
-    Return the tokens.
-    """
+    """Write a ``start`` line, a ``prompt`` line for each token, and a ``done`` line; return the tokens."""
+    from ...common.strict_json import json_line
     from ...engine.generation import versions
-    from ...logprobs.jsonl import format_done_line, format_prompt_line, format_start_line
+    from ...logprobs.jsonl import token_fields
     from ...logprobs.scores import Score
 
     out.write(
-        format_start_line(
+        json_line(
             {
+                "event": "start",
                 "model": model.name,
                 "context": model.context.length,
                 "logprobs": {"from": "model", "top": 0, "unit": "nats"},
@@ -76,10 +74,10 @@ def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) 
     )
     written = []
     for token in tokens:
-        out.write(format_prompt_line(token))
+        out.write(json_line({"event": "prompt", **token_fields(token)}))
         out.flush()
         written.append(token)
-    out.write(format_done_line(Score.of(written).as_json()))
+    out.write(json_line({"event": "done", **Score.of(written).as_json()}))
     out.flush()
     return written
 

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
-from .run import visible
-from .tables import PIPED_COLUMNS
+from ..text import text_width, visible
+from .table import Column, Table
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -25,29 +24,19 @@ if TYPE_CHECKING:
     from ...logprobs.records import Trace
     from ...samplers.chain import Chain
 
-_CANDIDATE_LABEL_COLUMNS = 60
-"""Columns of the longest token that is not truncated in the text around the table."""
-_FIRST_CHAIN_TITLE = "chain"
-"""The name of the chain of the command line in titles and notes."""
+_CANDIDATE_LABEL_COLUMNS = 60  # columns of the longest token that is not truncated in the text around the table
+_FIRST_CHAIN_TITLE = "chain"  # the name of the chain of the command line in titles and notes
 
 
 @dataclass(frozen=True)
 class TracedNextToken:
-    """The trace of the next token through one chain, or through several chains that are compared.
+    """The trace of the next token through one chain, or through several chains that are compared."""
 
-    Attributes:
-        model: model that computed the logits.
-        chain: chain of the command line.
-        result: the traces.
-        other_names: names of the other chains, as the user typed them.
-        other_chains: chains of the flag --against.
-    """
-
-    model: Model
-    chain: Chain
+    model: Model  # the one that computed the logits
+    chain: Chain  # of the command line
     result: NextToken
-    other_names: Sequence[str]
-    other_chains: Sequence[Chain]
+    other_names: Sequence[str]  # as the user typed them
+    other_chains: Sequence[Chain]  # of the flag --against
 
 
 def show_next_token(traced: TracedNextToken) -> None:
@@ -86,10 +75,8 @@ def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
 
 
 def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
-    """Yield the steps of the first chain, and the distances of every other chain's probabilities from the first.
-
-    A chain whose name is too long for a title is written out in its note.
-    """
+    """Yield the steps of the first chain, and the distances of the other chains' probabilities from the first."""
+    # A chain whose name is too long for a title is written out in its note.
     steps = " > ".join(step.about.name for step in traced.chain.steps)
     yield StepNote(_FIRST_CHAIN_TITLE, steps)
     for name, title, comparison in zip(
@@ -100,7 +87,7 @@ def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
 
 
 def _distance_words(title: str, comparison: ChainComparison) -> str:
-    """Return the distances of a chain from the first chain, in words. ``title``: title of the chain's column."""
+    """Return the distances of a chain from the first chain, in words; ``title`` is that of its column."""
     distance = comparison.distance
     parts = [f"total variation {distance.total_variation:.4f}"]
     for label, value in (
@@ -116,45 +103,36 @@ def _other_chain_titles(names: Sequence[str]) -> list[str]:
     return [short_title(name) or f"chain {number}" for number, name in enumerate(names, 2)]
 
 
-_MAX_TITLE_COLUMNS = 14
-"""Columns of the longest title of a chain."""
+_MAX_TITLE_COLUMNS = 14  # columns of the longest title of a chain
 
 
 def short_title(name: str) -> str | None:
     """Return the name as a column's title; None if it is too long, empty or has several lines."""
     title = visible(name).strip()
-    return title if title and _display_width(title) <= _MAX_TITLE_COLUMNS and "\n" not in title else None
+    return title if title and text_width(title) <= _MAX_TITLE_COLUMNS and "\n" not in title else None
 
 
 def write_next_token_json(traced: TracedNextToken, out: TextIO) -> None:
     """Write one JSON object with the fields ``prompt_tokens, model, seed, chain, stages, candidates, against``."""
-    from ...common.strict_json import encode_json
+    from ...common.strict_json import json_line
     from ...engine.next_token import next_token_json
 
     against = list(zip(traced.other_names, traced.other_chains, strict=True))
-    out.write(encode_json(next_token_json(traced.model, traced.chain, traced.result, against)) + "\n")
+    out.write(json_line(next_token_json(traced.model, traced.chain, traced.result, against)))
 
 
 class TokenSearch:
-    """A search for a token in the text of a recorded run, by number or by text.
-
-    Args:
-        number: number of the token, counted from 0; None to search by text.
-        text: string that the text of the token must contain; None to search by number.
-
-    Attributes:
-        token_count: number of tokens that were read so far.
-        request_id: id of the request that the run answers; None if the run is not part of a batch.
-    """
+    """A search for a token of a recorded run by its number from 0, or, if that is None, by a part of its text."""
 
     def __init__(self, number: int | None, text: str | None) -> None:
         self._number, self._text = number, text
-        self.token_count = 0
+        self.token_count = 0  # tokens that were read so far
+        # the request that the run answers; None if the run is not part of a batch
         self.request_id: str | None = None
 
     @property
     def description(self) -> str:
-        """The token that is searched for, in words."""
+        """The wanted token in words."""
         return f"token {self._number}" if self._number is not None else f"token with the text {self._text!r}"
 
     def find(self, events: Iterable[RecordedEvent]) -> RecordedTokenLine | None:
@@ -177,13 +155,7 @@ class TokenSearch:
 
 
 def show_token(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace, number: int) -> None:
-    """Print a token, its trace in the layout of `gen next`, and how it was drawn.
-
-    Args:
-        line: the token.
-        trace: trace of the token.
-        number: number of the token in the text, counted from 0.
-    """
+    """Print a token, its trace in the layout of `gen next`, and how it was drawn. ``number`` counts from 0."""
     print(f"token {number}: {token_label(bytes(line.data), _CANDIDATE_LABEL_COLUMNS)}\n")
     columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
     tokens = [bytes(candidate.data) for candidate in trace.candidates]
@@ -229,40 +201,24 @@ class _AnyTraceStage(Protocol):
 
 
 class TraceColumn(NamedTuple):
-    """A column of the table: a stage, or the result of a chain.
-
-    Attributes:
-        title: title of the column.
-        probs: probability of each row's candidate; None if the candidate was dropped.
-        kept: number of candidates after the stage.
-        entropy: entropy of these candidates in nats; None if it is not recorded.
-    """
+    """A column of the table: a stage, or the result of a chain."""
 
     title: str
-    probs: Sequence[float | None]
-    kept: int
-    entropy: float | None
+    probs: Sequence[float | None]  # of each row's candidate; None if the candidate was dropped
+    kept: int  # candidates after the stage
+    entropy: float | None  # of these candidates, in nats; None if it is not recorded
 
 
 class StepNote(NamedTuple):
-    """A note below the table.
-
-    Attributes:
-        name: name of the step or the chain that the note describes.
-        text: text of the note.
-    """
+    """A note below the table, about a step or a chain."""
 
     name: str
     text: str
 
 
 def stage_columns(stages: Sequence[_AnyTraceStage], probs: Sequence[Sequence[float | None]]) -> list[TraceColumn]:
-    """Return a column for each stage. A last stage that changes nothing, such as ``dist``, gets no column.
-
-    Args:
-        stages: stages of the trace.
-        probs: for each candidate, its probability after each stage; None where the candidate was dropped.
-    """
+    """Return a column for each stage. A last stage that changes nothing, such as ``dist``, gets no column."""
+    # ``probs``: for each candidate, its probability after each stage; None where the candidate was dropped.
     columns = [
         TraceColumn(_stage_name(stage), [row[number] for row in probs], stage.kept, stage.entropy)
         for number, stage in enumerate(stages)
@@ -272,12 +228,10 @@ def stage_columns(stages: Sequence[_AnyTraceStage], probs: Sequence[Sequence[flo
 
 
 def stage_notes(stages: Sequence[_AnyTraceStage]) -> list[StepNote]:
-    """Return the notes of all steps that have one."""
     return [StepNote(_stage_name(stage), visible(stage.note)) for stage in stages if stage.note is not None]
 
 
-_MAX_NAME_COLUMNS = 30
-"""Columns of the longest name of a stage that is not truncated."""
+_MAX_NAME_COLUMNS = 30  # columns of the longest name of a stage that is not truncated
 
 
 def _stage_name(stage: _AnyTraceStage) -> str:
@@ -291,109 +245,61 @@ def _print_trace_table(
     notes: Sequence[StepNote],
     chosen_row: int | None = None,
 ) -> None:
-    """Print the table and the notes in the width of the terminal.
-
-    Args:
-        tokens: bytes of each row's token.
-        columns: columns of the table, at least one. Bars next to the table show the last column.
-        notes: notes below the table.
-        chosen_row: index of the row of the chosen token; None to mark no row.
-    """
-    width = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns
-    for line in table_lines(tokens, columns, width, chosen_row):
-        print(line)
+    """Print the table and the notes in the width of the terminal. See `table_lines`."""
+    width = shutil.get_terminal_size((_PIPED_COLUMNS, 24)).columns
+    lines = table_lines(tokens, columns, width, chosen_row)
     if notes:
-        print()
-    for line in note_lines(notes, width):
-        print(line)
+        lines += ["", *note_lines(notes, width)]
+    print("\n".join(lines))
 
 
-_COLUMN_GAP = "  "
-_NARROW_COLUMNS = 60
-"""Width of a terminal below which tokens and bars are shorter."""
+_PIPED_COLUMNS = 1000  # width of a table in a pipe, unless COLUMNS is set: all columns are next to each other
+_GAP = 2
+_NARROW_COLUMNS = 60  # width of a terminal below which tokens and bars are shorter
 _LABEL_COLUMNS, _NARROW_LABEL_COLUMNS = 18, 12
 _BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
 
 
 def table_lines(
     tokens: Sequence[bytes], columns: Sequence[TraceColumn], width: int, chosen_row: int | None = None
-) -> Iterator[str]:
-    """Yield the lines of the table. Columns that do not fit next to each other are in another block below.
-
-    Args:
-        tokens: bytes of each row's token.
-        columns: columns of the table, at least one.
-        width: maximum width of a line, in columns of characters.
-        chosen_row: index of the row of the chosen token, which is marked with ``>``; None to mark no row.
-    """
+) -> list[str]:
+    """Return the lines of the table. Columns that do not fit next to each other are in another block below."""
+    # There is at least one column; bars next to the table show the last one. ``chosen_row`` is marked with ``>``;
+    # None to mark no row.
     is_narrow = width < _NARROW_COLUMNS
     labels = _row_labels(tokens, _NARROW_LABEL_COLUMNS if is_narrow else _LABEL_COLUMNS, chosen_row)
     cells = [_column_cells(column) for column in columns]
     bar_columns = _NARROW_BAR_COLUMNS if is_narrow else _BAR_COLUMNS
-    bars = ["", *(bar(prob or 0.0, bar_columns) for prob in columns[-1].probs), "", ""]
-    label_columns = max(map(_display_width, labels))
-    blocks = list(_column_blocks(cells, width - label_columns, len(_COLUMN_GAP) + bar_columns))
-    for number, block in enumerate(blocks):
-        if number:
-            yield ""
-        block_columns = label_columns + sum(len(_COLUMN_GAP) + _display_width(column[0]) for column in block)
-        has_bars = number == len(blocks) - 1 and block_columns + len(_COLUMN_GAP) + bar_columns <= width
-        for row, label in enumerate(labels):
-            line = label + " " * (label_columns - _display_width(label))
-            line += "".join(_COLUMN_GAP + column[row] for column in block)
-            yield (line + _COLUMN_GAP + bars[row] if has_bars else line).rstrip()
+    bars = [bar(prob or 0.0, bar_columns) for prob in columns[-1].probs]
+    padded_bars = (f"{'':{_GAP}}{each:{bar_columns}}" for each in ("", *bars, "", ""))
+    with_bars = [cell + each for cell, each in zip(cells[-1], padded_bars, strict=True)]
+    if max(map(text_width, labels)) + _GAP + max(map(text_width, with_bars)) <= width:
+        cells[-1] = with_bars
+    titles = [Column(), *(Column(title, align="right") for title, *_ in cells)]
+    rows = list(zip(labels, *(column[1:] for column in cells), strict=True))
+    return Table(titles, rows, gap=_GAP, has_rule=False).render(width)
 
 
 def _row_labels(tokens: Sequence[bytes], max_columns: int, chosen_row: int | None) -> list[str]:
-    """Return the cells of the first column: an empty title, the tokens, and the labels of the last two rows."""
+    """Return the cells of the first column: the tokens, and the labels of the last two rows."""
     labels = [token_label(data, max_columns) for data in tokens]
     if chosen_row is not None:
         labels = [f"{'>' if row == chosen_row else ' '} {label}" for row, label in enumerate(labels)]
-    return ["", *labels, "kept", "nats"]
+    return [*labels, "kept", "nats"]
 
 
 def _column_cells(column: TraceColumn) -> list[str]:
-    """Return the cells of a column, padded to equal width: title, probabilities, kept, entropy."""
+    """Return title, probabilities, kept, entropy."""
     entropy = "-" if column.entropy is None else f"{column.entropy:.3f}"
-    cells = [column.title, *map(probability_text, column.probs), f"{column.kept:,}", entropy]
-    width = max(map(_display_width, cells))
-    return [" " * (width - _display_width(cell)) + cell for cell in cells]
+    return [column.title, *map(probability_text, column.probs), f"{column.kept:,}", entropy]
 
 
-def _column_blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[Sequence[list[str]]]:
-    """Divide the columns into blocks that fit next to each other, with at least one column per block.
-
-    Args:
-        cells: cells of each column.
-        width: maximum width of a block.
-        bar_width: width of the bars that follow the last column.
-    """
-    start = 0
-    while start < len(cells):
-        end, block_width = start, 0
-        while end < len(cells):
-            block_width += len(_COLUMN_GAP) + _display_width(cells[end][0])
-            needed_width = block_width + (bar_width if end == len(cells) - 1 else 0)
-            if end > start and needed_width > width:
-                break
-            end += 1
-        yield cells[start:end]
-        start = end
-
-
-def note_lines(notes: Sequence[StepNote], width: int) -> Iterator[str]:
-    """Yield the lines of the notes: names in the first column, and wrapped note texts in the second column."""
-    indent = max((_display_width(note.name) for note in notes), default=0) + len(_COLUMN_GAP)
-    for note in notes:
-        start = note.name + " " * (indent - _display_width(note.name))
-        yield from wrap(
-            note.text, max(width, indent + 10), initial_indent=start, subsequent_indent=" " * indent
-        )  # fmt: skip
+def note_lines(notes: Sequence[StepNote], width: int) -> list[str]:
+    return Table([Column(), Column(is_text=True)], notes, gap=_GAP).render(width)
 
 
 _DROPPED_MARK = "·"
-_MIN_DECIMAL = 0.00005
-"""Probability below which four decimals would show 0."""
+_MIN_DECIMAL = 0.00005  # probability below which four decimals would show 0
 
 
 def probability_text(prob: float | None) -> str:
@@ -413,33 +319,24 @@ def bar(prob: float, columns: int) -> str:
 
 
 def token_label(data: bytes, max_columns: int = sys.maxsize) -> str:
-    """Return a token in quotes. A label that is too wide is truncated with an ellipsis.
-
-    Bytes that are not UTF-8, such as a part of a character, become escapes without quotes: ``\\xe6\\x97``.
-    """
+    """Return a token in quotes. A label that is too wide is truncated with an ellipsis."""
+    # Bytes that are not UTF-8, such as a part of a character, become escapes without quotes: ``\xe6\x97``.
     try:
         label = visible(repr(data.decode()))
     except UnicodeDecodeError:
         return _truncated(repr(data)[2:-1], max_columns)
-    if _display_width(label) <= max_columns:
+    if text_width(label) <= max_columns:
         return label
     return _truncated(label[:-1], max_columns - 1) + label[-1]
 
 
 def _truncated(text: str, max_columns: int) -> str:
-    """Return the text; if it is too wide, truncate it with an ellipsis."""
-    if _display_width(text) <= max_columns:
+    """Return the text; an ellipsis ends it if it is too wide."""
+    if text_width(text) <= max_columns:
         return text
     beginning = ""
     for character in text:
-        if _display_width(beginning + character) > max_columns - 1:
+        if text_width(beginning + character) > max_columns - 1:
             break
         beginning += character
     return f"{beginning}…"
-
-
-def _display_width(text: str) -> int:
-    """Return the number of terminal columns that the text needs."""
-    from rich.cells import cell_len
-
-    return cell_len(text)

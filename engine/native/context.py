@@ -14,7 +14,6 @@ from ...models.errors import AbortedError, ModelError
 from .binding import (
     bind_function,
     discard_last_messages,
-    failed_assertions_as_errors,
     last_error_suffix,
     lib,
     pop_last_error,
@@ -22,11 +21,9 @@ from .binding import (
 from .model import NativeModel
 from .options import ContextOptions, native_context_params
 
-Logits = NDArray[np.float32]
-"""One row of logits, float32 (V,)."""
+Logits = NDArray[np.float32]  # one row of logits, float32 (V,)
 
-_ABORTED = 2
-"""The code that llama_decode returns when its abort callback stopped it, see llama.h."""
+_ABORTED = 2  # the code that llama_decode returns when its abort callback stopped it, see llama.h
 
 # The binding returns a pointer object. A view needs only the address, which is read in a tenth of the time.
 _logits_address = bind_function(
@@ -35,55 +32,25 @@ _logits_address = bind_function(
 
 
 class SequenceSpan(NamedTuple):
-    """Consecutive tokens of one sequence.
-
-    Attributes:
-        tokens: token ids.
-        position: position of the first token in the sequence, from 0.
-        sequence: number of the sequence.
-    """
+    """Consecutive tokens of one sequence."""
 
     tokens: Sequence[int]
-    position: int
-    sequence: int = 0
+    position: int  # position of the first token in the sequence, from 0
+    sequence: int = 0  # number of the sequence
 
 
 class NativeContext:
-    """A llama_context, and a llama_batch that every decode overwrites.
-
-    Each sequence has separate memory.
-
-    Attributes:
-        handle: the llama_context; None after `close`.
-        length: maximum number of tokens per sequence.
-        vocab_size: number of logits per row.
-        can_truncate: see `NativeModel.can_truncate`.
-    """
+    """A llama_context, and a llama_batch that every decode overwrites. Each sequence has separate memory."""
 
     def __init__(
         self,
         model: NativeModel,
         options: ContextOptions,
         adapters: Sequence[tuple[object, float]] = (),
-        loaded_handle: object = None,
     ) -> None:
-        """Make a context.
-
-        Args:
-            model: the model.
-            options: the size of the context, and settings of its computation.
-            adapters: LoRA adapters with their scales.
-            loaded_handle: an existing llama_context with these options; None: a new one is made.
-
-        Raises ``ModelError``.
-        """
-        self.handle = loaded_handle
-        if self.handle is None:
-            discard_last_messages()
-            with failed_assertions_as_errors():
-                self.handle = lib.llama_init_from_model(
-                    model.handle, native_context_params(options, model.abort_flag)
-                )
+        discard_last_messages()
+        # the llama_context; None after `close`
+        self.handle = lib.llama_init_from_model(model.handle, native_context_params(options, model.abort_flag))
         if not self.handle:
             raise ModelError(
                 f"llama.cpp could not make a context of {options.sequence_count} x "
@@ -91,16 +58,17 @@ class NativeContext:
                 advice="try a smaller n_ctx",
             )
         discard_last_messages()  # otherwise a warning about the new context would explain a later failure
-        # llama.cpp may round the length up. The requested length counts: a run must end where -c says.
+        # Maximum number of tokens per sequence. llama.cpp may round it up, but the requested length counts: a run
+        # must end where -c says.
         self.length = min(options.context_length, int(lib.llama_n_ctx_seq(self.handle)))
-        self.can_truncate = model.can_truncate
+        self.can_truncate = model.can_truncate  # see `NativeModel.can_truncate`
         self._abort_flag = model.abort_flag
         self._has_one_sequence = options.sequence_count == 1
         self._memory = lib.llama_get_memory(self.handle)
-        self.vocab_size = model.vocabulary.size
+        self.vocab_size = model.vocabulary.size  # number of logits per row
         self._state_width = model.state_width
+        # Arrays of logits by memory address. llama.cpp allocates new memory only when it needs more.
         self._views_by_address: dict[int, Logits] = {}
-        """Arrays of logits by memory address. llama.cpp allocates new memory only when it needs more."""
         self._batch = lib.llama_batch_init(options.batch_tokens, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch_tokens,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch_tokens,))
@@ -108,13 +76,12 @@ class NativeContext:
         for i in range(options.batch_tokens):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
+        # the sequence number of each token in the batch, to write only those that change
         self._sequence_by_index = [0] * options.batch_tokens
-        """The sequence number of each token in the batch, to write only those that change."""
         if adapters:
             self._attach_adapters(adapters)
 
     def close(self) -> None:
-        """Free the context and its batch."""
         if self.handle:
             lib.llama_batch_free(self._batch)
             lib.llama_free(self.handle)
@@ -132,12 +99,9 @@ class NativeContext:
             raise ModelError(f"llama.cpp could not attach the LoRA adapter: {pop_last_error()}")
 
     def decode(self, tokens: Sequence[int], position: int, all_logits: bool = False) -> None:
-        """Read tokens, and keep the logits of the last one, or of all with ``all_logits``.
-
-        ``position``: position of the first token in the sequence.
-
-        Raises ``ModelError``; ``AbortedError`` when the call was aborted.
-        """
+        """Read tokens, and keep the logits of the last one, or of all with ``all_logits``."""
+        # ``position``: of the first token in the sequence. Raises ``ModelError``; ``AbortedError`` when the call
+        # was aborted.
         self.check_open()
         token_count = len(tokens)
         if token_count == 1:
@@ -150,10 +114,8 @@ class NativeContext:
         self._decode_batch(token_count)
 
     def decode_spans(self, spans: Sequence[SequenceSpan], all_logits: bool = True) -> None:
-        """Read tokens of several sequences in one call, and keep the logits of all tokens.
-
-        Without ``all_logits``, only the logits of each span's last token are kept. Raises as `decode` does.
-        """
+        """Read tokens of several sequences in one call, and keep the logits of all tokens."""
+        # Without ``all_logits``, only the logits of each span's last token are kept.
         self.check_open()
         token_count, sequence_by_index = 0, self._sequence_by_index
         for tokens, position, sequence in spans:
@@ -183,12 +145,10 @@ class NativeContext:
 
     @contextmanager
     def abort_when(self, is_interrupted: Callable[[], bool] | None) -> Iterator[None]:
-        """Abort each `decode` in the block once ``is_interrupted`` returns True.
-
-        llama.cpp calls ``is_interrupted`` at each node of the graph. A batch of a prompt can take many seconds, in
-        which Python cannot react to Ctrl-C. For a single token these calls would take more time than they save, so
-        only the abort flag is read.
-        """
+        """Abort each `decode` in the block once ``is_interrupted`` returns True."""
+        # llama.cpp calls ``is_interrupted`` at each node of the graph. A batch of a prompt can take many seconds,
+        # in which Python cannot react to Ctrl-C. For a single token these calls would take more time than they
+        # save, so only the abort flag is read.
         if is_interrupted is None:
             yield
             return
@@ -201,20 +161,16 @@ class NativeContext:
             lib.llama_set_abort_callback(self.handle, flag.callback, flag.address)
 
     def logits(self) -> Logits:
-        """Return the logits of the last token, float32 (V,), in llama.cpp's memory.
-
-        The next decode overwrites them.
-        """
+        """Return the logits of the last token, float32 (V,), in llama.cpp's memory."""
+        # The next decode overwrites them.
         address = _logits_address(self.handle, -1)
         if address is None:
             raise ModelError("llama.cpp has no logits; decode a token first")
         return self._view_at(address)
 
     def logits_at(self, index: int) -> Logits:
-        """Return the logits of one token of the last decode; the next decode overwrites them.
-
-        The decode must have kept all logits. ``index``: the place of the token in the batch.
-        """
+        """Return the logits of one token of the last decode; the next decode overwrites them."""
+        # The decode must have kept all logits. ``index``: the place of the token in the batch.
         address = _logits_address(self.handle, index)
         if address is None:
             raise ModelError(f"llama.cpp has no logits for token {index} of the batch")
@@ -229,10 +185,8 @@ class NativeContext:
         return view
 
     def state_at(self, index: int) -> Logits:
-        """Return the last hidden state of one token of the last decode, float32; empty if llama.cpp keeps none.
-
-        The next decode overwrites it. The context must have been made with ``keeps_states``.
-        """
+        """Return the last hidden state of one token of the last decode, float32; empty if llama.cpp keeps none."""
+        # The next decode overwrites it. The context must have been made with ``keeps_states``.
         pointer = lib.llama_get_embeddings_ith(self.handle, index)
         return np.ctypeslib.as_array(pointer, (self._state_width if pointer else 0,))
 
@@ -254,10 +208,8 @@ class NativeContext:
         return None
 
     def remove_span(self, start: int, end: int, length: int) -> None:
-        """Remove the tokens from ``start`` to ``end`` of the only sequence, which has ``length`` tokens.
-
-        Later tokens move up: llama.cpp rotates their keys, and computes nothing else again.
-        """
+        """Remove the tokens from ``start`` to ``end`` of the only sequence, which has ``length`` tokens."""
+        # Later tokens move up: llama.cpp rotates their keys, and computes nothing else again.
         lib.llama_memory_seq_rm(self._memory, 0, start, end)
         lib.llama_memory_seq_add(self._memory, 0, end, length, start - end)
 
@@ -269,10 +221,8 @@ class NativeContext:
         return memoryview(buffer)[:written_bytes]
 
     def set_state(self, state: bytes, sequence: int = 0) -> bool:
-        """Set the state of an empty sequence; return False if llama.cpp rejects it.
-
-        After a rejection the sequence is empty.
-        """
+        """Set the state of an empty sequence; return False if llama.cpp rejects it."""
+        # After a rejection the sequence is empty.
         buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))  # may be gigabytes: no copy
         if lib.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state):
             return True

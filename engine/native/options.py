@@ -1,38 +1,26 @@
-"""The options of a model and of a context: checked, with memory estimates, and as llama.cpp's structs.
-
-Weights can be read into huge pages. Each token reads all weights, and with pages of 4 KiB the processor often
-waits for address look-ups. Huge pages are requested from Linux only, and only for memory that belongs to this
-process alone: a mapped file cannot have them.
-"""
+"""The options of a model and of a context: checked, with memory estimates, and as llama.cpp's structs."""
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS, SPLIT_MODES
-from ...common.renamed import supports_old_names
+from ...common.llama_cpp_limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS, SPLIT_MODES
 from ...models.errors import ModelError
-from ...models.gguf import Values, check_is_adapter, check_is_model, iterate_fatal_values, read_header
+from ...models.gguf import GgufHeader, check_is_adapter, check_is_model, iterate_fatal_values, read_header
 from ...models.names import first_part, model_bytes
 from .binding import AbortFlag, lib, supports_gpu
 
-_CACHE_TYPE_IDS = dict(zip(CACHE_TYPES, (0, 1, 30, 8, 2, 3, 20, 6, 7), strict=True))
-"""ggml_type, see ggml.h."""
-_FLASH_ATTENTION_TYPES = {"on": 1, "off": 0, "auto": -1}
-"""llama_flash_attn_type, see llama.h."""
-_ROPE_SCALING_TYPES = dict(zip(ROPE_SCALINGS, (0, 1, 2), strict=True))
-"""llama_rope_scaling_type, see llama.h."""
+_CACHE_TYPE_IDS = dict(zip(CACHE_TYPES, (0, 1, 30, 8, 2, 3, 20, 6, 7), strict=True))  # ggml_type, see ggml.h
+_FLASH_ATTENTION_TYPES = {"on": 1, "off": 0, "auto": -1}  # llama_flash_attn_type, see llama.h
+_ROPE_SCALING_TYPES = dict(zip(ROPE_SCALINGS, (0, 1, 2), strict=True))  # llama_rope_scaling_type, see llama.h
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class ComputeOptions:
     """Settings of a context's computation, with the names and defaults of llama.cpp's flags.
@@ -101,8 +89,7 @@ class ComputeOptions:
             params.rope_freq_scale = self.rope_freq_scale
 
 
-_SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))
-"""llama_split_mode, see llama.h."""
+_SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))  # llama_split_mode, see llama.h
 
 
 @dataclass(frozen=True)
@@ -134,10 +121,8 @@ class GpuOptions:
 
 
 def set_gpu_options(params: Any, options: GpuOptions) -> object:
-    """Set llama.cpp's model parameters, if there is a GPU. Keep the returned object until the model is loaded.
-
-    Raises ``ModelError`` for more shares than llama.cpp has devices.
-    """
+    """Set llama.cpp's model parameters, if there is a GPU. Keep the returned object until the model is loaded."""
+    # Raises ``ModelError`` for more shares than llama.cpp has devices.
     if not supports_gpu():
         return None
     max_devices = int(lib.llama_max_devices())
@@ -152,28 +137,18 @@ def set_gpu_options(params: Any, options: GpuOptions) -> object:
     return shares
 
 
-_CONTEXT_STEP_TOKENS = 256
-"""llama.cpp rounds the length of a sequence up to a multiple of this."""
+_CONTEXT_STEP_TOKENS = 256  # llama.cpp rounds the length of a sequence up to a multiple of this
 
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """The size of a context, and settings of its computation.
+    """The size of a context, and settings of its computation."""
 
-    Attributes:
-        context_length: maximum number of tokens of a sequence.
-        threads: number of CPU threads.
-        batch_tokens: maximum number of tokens that one call reads.
-        sequence_count: number of sequences.
-        keeps_states: whether the last hidden states of all tokens are kept.
-        compute_options: other settings of the computation.
-    """
-
-    context_length: int
+    context_length: int  # maximum number of tokens of a sequence
     threads: int
-    batch_tokens: int = 512
+    batch_tokens: int = 512  # maximum number of tokens that one call reads
     sequence_count: int = 1
-    keeps_states: bool = False
+    keeps_states: bool = False  # whether the last hidden states of all tokens are kept
     compute_options: ComputeOptions = field(default_factory=ComputeOptions)
 
 
@@ -194,18 +169,17 @@ def native_context_params(options: ContextOptions, abort_flag: AbortFlag) -> Any
     return params
 
 
+# values that replace values of the file's metadata, by metadata key
 MetadataOverrides = Mapping[str, int | float | bool | str]
-"""Values that replace values of the file's metadata, by metadata key."""
 
+# Limit of an override's key and string. llama.cpp stores each in 128 bytes, with a zero at the end.
 _MAX_OVERRIDE_BYTES = 127
-"""Limit of an override's key and string. llama.cpp stores each in 128 bytes, with a zero at the end."""
 
 
-def check_overrides(overrides: MetadataOverrides, file_metadata: Values) -> None:
-    """Raise ``ModelError`` for an override that llama.cpp would ignore or truncate, or that would end the process.
-
-    ``file_metadata``: the GGUF's metadata. A key that is missing there may be overridden with any type.
-    """
+def check_overrides(overrides: MetadataOverrides, header: GgufHeader) -> None:
+    """Raise ``ModelError`` for an override that llama.cpp would ignore or truncate, or that would crash it."""
+    # A key that is missing in the file's ``header`` may be overridden with any type.
+    file_metadata = header.values
     encoded_overrides = {key: _encode_override(key, value) for key, value in overrides.items()}
     for key, value in encoded_overrides.items():
         is_key_short = 1 <= len(key.encode()) <= _MAX_OVERRIDE_BYTES
@@ -214,8 +188,8 @@ def check_overrides(overrides: MetadataOverrides, file_metadata: Values) -> None
         if key in file_metadata and type(file_metadata[key]) is not type(value):
             expected, actual = _override_type_name(file_metadata[key]), _override_type_name(value)
             raise ModelError(f"override of {key}: expected {expected}, as in the file, but got {actual}")
-    problems_of_file = set(iterate_fatal_values(file_metadata))
-    for problem in iterate_fatal_values({**file_metadata, **encoded_overrides}):
+    problems_of_file = set(iterate_fatal_values(file_metadata, header.list_keys))
+    for problem in iterate_fatal_values({**file_metadata, **encoded_overrides}, header.list_keys):
         if problem not in problems_of_file:
             raise ModelError(f"override: {problem}")
 
@@ -234,62 +208,39 @@ def _override_type_name(value: int | float | bool | bytes) -> str:
     return {bool: "bool", int: "int", float: "float", bytes: "str"}[type(value)]
 
 
+# a compromise: long prompts fit, and the memory stays far below the need of the longest context of some models
 _DEFAULT_CONTEXT_TOKENS = 4096
-"""A compromise: long prompts fit, and the memory stays far below the need of the longest context of some
-models."""
 LLAMA_CPPS_DEFAULTS = ComputeOptions()
 LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Settings with which llama.cpp loads a model file.
+    """Settings with which llama.cpp loads a model file."""
 
-    Attributes:
-        gpu_layers: number of layers on the GPU; -1: all.
-        mmap: whether the file is mapped into memory.
-        mlock: whether the model is locked in memory.
-        missing_bytes: see `GgufHeader`.
-        overrides: metadata values by key.
-        gpu: the division of the model among GPUs.
-    """
-
-    gpu_layers: int = 0
-    mmap: bool = True
-    mlock: bool = False
-    missing_bytes: frozenset[int] = frozenset()
+    gpu_layers: int = 0  # number of layers on the GPU; -1: all
+    mmap: bool = True  # whether the file is mapped into memory
+    mlock: bool = False  # whether the model is locked in memory
+    missing_bytes: frozenset[int] = frozenset()  # see `GgufHeader`
     overrides: MetadataOverrides = field(default_factory=dict)
-    gpu: GpuOptions = field(default_factory=GpuOptions)
+    gpu: GpuOptions = field(default_factory=GpuOptions)  # the division of the model among GPUs
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """A checked model file, and the settings for loading it.
+    """A checked model file, and the settings for loading it."""
 
-    Attributes:
-        path: the GGUF file; of a split model, the first part.
-        options: settings of the model.
-        lora: adapter files with their scales.
-        requested_context_length: tokens of context; None: the default; 0: the length that the model was trained
-            with.
-        threads: number of CPU threads.
-        batch_tokens: maximum number of tokens of a prompt that one call reads.
-        compute_options: other settings of the context.
-    """
-
-    path: Path
+    path: Path  # the GGUF file; of a split model, the first part
     options: LoadOptions
-    lora: tuple[tuple[Path, float], ...]
+    lora: tuple[tuple[Path, float], ...]  # adapter files with their scales
+    # tokens of context; None: the default; 0: the length that the model was trained with
     requested_context_length: int | None
     threads: int
-    batch_tokens: int
+    batch_tokens: int  # maximum number of tokens of a prompt that one call reads
     compute_options: ComputeOptions
 
     def context_options(self, trained_length: int) -> ContextOptions:
-        """Return the options of the model's context.
-
-        ``trained_length``: tokens of context that the model was trained with.
-        """
+        # ``trained_length``: tokens of context that the model was trained with
         length = _choose_context_length(self.requested_context_length, trained_length)
         return ContextOptions(
             length, self.threads, min(self.batch_tokens, length), compute_options=self.compute_options
@@ -303,53 +254,31 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     threads: int | None = None,
     gpu_layers: int = 0,
     batch: int = 512,
-    mmap: bool | None = None,
+    mmap: bool = True,
     mlock: bool = False,
     lora: Sequence[tuple[str | Path, float]] = (),
     overrides: MetadataOverrides | None = None,
     compute: ComputeOptions = LLAMA_CPPS_DEFAULTS,
     gpu: GpuOptions = LLAMA_CPPS_GPU_DEFAULTS,
 ) -> LoadPlan:
-    """Check a model file and the settings for loading it. Raises ``ModelError``.
-
-    Args:
-        path: The GGUF file.
-        n_ctx: Tokens of context, as in `Model.load`.
-        threads: Number of CPU threads; None: the physical cores.
-        gpu_layers: Number of layers on the GPU; -1: all.
-        batch: Maximum number of tokens of a prompt that one call reads.
-        mmap: Whether to map the file; None: depends on the file's size.
-        mlock: Whether to keep the model from being swapped out.
-        lora: Adapter files with their scales.
-        overrides: Values for metadata keys of the file.
-        compute: Other settings of the context.
-        gpu: The division of the model among GPUs.
-    """
+    """Check a model file and the settings for loading it; `Model.load` explains them. Raises ``ModelError``."""
     path = first_part(Path(path))
     check_number("n_ctx", n_ctx, 0, INT32_MAX)
     check_number("threads", threads, 1, MAX_THREADS)
     check_number("gpu_layers", gpu_layers, -1, INT32_MAX)
     check_number("batch", batch, 1, INT32_MAX)
     header = check_is_model(path)
-    check_overrides(overrides or {}, header.values)
+    check_overrides(overrides or {}, header)
     for file, _ in lora:
         check_is_adapter(Path(file), header.values.get("general.architecture"))
-    if mmap is None:
-        mmap = mlock or gpu_layers != 0 or not are_huge_pages_useful(model_bytes(path))
     options = LoadOptions(gpu_layers, mmap, mlock, header.bytes_without_token, overrides or {}, gpu)
     adapters = tuple((Path(file), scale) for file, scale in lora)
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
 
 
 def check_number(name: str, value: object, minimum: int, maximum: int) -> None:
-    """Raise ``ModelError`` for a value that C would misread, or that would crash llama.cpp.
-
-    Args:
-        name: name of the parameter, for the message.
-        value: value of the parameter; None is allowed for ``n_ctx`` and ``threads``.
-        minimum: the smallest allowed value.
-        maximum: the largest allowed value.
-    """
+    """Raise ``ModelError`` for a value that C would misread, or that would crash llama.cpp."""
+    # None is allowed for ``n_ctx`` and ``threads``.
     if value is None and name in ("n_ctx", "threads"):
         return
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
@@ -376,13 +305,12 @@ def physical_cores() -> int:
         return max(1, os.cpu_count() or 1)
 
 
+# number of slots that keeps the threads busy, as benchmarks/batch.py measures; every slot needs memory
 _SLOTS_PER_THREAD, _MAX_DEFAULT_SLOTS = 4, 8
-"""Number of slots that keeps the threads busy, as benchmarks/batch.py measures; every slot needs memory."""
+# memory for one number of a key and one of a value, 2 bytes each, which is llama.cpp's default
 _BYTES_OF_KEY_AND_VALUE = 4
-"""Memory for one number of a key and one of a value, 2 bytes each, which is llama.cpp's default."""
+# a generous estimate of the memory for llama.cpp's buffers and Python, in addition to the weights and the cache
 _BUFFERS_BYTES = 400_000_000
-"""A generous estimate of the memory for llama.cpp's buffers and Python, in addition to the weights and the
-cache."""
 
 
 def default_slots(threads: int) -> int:
@@ -391,28 +319,15 @@ def default_slots(threads: int) -> int:
 
 
 def cache_bytes_per_token(layer_count: int, embedding_size: int, head_count: int, kv_head_count: int) -> int:
-    """Return the memory for the keys and values of one token.
-
-    Args:
-        layer_count: number of layers.
-        embedding_size: numbers in an embedding vector.
-        head_count: number of attention heads.
-        kv_head_count: number of heads of keys and values.
-    """
+    """Return the memory for the keys and values of one token."""
     return layer_count * (embedding_size // max(1, head_count)) * kv_head_count * _BYTES_OF_KEY_AND_VALUE
 
 
 def estimate_memory(path: Path, sequence_count: int, length: int | None) -> int:
-    """Estimate the memory of a process that decodes several sequences together, in bytes.
-
-    The sum counts the weights, the keys and values of all sequences, and buffers. Raises ``ModelError``.
-
-    Args:
-        path: the GGUF file; of a split model, any part.
-        sequence_count: number of sequences.
-        length: context of each sequence, tokens; None: the default of `Model.load`; 0: the length that the model
-            was trained with.
-    """
+    """Estimate the memory of a process that decodes several sequences together, in bytes."""
+    # The sum counts the weights, the keys and values of all sequences, and buffers. ``length``: tokens of each
+    # sequence; None: the default of `Model.load`; 0: the length that the model was trained with. Raises
+    # ``ModelError``.
     integer_metadata = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
 
     def read_integer(name: str, default: int) -> int:
@@ -428,70 +343,3 @@ def estimate_memory(path: Path, sequence_count: int, length: int | None) -> int:
         read_integer("attention.head_count_kv", head_count),
     )
     return model_bytes(path) + sequence_count * context_tokens * token_bytes + _BUFFERS_BYTES
-
-
-_HUGE_PAGES_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_MEMORY_MAPPINGS = Path("/proc/self/maps")
-_HUGE_PAGE_BYTES = 1 << 21
-_MIN_HUGE_PAGES_BYTES, _MAX_HUGE_PAGES_BYTES = 16_000_000, 500_000_000
-"""Sizes of files that are read into huge pages. Smaller files gain nothing. Larger files stay mapped: processes
-share the memory of a mapped file, and the kernel can reclaim it."""
-_FIELD_COUNT_WITHOUT_FILE = 5
-"""Number of fields in a line about a mapping without a file: addresses, permissions, offset, device, inode."""
-
-
-def are_huge_pages_useful(file_bytes: int) -> bool:
-    """Return whether a model of this size is read into huge pages rather than mapped."""
-    return _MIN_HUGE_PAGES_BYTES <= file_bytes <= _MAX_HUGE_PAGES_BYTES and are_huge_pages_supported()
-
-
-def are_huge_pages_supported() -> bool:
-    """Return whether the kernel gives huge pages to processes that request them."""
-    try:
-        return hasattr(mmap, "MADV_HUGEPAGE") and "[never]" not in _HUGE_PAGES_SETTING.read_text()
-    except OSError:
-        return False
-
-
-def request_huge_pages_on_first_progress(progress: Callable[[float], bool]) -> Callable[[float], bool]:
-    """Return a progress callback of a load that requests huge pages when it is first called.
-
-    The callback also calls ``progress``. At the first call, llama.cpp has reserved the memory of the weights and
-    has not read any of them. If the kernel does not report where this memory is, the pages stay small. Call this
-    function directly before the load.
-    """
-    if not are_huge_pages_supported():
-        return progress
-    earlier_mappings = set(_large_mappings())
-    is_requested = False
-
-    def request_and_report(fraction: float) -> bool:
-        nonlocal is_requested
-        if not is_requested:
-            is_requested = True
-            _request_huge_pages(set(_large_mappings()) - earlier_mappings)
-        return progress(fraction)
-
-    return request_and_report
-
-
-def _large_mappings() -> Iterator[tuple[int, int]]:
-    """Yield the first address and the end of each large area of memory that belongs to this process alone."""
-    lines: list[bytes] = []
-    with suppress(OSError):
-        lines = _MEMORY_MAPPINGS.read_bytes().splitlines()  # bytes, because a file's name may not be UTF-8
-    for line in lines:
-        fields = line.split()
-        if len(fields) == _FIELD_COUNT_WITHOUT_FILE and fields[1] == b"rw-p":
-            start, end = (int(address, 16) for address in fields[0].split(b"-"))
-            if end - start >= _MIN_HUGE_PAGES_BYTES:
-                yield start, end
-
-
-def _request_huge_pages(mappings: set[tuple[int, int]]) -> None:
-    """Request huge pages for areas of memory. Pages that are already in use stay small."""
-    advise_kernel = ctypes.CDLL(None).madvise
-    advise_kernel.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for start, end in mappings:
-        first_page = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-        advise_kernel(first_page, (end - first_page) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES, mmap.MADV_HUGEPAGE)

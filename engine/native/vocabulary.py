@@ -9,7 +9,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from ...models.errors import ModelError
-from .binding import bind_exported_function, bind_function, lib
+from .binding import bind_function, lib
 
 # These functions are called for each new token. A PYFUNCTYPE does not release Python's lock, and is faster.
 _TokenToPiece = ctypes.PYFUNCTYPE(
@@ -23,6 +23,7 @@ _token_text = bind_function(
     lib, "llama_vocab_get_text", ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32)
 )
 
+# llama.cpp's names of its types of vocabularies
 _KINDS = {
     lib.LLAMA_VOCAB_TYPE_NONE: "none",
     lib.LLAMA_VOCAB_TYPE_SPM: "SPM",
@@ -32,32 +33,25 @@ _KINDS = {
     lib.LLAMA_VOCAB_TYPE_RWKV: "RWKV",
     lib.LLAMA_VOCAB_TYPE_PLAMO2: "PLAMO2",
 }
-"""llama.cpp's names of its types of vocabularies."""
 
 _SuppressedTokens = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_int32), ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32)
 )
-_get_suppressed_tokens = bind_exported_function("llama_vocab_get_suppress_tokens", _SuppressedTokens)
+_get_suppressed_tokens = bind_function(lib, "llama_vocab_get_suppress_tokens", _SuppressedTokens)
 
+# memory for the bytes of one token when all tokens are read; the few longer tokens are read again
 _MAX_USUAL_PIECE_BYTES = 64
-"""Memory for the bytes of one token when all tokens are read; the few longer tokens are read again."""
 
-_SPACE_MARK = "\u2581"
-"""The character that stands for a space in SentencePiece's vocabularies."""
+_SPACE_MARK = "\u2581"  # the character that stands for a space in SentencePiece's vocabularies
 
-_MAX_UTF8_BYTES = 4
-"""The maximum number of bytes of one character in UTF-8."""
+_MAX_UTF8_BYTES = 4  # the maximum number of bytes of one character in UTF-8
 
 
 class NativeVocabulary:
-    """A llama_vocab. It belongs to a model: `close` it before the model is freed.
-
-    Attributes:
-        size: number of tokens.
-    """
+    """A llama_vocab. It belongs to a model: `close` it before the model is freed."""
 
     def __init__(self, handle: Any, missing_bytes: frozenset[int]) -> None:
-        """Wrap a llama_vocab. ``missing_bytes``: see `GgufHeader`."""
+        # ``missing_bytes``: see `GgufHeader`
         self._handle = handle
         self.size = int(lib.llama_vocab_n_tokens(handle))
         self._missing_bytes = missing_bytes
@@ -102,14 +96,10 @@ class NativeVocabulary:
         return frozenset(tokens[: count.value])
 
     def is_eog(self, token: int) -> bool:
-        """Return whether a token is an end-of-generation token."""
         return bool(_is_eog(self.handle, token))
 
     def eog_tokens(self) -> frozenset[int]:
-        """Return all end-of-generation tokens.
-
-        llama.cpp has no list of them; testing one token takes about 0.1 µs.
-        """
+        # llama.cpp has no list of them; testing one token takes about 0.1 µs.
         tokens = range(self.size)
         return frozenset(compress(tokens, map(_is_eog, repeat(self.handle), tokens)))
 
@@ -160,15 +150,10 @@ class NativeVocabulary:
         return pieces
 
     def tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
-        """Return the token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process.
-
-        Raises ``ModelError`` if the vocabulary has no tokens for a part of the text.
-
-        Args:
-            data: the text.
-            add_special: whether to add the special tokens that every text begins or ends with, such as BOS.
-            parse_special: whether names of control tokens in the text become these tokens.
-        """
+        """Return the token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process."""
+        # ``add_special``: whether to add the special tokens that every text begins or ends with, such as BOS.
+        # ``parse_special``: whether names of control tokens in the text become these tokens. Raises ``ModelError``
+        # if the vocabulary has no tokens for a part of the text.
         if data and self._missing_bytes:
             self._check_characters(data)
         if add_special:
@@ -189,10 +174,8 @@ class NativeVocabulary:
         return ids
 
     def _check_added_tokens(self) -> None:
-        """Raise ``ModelError`` if a token that every text begins or ends with does not exist.
-
-        Without this check llama.cpp would end the process.
-        """
+        """Raise ``ModelError`` if a token that every text begins or ends with does not exist."""
+        # Without this check llama.cpp would end the process.
         is_wordpiece = lib.llama_vocab_type(self.handle) == lib.LLAMA_VOCAB_TYPE_WPM
         for name, is_added in (
             ("bos", is_wordpiece or lib.llama_vocab_get_add_bos(self.handle)),
@@ -203,10 +186,8 @@ class NativeVocabulary:
                 raise ModelError(f"the model adds the token {name!r} to each text, but its vocabulary has none")
 
     def _check_characters(self, data: bytes) -> None:
-        """Raise ``ModelError`` for a character with neither a token nor tokens for its bytes.
-
-        llama.cpp would end the process. It may add a space at the beginning, and reads a space as `_SPACE_MARK`.
-        """
+        """Raise ``ModelError`` for a character with neither a token nor tokens for its bytes."""
+        # llama.cpp would end the process. It may add a space at the beginning, and reads a space as `_SPACE_MARK`.
         for character in {" ", *data.decode()}:
             character_bytes = (_SPACE_MARK if character == " " else character).encode()
             if character.replace(_SPACE_MARK, " ").encode() in self._single_characters:

@@ -27,14 +27,14 @@ from .nodes import (
     union,
 )
 
+# Maximum number of positions of an automaton. A comparison may take a step for each pair of positions.
 MAX_POSITIONS = 600
-"""Maximum number of positions of an automaton. A comparison may take a step for each pair of positions."""
 
+# Maximum nesting depth of a node, rules that it refers to included. The construction is recursive.
 MAX_LEVELS = 150
-"""Maximum nesting depth of a node, rules that it refers to included. The construction is recursive."""
 
+# Maximum number of nodes of an expression. The nodes of a rule count once for each reference.
 MAX_NODES = 20 * MAX_POSITIONS
-"""Maximum number of nodes of an expression. The nodes of a rule count once for each reference."""
 
 
 class TooLargeError(Exception):
@@ -43,29 +43,19 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True)
 class PositionAutomaton:
-    """An automaton with a position for each character of an expression.
+    """An automaton with a position for each character of an expression."""
 
-    A set of positions or of bytes is an int: bit i is 1 if number i is in the set.
+    # A set of positions or of bytes is an int: bit i is 1 if number i is in the set.
 
-    Attributes:
-        characters: for each position, the characters that the position matches.
-        first_bytes: for each position, the set of first UTF-8 bytes of these characters.
-        first_positions: the set of positions with which a text can begin.
-        last_positions: the set of positions with which a text can end.
-        following_positions: for each position, the set of positions that can be next.
-        is_nullable: True if the empty text matches.
-    """
-
-    characters: tuple[CodePointRanges, ...]
-    first_bytes: tuple[int, ...]
-    first_positions: int
-    last_positions: int
-    following_positions: tuple[int, ...]
-    is_nullable: bool
+    characters: tuple[CodePointRanges, ...]  # for each position, the characters that the position matches
+    first_bytes: tuple[int, ...]  # for each position, the set of first UTF-8 bytes of these characters
+    first_positions: int  # the set of positions with which a text can begin
+    last_positions: int  # the set of positions with which a text can end
+    following_positions: tuple[int, ...]  # for each position, the set of positions that can be next
+    is_nullable: bool  # True if the empty text matches
 
     @cached_property
     def following_bytes(self) -> tuple[int, ...]:
-        """For each position, the set of bytes that can be next."""
         return tuple(self._first_bytes_of(positions) for positions in self.following_positions)
 
     @property
@@ -78,11 +68,9 @@ class PositionAutomaton:
 
 
 def build_automaton(node: Node, rules: Rules) -> PositionAutomaton:
-    """Build the automaton of a regular node. Raises ``TooLargeError``.
-
-    The automaton ignores counts, so that ``x{2,9}`` becomes ``x+``. It may match more texts than the node, but
-    never fewer.
-    """
+    """Build the automaton of a regular node. Raises ``TooLargeError``."""
+    # The automaton ignores counts, so that ``x{2,9}`` becomes ``x+``. It may match more texts than the node, but
+    # never fewer.
     builder = _AutomatonBuilder(rules)
     node_ends = builder.add(node)
     return PositionAutomaton(
@@ -96,17 +84,11 @@ def build_automaton(node: Node, rules: Rules) -> PositionAutomaton:
 
 
 class _NodeEnds(NamedTuple):
-    """The ends of a node's texts.
+    """The ends of a node's texts."""
 
-    Attributes:
-        first_positions: the set of positions with which a text of the node can begin.
-        last_positions: the set of positions with which a text of the node can end.
-        is_nullable: True if the empty text matches the node.
-    """
-
-    first_positions: int
-    last_positions: int
-    is_nullable: bool
+    first_positions: int  # the set of positions with which a text of the node can begin
+    last_positions: int  # the set of positions with which a text of the node can end
+    is_nullable: bool  # True if the empty text matches the node
 
 
 class _AutomatonBuilder:
@@ -178,23 +160,17 @@ class _AutomatonBuilder:
         return _NodeEnds(first_positions, last_positions, is_nullable)
 
     def _let_follow(self, sources: int, targets: int) -> None:
-        """Record that each target position can follow each source position."""
         for position in bit_indices(sources):
             self.following_positions[position] |= targets
 
 
 @dataclass
 class StepBudget:
-    """A limit of the total work of comparisons.
+    """A limit of the total work of comparisons."""
 
-    Attributes:
-        remaining: number of steps that are still allowed.
-    """
-
-    remaining: int
+    remaining: int  # number of steps that are still allowed
 
     def spend(self, steps: int) -> None:
-        """Subtract steps from the budget. Raises ``TooLargeError`` if the budget is exceeded."""
         self.remaining -= steps
         if self.remaining < 0:
             raise TooLargeError
@@ -202,15 +178,10 @@ class StepBudget:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The result of comparing a first and a second automaton.
+    """The result of comparing a first and a second automaton."""
 
-    Attributes:
-        have_common_text: True if a text matches both automata.
-        continuing_bytes: the set of bytes that can follow a text of the first automaton inside a longer text of
-            the second automaton.
-    """
-
-    have_common_text: bool
+    have_common_text: bool  # True if a text matches both automata
+    # the set of bytes that can follow a text of the first automaton inside a longer text of the second automaton
     continuing_bytes: int
 
 

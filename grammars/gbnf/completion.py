@@ -22,19 +22,17 @@ from .nodes import (
 )
 from .shortest_texts import ShortestTexts
 
+# the nodes that must still be matched, as a linked list that begins with the next node
 Stack = tuple[Node, "Stack"] | tuple[()]
-"""The nodes that must still be matched, as a linked list that begins with the next node."""
 
+# Maximum number of stacks after a character. With more stacks, the grammar counts as too ambiguous.
 MAX_STACKS = 5_000
-"""Maximum number of stacks after a character. With more stacks, the grammar counts as too ambiguous."""
 
 
 def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
-    """Return the shortest text, in characters, that makes ``text`` a complete sentence of the grammar.
-
-    The text is parsed with one stack for each possible parse, as llama.cpp does. Raises ``GrammarError`` if no
-    sentence begins with the text, if no such sentence ends, or if there are more than ``MAX_STACKS`` stacks.
-    """
+    """Return the shortest text, in characters, that makes ``text`` a complete sentence of the grammar."""
+    # The text is parsed with one stack for each possible parse, as llama.cpp does. Raises ``GrammarError`` if no
+    # sentence begins with the text, if no such sentence ends, or if there are more than ``MAX_STACKS`` stacks.
     expander = _StackExpander(grammar.rules)
     characters = text.decode(errors="ignore")
     partial_character = text[len(characters.encode()) :]
@@ -59,10 +57,9 @@ def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
 
 
 class _StackExpander:
-    """A creator of stacks, which also expands them.
+    """A creator of stacks, which also expands them."""
 
-    Equal stacks are one object, so that each stack is expanded only once.
-    """
+    # Equal stacks are one object, so that each stack is expanded only once.
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -88,7 +85,6 @@ class _StackExpander:
         return expanded_stacks
 
     def after_character(self, stack: Stack) -> Stack:
-        """Return the stack that remains after its top node has matched one character."""
         if not stack:
             return ()
         top, below = stack

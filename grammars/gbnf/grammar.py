@@ -17,19 +17,12 @@ from .shortest_texts import ShortestTexts
 
 @dataclass(frozen=True, eq=False)
 class GbnfGrammar:
-    """A parsed GBNF grammar. `parse_gbnf` creates it.
-
-    Attributes:
-        source: the text of the grammar.
-        root: the start rule.
-        rules: the bodies of the rules, by name.
-        tokens: the token references, in the order of the source.
-    """
+    """A parsed GBNF grammar. `parse_gbnf` creates it."""
 
     source: str
     root: str
-    rules: Rules
-    tokens: tuple[TokenNode, ...]
+    rules: Rules  # the bodies of the rules, by name
+    tokens: tuple[TokenNode, ...]  # the token references, in the order of the source
 
     @cached_property
     def has_token_references(self) -> bool:
@@ -38,7 +31,6 @@ class GbnfGrammar:
 
     @cached_property
     def shortest_texts(self) -> ShortestTexts:
-        """The shortest texts of the rules."""
         return ShortestTexts(self.rules)
 
     def find_token_ids(self, vocabulary: Vocabulary | None) -> dict[str, int]:
@@ -51,12 +43,8 @@ class GbnfGrammar:
         return self.lark_with_tokens({}, ())
 
     def lark_with_tokens(self, token_ids: Mapping[str, int], eog_tokens: Collection[int]) -> str:
-        """Translate the grammar to llguidance's dialect of Lark. Raises ``GrammarError`` if it is too large.
-
-        Args:
-            token_ids: the ids that `find_token_ids` returns.
-            eog_tokens: ids of the end-of-generation tokens, which a negated token reference never matches.
-        """
+        """Translate the grammar to llguidance's Lark. Raises ``GrammarError`` if it is too large."""
+        # A negated token reference never matches ``eog_tokens``.
         rules = without_tail_recursion(simplify_rules(self.rules))
         parser_rules = split_into_lexemes(rules, regular_rules(rules), self.root)
         return write_lark(parser_rules, rules, self.root, token_ids, eog_tokens)

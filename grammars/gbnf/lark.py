@@ -27,15 +27,9 @@ _NO_CHARACTER = "(/a/ & /b/)"
 def write_lark(
     parser_rules: Rules, rules: Rules, root: str, token_ids: Mapping[str, int], eog_tokens: Collection[int]
 ) -> str:
-    """Return a Lark grammar.
-
-    Args:
-        parser_rules: bodies of the parser's rules, by name. Their regular parts are lexemes.
-        rules: bodies of the rules that lexemes refer to, by name. They become terminals.
-        root: the start rule.
-        token_ids: ids of the referenced tokens, by reference.
-        eog_tokens: ids of the end-of-generation tokens, which a negated token reference never matches.
-    """
+    """Return a Lark grammar."""
+    # Regular parts of ``parser_rules`` are lexemes; ``rules`` that lexemes refer to become terminals. A negated
+    # token reference never matches ``eog_tokens``.
     lexeme_names: dict[str, str] = {}  # by expression
     rules_in_lexemes: list[str] = []
 
@@ -67,7 +61,7 @@ def expression(node: Node) -> str:
 def _write_terminal_leaf(node: Node) -> str:
     match node:
         case TextNode(text):
-            return json.dumps(text, ensure_ascii=False)
+            return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # which Lark does not allow
         case CharsNode(ranges):
             return _character_class(ranges)
         case RefNode(name):

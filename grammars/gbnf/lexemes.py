@@ -34,21 +34,13 @@ from .nodes import (
 )
 from .rules import is_regular
 
-MAX_NODES = 100_000
-"""Maximum number of nodes of a grammar after lexemes are split. A lexeme counts as one node."""
+MAX_NODES = 100_000  # Maximum number of nodes of a grammar after lexemes are split. A lexeme counts as one node.
 
 
 def split_into_lexemes(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
-    """Return the bodies of the rules for llguidance's parser, by name. Their regular parts are lexemes.
-
-    These rules are the start rule, the rules that are not regular, and regular rules that are too large for one
-    lexeme. Raises ``GrammarError`` for more than ``MAX_NODES`` nodes.
-
-    Args:
-        rules: the bodies of the grammar's rules, by name.
-        regular: the names of the regular rules.
-        root: the start rule.
-    """
+    """Return the bodies of the rules for llguidance's parser, by name. Their regular parts are lexemes."""
+    # These rules are the start rule, the rules that are not regular, and regular rules that are too large for one
+    # lexeme. Raises ``GrammarError`` for more than ``MAX_NODES`` nodes.
     parser_rules = {
         name: _put_into_lexemes(rules[name], regular) for name in _irregular_rules(rules, regular, root)
     }
@@ -124,14 +116,13 @@ def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Nod
     return grouped_items
 
 
+# With more lexemes than this, all are split without comparisons, whose number grows with the square
 _MAX_LEXEMES = 600
-"""With more lexemes than this, all are split without comparisons, whose number grows with the square."""
 
+# Maximum number of steps of a grammar's comparisons. With more steps, all lexemes are split.
 _MAX_COMPARISON_STEPS = 1_000_000
-"""Maximum number of steps of a grammar's comparisons. With more steps, all lexemes are split."""
 
-_TOKEN_BYTE = 1 << 0xFF
-"""The set of leading bytes of a token reference: 0xFF, with which no text begins."""
+_TOKEN_BYTE = 1 << 0xFF  # the set of leading bytes of a token reference: 0xFF, with which no text begins
 
 
 class _LexemeConflicts:
@@ -243,43 +234,34 @@ Leaf = LexemeNode | TokenNode
 
 
 class _NodeBeginning(NamedTuple):
-    """The beginning of a node.
+    """The beginning of a node."""
 
-    Attributes:
-        leaves: the set of leaves that the node can begin with.
-        is_nullable: True if the node matches the empty text.
-    """
-
-    leaves: int
-    is_nullable: bool
+    leaves: int  # the set of leaves that the node can begin with
+    is_nullable: bool  # True if the node matches the empty text
 
 
 class _FollowSets:
-    """The leaves that can follow each leaf of a grammar. A leaf is a lexeme or a token reference.
+    """The leaves that can follow each leaf of a grammar. A leaf is a lexeme or a token reference."""
 
-    The context of a reference to a rule is ignored: what can follow one reference can follow all references to the
-    rule. A set of leaves is an int: bit i is 1 if ``leaves[i]`` is in the set.
-
-    Attributes:
-        leaves: the lexemes and token references of all rules.
-        start_leaves: the set of leaves that a sentence can begin with.
-        following_leaves: for each leaf, the set of leaves that can follow it.
-    """
+    # The context of a reference to a rule is ignored: what can follow one reference can follow all references to
+    # the rule. A set of leaves is an int: bit i is 1 if ``leaves[i]`` is in the set.
 
     def __init__(self, rules: Rules, root: str, is_nullable_leaf: Callable[[Leaf], bool]) -> None:
+        # the lexemes and token references of all rules
         self.leaves = [node for body in rules.values() for node in walk(body) if isinstance(node, Leaf)]
         self._index_by_leaf_id = {id(leaf): index for index, leaf in enumerate(self.leaves)}
         self._is_nullable_leaf = is_nullable_leaf
         self._rules = rules
         self._beginning_by_rule = dict.fromkeys(rules, _NodeBeginning(0, False))
         self._find_first_sets()
-        self.following_leaves = [0] * len(self.leaves)
+        self.following_leaves = [0] * len(self.leaves)  # for each leaf, the set of leaves that can follow it
         self._follow_of_rule = dict.fromkeys(rules, 0)
         self._last_leaves = dict.fromkeys(rules, 0)
         self._last_rules: dict[str, set[str]] = {name: set() for name in rules}
         for name, body in rules.items():
             self._record_followers(name, body, 0, True)
         self._propagate_follow_sets()
+        # the set of leaves that a sentence can begin with
         self.start_leaves = self._beginning_by_rule[root].leaves
 
     def _find_first_sets(self) -> None:
@@ -317,14 +299,8 @@ class _FollowSets:
         raise TypeError(node)
 
     def _record_followers(self, rule: str, node: Node, followers: int, is_last: bool) -> None:
-        """Record the leaves that follow each leaf and each reference in a node.
-
-        Args:
-            rule: name of the rule that contains the node.
-            node: the node.
-            followers: the set of leaves that can follow the node within the rule.
-            is_last: True if the rule can end with the node, so that leaves after the rule can follow the node.
-        """
+        """Record the leaves that follow each leaf and each reference in a node."""
+        # ``is_last``: the rule can end with the node, so that leaves after the rule can follow the node.
         match node:
             case LexemeNode() | TokenNode():
                 index = self._index_by_leaf_id[id(node)]
@@ -361,14 +337,9 @@ class _FollowSets:
                 self.following_leaves[index] |= self._follow_of_rule[name]
 
     def leaves_starting_together(self, have_common_text: Callable[[int, int], bool]) -> list[int]:
-        """Return for each leaf the set of leaves that can start at the same position of a text.
-
-        Two leaves that start at one position and match a common text can also end at one position. Leaves that
-        follow them can then start together, too.
-
-        Args:
-            have_common_text: returns True if the two leaves with these indices match a common text.
-        """
+        """Return for each leaf the set of leaves that can start at the same position of a text."""
+        # Two leaves that start at one position and match a common text can also end at one position. Leaves that
+        # follow them can then start together, too.
         starting_together = [0] * len(self.leaves)
         pending_pairs: list[tuple[int, int]] = []
         combined_sets: set[tuple[int, int]] = set()
@@ -391,22 +362,15 @@ class _FollowSets:
 
 
 class _LexemeSplitter:
-    """A division of lexemes by one level: a sequence into its items, alternatives into their options, and so on.
+    """A division of lexemes by one level: a sequence into its items, alternatives into their options, …"""
 
-    Args:
-        ids_to_split: the ids of the lexemes to split.
-        rules: bodies of the rules that lexemes refer to, by name.
-        inlines_rules: True to put a copy of a rule at each reference, because each is followed by different text.
-        copy_numbers: numbers for the names of the copies.
-
-    Attributes:
-        new_rules: bodies of the rules that are no longer part of a lexeme, by name.
-    """
+    # With ``inlines_rules``, a copy of a rule is put at each reference, because each is followed by different
+    # text.
 
     def __init__(
         self, ids_to_split: set[int], rules: Rules, inlines_rules: bool, copy_numbers: Iterator[int]
     ) -> None:
-        self.new_rules: dict[str, Node] = {}
+        self.new_rules: dict[str, Node] = {}  # bodies of the rules that are no longer part of a lexeme, by name
         self._ids_to_split = ids_to_split
         self._rules = rules
         self._inlines_rules = inlines_rules

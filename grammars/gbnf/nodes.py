@@ -22,8 +22,6 @@ class TextNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharsNode:
-    """A character class: one character of these ranges."""
-
     ranges: CodePointRanges
 
 
@@ -43,45 +41,28 @@ class AltNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNode:
-    """A repetition of an item.
-
-    Attributes:
-        item: the node that is repeated.
-        min_count: minimum number of repetitions.
-        max_count: maximum number of repetitions; None = no limit.
-    """
+    """A repetition of an item."""
 
     item: Node
     min_count: int
-    max_count: int | None
+    max_count: int | None  # maximum number of repetitions; None = no limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefNode:
-    """A reference to a rule.
-
-    Attributes:
-        name: the rule's name.
-        position: offset of the reference in the grammar's source, characters.
-    """
+    """A reference to a rule."""
 
     name: str
-    position: int
+    position: int  # offset of the reference in the grammar's source, characters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenNode:
-    """A token reference, which matches one token of the vocabulary regardless of its bytes.
+    """A token reference, which matches one token of the vocabulary regardless of its bytes."""
 
-    Attributes:
-        reference: the reference as written in the grammar, ``<[id]>`` or ``<text>``.
-        is_negated: True if any other token matches.
-        position: offset of the reference in the grammar's source, characters.
-    """
-
-    reference: str
-    is_negated: bool
-    position: int
+    reference: str  # the reference as written in the grammar, ``<[id]>`` or ``<text>``
+    is_negated: bool  # True if any other token matches
+    position: int  # offset of the reference in the grammar's source, characters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,11 +73,9 @@ class LexemeNode:
 
 
 Node = TextNode | CharsNode | SeqNode | AltNode | RepeatNode | RefNode | TokenNode | LexemeNode
-Rules = Mapping[str, Node]
-"""The body of each rule, by name."""
+Rules = Mapping[str, Node]  # the body of each rule, by name
 
-EMPTY = SeqNode(())
-"""The empty text."""
+EMPTY = SeqNode(())  # the empty text
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -122,7 +101,6 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def references(node: Node) -> list[RefNode]:
-    """Return the references to rules in a node, in the order of the source."""
     return sorted((part for part in walk(node) if isinstance(part, RefNode)), key=lambda ref: ref.position)
 
 
@@ -154,11 +132,11 @@ def make_repeat(item: Node, min_count: int, max_count: int | None) -> Node:
     return item if (min_count, max_count) == (1, 1) else RepeatNode(item, min_count, max_count)
 
 
+# a set of characters: sorted (first, last) ranges of code points, both included, that do not overlap or touch
 CodePointRanges = tuple[tuple[int, int], ...]
-"""A set of characters: sorted (first, last) ranges of code points, both included, that do not overlap or touch."""
 
+# the first and last code point that is not a character, because UTF-16 uses it as half of a pair
 SURROGATES = (0xD800, 0xDFFF)
-"""The first and last code point that is not a character, because UTF-16 uses it as half of a pair."""
 
 LAST_CODE_POINT = 0x10FFFF
 
@@ -260,7 +238,6 @@ def bit_indices(bit_set: int) -> Iterator[int]:
 
 
 def union(sets: Iterable[int]) -> int:
-    """Return the union of sets of numbers."""
     bit_set = 0
     for number_set in sets:
         bit_set |= number_set

@@ -27,50 +27,44 @@ from .nodes import (
     merge_ranges,
 )
 
-MAX_DEPTH = 100
-"""Maximum nesting depth of groups. The parser is recursive, and Python's call stack is limited."""
+MAX_DEPTH = 100  # Maximum nesting depth of groups. The parser is recursive, and Python's call stack is limited.
 
-MAX_REPETITIONS = 4
-"""Maximum number of ``* + ? {m,n}`` after one item. Their counts multiply."""
+MAX_REPETITIONS = 4  # Maximum number of ``* + ? {m,n}`` after one item. Their counts multiply.
 
-_MAX_COUNT_DIGITS = 6
-"""Maximum number of digits of a count in ``{m,n}``. No text needs more repetitions."""
+_MAX_COUNT_DIGITS = 6  # Maximum number of digits of a count in ``{m,n}``. No text needs more repetitions.
 
+# Every fourth level of groups becomes a rule, because llguidance reads only about 30 levels of parentheses
 _LEVELS_PER_RULE = 4
-"""Every fourth level of groups becomes a rule, because llguidance reads only about 30 levels of parentheses."""
 
 _REPETITION_SIGNS = ("*", "+", "?", "{")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9-]+")
 _NUMBER_PATTERN = re.compile(r"[0-9]+")
 
+# the error message about a character that is found where an item or the end of a rule is expected
 _PROBLEM_BY_CHARACTER = {
     ")": "this ) was never opened",
     "]": "this ] was never opened",
     "}": "this } was never opened",
     "'": 'a literal is written in double quotes, "like this"',
 }
-"""The error message about a character that is found where an item or the end of a rule is expected."""
 
 
 class GbnfParser:
-    """The parser of one GBNF source, which its constructor parses. Raises ``GrammarError`` with line and column.
+    """The parser of one GBNF source, which its constructor parses."""
 
-    The syntax is llama.cpp's. Some errors that llama.cpp accepts silently are rejected: a second definition of a
-    rule, an empty class, a range whose end precedes its start, and a count whose maximum is below its minimum.
+    # Raises ``GrammarError`` with line and column.
 
-    Attributes:
-        source: the text of the grammar.
-        rules: bodies of the rules, by name. Deeply nested groups are separate rules with an underscore in their
-            names, which names in the source cannot have.
-        positions: for each rule, the offset of its definition in the source, characters.
-        tokens: the token references, in the order of the source.
-    """
+    # The syntax is llama.cpp's. Some errors that llama.cpp accepts silently are rejected: a second definition of a
+    # rule, an empty class, a range whose end precedes its start, and a count whose maximum is below its minimum.
 
     def __init__(self, source: str) -> None:
-        self.source = source
+        self.source = source  # the text of the grammar
+        # bodies of the rules, by name. Deeply nested groups are separate rules with an underscore in their names,
+        # which names in the source cannot have.
         self.rules: dict[str, Node] = {}
+        # for each rule, the offset of its definition in the source, characters
         self.positions: dict[str, int] = {}
-        self.tokens: list[TokenNode] = []
+        self.tokens: list[TokenNode] = []  # the token references, in the order of the source
         self._scanner = _Scanner(source)
         self._depth = 0
         self._rule_name = ""
@@ -223,7 +217,6 @@ class GbnfParser:
 
 
 def _parse_literal(scanner: _Scanner) -> Node:
-    """Parse a literal in double quotes. Raises ``GrammarError``."""
     start = scanner.position
     scanner.position += 1
     characters: list[str] = []
@@ -237,12 +230,11 @@ def _parse_literal(scanner: _Scanner) -> Node:
     return TextNode("".join(characters)) if characters else EMPTY
 
 
+# Maximum number of separate ranges of a class. llguidance's work grows with the square of this number.
 MAX_RANGES = 20_000
-"""Maximum number of separate ranges of a class. llguidance's work grows with the square of this number."""
 
 
 def _parse_class(scanner: _Scanner) -> Node:
-    """Parse a character class in brackets. Raises ``GrammarError``."""
     start = scanner.position
     scanner.position += 1
     is_negated = scanner.peek() == "^"
@@ -282,13 +274,7 @@ _DIGIT_COUNT_BY_ESCAPE = {"x": 2, "u": 4, "U": 8}
 
 
 def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
-    """Parse one character of a literal or class, and return its code point.
-
-    Args:
-        scanner: the scanner, at the character.
-        start: offset of the literal or class.
-        opening: the first character of the literal or class.
-    """
+    """Parse one character of a literal or class, and return its code point."""
     character = scanner.peek()
     if not character:
         scanner.fail(f"this {opening} is never closed", start)
@@ -333,19 +319,13 @@ _WHITESPACE_PATTERN = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 
 
 class _Scanner:
-    """A reader of GBNF source.
-
-    Attributes:
-        source: the text of the grammar.
-        position: offset of the next character.
-    """
+    """A reader of GBNF source."""
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.position = 0
+        self.position = 0  # offset of the next character
 
     def peek(self) -> str:
-        """Return the next character; empty at the end of the source."""
         return self.source[self.position : self.position + 1]
 
     def is_next(self, text: str) -> bool:
@@ -376,16 +356,9 @@ class _Scanner:
 
 
 def find_token_ids(nodes: Iterable[TokenNode], source: str, vocabulary: Vocabulary | None) -> dict[str, int]:
-    """Return the id of each referenced token, by its reference.
-
-    Raises ``GrammarError`` if the vocabulary lacks a token, or if a reference to an end-of-generation token is not
-    negated.
-
-    Args:
-        nodes: the token references.
-        source: the text of the grammar, for error messages.
-        vocabulary: the vocabulary; None = only references by id are accepted.
-    """
+    """Return the id of each referenced token, by its reference; without a vocabulary only references by id."""
+    # Raises ``GrammarError`` if the vocabulary lacks a token, or if a reference to an end-of-generation token is
+    # not negated.
     ids: dict[str, int] = {}
     for node in nodes:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
-from ...common.text import nearest_name
+from ...common.text import unknown_name
 from ..errors import GrammarError
 from .nodes import (
     EMPTY,
@@ -34,29 +34,24 @@ from .nodes import (
 from .parser import GbnfParser
 from .shortest_texts import ShortestTexts
 
+# Maximum length of a chain of rules that refer to the next one. llguidance follows a chain by recursion.
 MAX_CHAIN = 500
-"""Maximum length of a chain of rules that refer to the next one. llguidance follows a chain by recursion."""
 
 
 def check_rules(parser: GbnfParser, root: str) -> None:
-    """Check the parsed rules.
-
-    Raises ``GrammarError`` for undefined rules, a missing start rule, left recursion (as llama.cpp does), a start
-    rule whose sentences are all infinite, and chains of more than ``MAX_CHAIN`` rules.
-    """
+    """Check the parsed rules."""
+    # Raises ``GrammarError`` for undefined rules, a missing start rule, left recursion (as llama.cpp does), a
+    # start rule whose sentences are all infinite, and chains of more than ``MAX_CHAIN`` rules.
     rules = parser.rules
     undefined_references = [ref for body in rules.values() for ref in references(body) if ref.name not in rules]
     if undefined_references:
         first_undefined = min(undefined_references, key=lambda ref: ref.position)
-        raise _error_at(
-            parser,
-            f"rule {first_undefined.name!r} is not defined{_nearest_rule_hint(first_undefined.name, rules)}",
-            first_undefined.position,
-        )
+        problem = unknown_name("rule", first_undefined.name, _written_names(rules))
+        raise _error_at(parser, problem, first_undefined.position)
     if not rules:
         raise _error_at(parser, "the grammar is empty", 0)
     if root not in _written_names(rules):
-        raise _error_at(parser, f"there is no rule {root!r} to begin with{_nearest_rule_hint(root, rules)}", 0)
+        raise _error_at(parser, unknown_name("root rule", root, _written_names(rules)), 0)
     _reject_left_recursion(parser)
     if ShortestTexts(rules).length(rules[root]) == inf:
         raise _error_at(parser, f"no sentence of rule {root!r} ever ends", parser.positions[root])
@@ -65,11 +60,6 @@ def check_rules(parser: GbnfParser, root: str) -> None:
 
 def _error_at(parser: GbnfParser, message: str, position: int) -> GrammarError:
     return GrammarError.at(message, parser.source, position)
-
-
-def _nearest_rule_hint(name: str, defined: Collection[str]) -> str:
-    nearest = nearest_name(name, _written_names(defined))
-    return f"; did you mean {nearest!r}?" if nearest else ""
 
 
 def _written_names(names: Iterable[str]) -> list[str]:
@@ -106,16 +96,9 @@ def _leftmost_references(node: Node, nullable: Collection[str]) -> Iterator[RefN
 def _reject_left_recursion_from(
     start_name: str, parser: GbnfParser, leftmost_by_rule: dict[str, list[RefNode]], checked_names: set[str]
 ) -> None:
-    """Raise ``GrammarError`` if ``start_name``, or a rule that it can begin with, is left-recursive.
-
-    This is a depth-first search with an explicit stack, because a chain of rules may exceed Python's call stack.
-
-    Args:
-        start_name: name of the rule where the search begins.
-        parser: the parser, for the position of an error.
-        leftmost_by_rule: for each rule, the references that it can begin with.
-        checked_names: names of the rules that are not left-recursive; the search adds names.
-    """
+    """Raise ``GrammarError`` if ``start_name``, or a rule that it can begin with, is left-recursive."""
+    # This is a depth-first search with an explicit stack, because a chain of rules may exceed Python's call stack.
+    # Names that are not left-recursive are added to ``checked_names``.
     if start_name in checked_names:
         return
     path: dict[str, None] = {start_name: None}
@@ -141,10 +124,8 @@ def _reject_left_recursion_from(
 
 
 def _reject_long_chains(parser: GbnfParser) -> None:
-    """Raise ``GrammarError`` for a chain of more than ``MAX_CHAIN`` rules.
-
-    This is a depth-first search with an explicit stack. A reference back to a rule of the stack has length 0.
-    """
+    """Raise ``GrammarError`` for a chain of more than ``MAX_CHAIN`` rules."""
+    # This is a depth-first search with an explicit stack. A reference back to a rule of the stack has length 0.
     references_by_rule = {name: references(body) for name, body in parser.rules.items()}
     chain_lengths: dict[str, int] = {}
     for start_name, start_refs in references_by_rule.items():
@@ -199,10 +180,8 @@ def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
 
 
 def regular_rules(rules: Rules) -> set[str]:
-    """Return the names of the regular rules.
-
-    A regular rule has no recursion and no token references, and refers only to regular rules.
-    """
+    """Return the names of the regular rules."""
+    # A regular rule has no recursion and no token references, and refers only to regular rules.
     # For each rule, the referenced rules that are not known to be regular.
     irregular_references: dict[str, set[str]] = {}
     users_by_name: dict[str, list[str]] = {name: [] for name in rules}
@@ -234,24 +213,17 @@ def is_regular(node: Node, regular: Collection[str]) -> bool:
 
 
 def without_tail_recursion(rules: Rules) -> dict[str, Node]:
-    """Replace ``x ::= a x | b`` by ``x ::= a* b``, which matches the same texts, and is regular if a and b are.
-
-    Because left recursion is not allowed, lists in grammars are often written with recursion at the end. An Earley
-    parser keeps state for each level of recursion, but not for each repetition.
-    """
+    """Replace ``x ::= a x | b`` by ``x ::= a* b``, which matches the same texts, and is regular if a and b are."""
+    # Because left recursion is not allowed, lists in grammars are often written with recursion at the end. An
+    # Earley parser keeps state for each level of recursion, but not for each repetition.
     return {name: _as_repetition(name, body) for name, body in rules.items()}
 
 
 class _TailRecursion(NamedTuple):
-    """The body of a tail-recursive rule in two parts.
+    """The body of a tail-recursive rule in two parts."""
 
-    Attributes:
-        repeated: the nodes that precede a recursion at the end of the body.
-        ending: the alternatives without recursion; None if there are none.
-    """
-
-    repeated: list[Node]
-    ending: Node | None
+    repeated: list[Node]  # the nodes that precede a recursion at the end of the body
+    ending: Node | None  # the alternatives without recursion; None if there are none
 
 
 def _as_repetition(name: str, body: Node) -> Node:
@@ -286,8 +258,7 @@ def _split_tail_recursion(name: str, node: Node) -> _TailRecursion:
             return _TailRecursion([], node)
 
 
-MAX_INLINED = 30
-"""Maximum size of a rule that replaces its references: the number of nodes, characters and ranges."""
+MAX_INLINED = 30  # maximum size of a rule that replaces its references: the number of nodes, characters and ranges
 
 
 def simplify_rules(rules: Rules) -> Rules:

@@ -22,13 +22,11 @@ from .nodes import (
 
 
 class ShortestTexts:
-    """The shortest texts of rules and nodes, and their lengths in characters.
+    """The shortest texts of rules and nodes, and their lengths in characters."""
 
-    The length is ``inf`` if every text is infinite. A token reference counts as one character.
-
-    Source: Knuth's generalization of Dijkstra's algorithm (1977). The smallest length that is not final yet can be
-    made final, because no length is negative.
-    """
+    # The length is ``inf`` if every text is infinite. A token reference counts as one character.
+    # Source: Knuth's generalization of Dijkstra's algorithm (1977). The smallest length that is not final yet can
+    # be made final, because no length is negative.
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -91,13 +89,10 @@ class ShortestTexts:
 
 
 class _NodeContainers:
-    """The direct containers of each node. A rule's body counts as contained in each reference to the rule.
-
-    Attributes:
-        leaf_lengths: (id of the node, length) for each node whose length does not depend on other nodes.
-    """
+    """The direct containers of each node. A rule's body counts as contained in each reference to the rule."""
 
     def __init__(self, rules: Rules) -> None:
+        # (id of the node, length) for each node whose length does not depend on other nodes
         self.leaf_lengths: list[tuple[int, float]] = []
         self._containers_by_id: dict[int, list[Node]] = {}
         self._unknown_item_counts: dict[int, int] = {}  # items without a final length, by id of the sequence
@@ -128,12 +123,7 @@ class _NodeContainers:
                 self.leaf_lengths.append((id(node), 1))
 
     def container_lengths(self, node_id: int, length: float) -> Iterator[tuple[float, int]]:
-        """Yield (length, id) for each container that gets a possible length from a node whose length is final.
-
-        Args:
-            node_id: id of the node.
-            length: final length of the node's shortest text, characters.
-        """
+        """Yield (length, id) for each container that gets a possible length from a node whose length is final."""
         for container in self._containers_by_id.get(node_id, ()):
             container_id = id(container)
             match container:

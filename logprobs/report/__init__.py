@@ -14,7 +14,6 @@ from .run_data import RunData
 
 
 def page(runs: Sequence[RunData]) -> str:
-    """Return the HTML of a report of runs."""
     data = {"index": pack([{"name": run.name, "tokens": run.token_count} for run in runs])}
     for number, run in enumerate(runs):
         data[f"run-{number}"] = run.overview

@@ -25,57 +25,46 @@ from ..web import pack
 
 Json = dict[str, Any]
 Column = Sequence[float | None]
+# Number of tokens whose traces are in one block. A block has about 60 KB, and is unpacked in milliseconds.
 TOKENS_PER_BLOCK = 128
-"""Number of tokens whose traces are in one block. A block has about 60 KB, and is unpacked in milliseconds."""
+# Decimals of logits, logprobs and entropies. Probabilities are then exact to a millionth.
 _DECIMALS = 6
-"""Decimals of logits, logprobs and entropies. Probabilities are then exact to a millionth."""
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run, packed for a page.
-
-    Attributes:
-        name: name of the run on the page.
-        overview: settings, texts and logprobs of the run, compressed and base64-encoded.
-        blocks: traces and alternatives of `TOKENS_PER_BLOCK` tokens each, compressed and base64-encoded; an empty
-            string for a block without any.
-        token_count: number of tokens of the prompt and the text.
-        is_cut_off: True if the record of the run does not end with a "done" line.
-    """
+    """A run, packed for a page."""
 
     name: str
+    # Settings, texts and logprobs of the run, compressed and base64-encoded.
     overview: str
+    # Traces and alternatives of `TOKENS_PER_BLOCK` tokens each, compressed and base64-encoded; empty without any.
     blocks: list[str]
     token_count: int
+    # Whether the record of the run does not end with a done line.
     is_cut_off: bool
 
 
 class RunReader:
     """A reader that packs the events of a run one by one, so that a long run is never in memory completely."""
 
+    # `source`: the distribution to show if the run has two; None for the first one.
     def __init__(self, name: str, source: LogprobSource | None) -> None:
-        """Prepare to read one run.
-
-        Args:
-            name: name of the run's file.
-            source: distribution to show if the run has two; None for the first one.
-        """
         self._name = name
         self._source = source
         self._start: RecordedStart | None = None
         self._done: RecordedDone | None = None
         self._tokens = _TokenColumns()
+        # Content of each token by id: text, or bytes if they are not UTF-8.
         self._contents: dict[int, str | list[int]] = {}
-        """Content of each token by id: text, or bytes if they are not UTF-8."""
+        # Trace and alternatives of each token of the current block.
         self._block_details: list[Json | None] = []
-        """Trace and alternatives of each token of the current block."""
         self._blocks: list[str] = []
+        # The distributions that the shown logprobs are from: `model`, `chain` or both.
         self._sources: set[str] = set()
-        """The distributions that the shown logprobs are from: ``model``, ``chain`` or both."""
         self._has_trace = False
+        # Returns to tokens whose lines have not been read.
         self._waiting_returns: list[RecordedRewind] = []
-        """Returns to tokens whose lines have not been read."""
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
         """Pack the events of the run. Return None if there are no events."""
@@ -196,30 +185,22 @@ class RunReader:
         }
 
 
+# The fields of the first line that are not part of the page's list of settings.
 _START_FIELDS = {"event", "model", "seed", "id", "sample", "beam", "command", "versions"}
-"""The fields of the first line that are not part of the page's list of settings."""
 
 
 @dataclass
 class _TokenColumns:
-    """The values of all tokens that the page needs first, in one list per kind of value.
-
-    Attributes:
-        ids: token ids; None where no id is recorded.
-        texts: text that each token added to the run.
-        logprobs: logprobs in nats; None where none is recorded.
-        entropies: entropies in nats; None where none is recorded.
-        dropped_candidates: for each token, the id of the most likely token and the name of the stage that dropped
-            that token; None if no stage dropped the most likely token.
-        returns: by the position of a token, the ban (None: a loop) and the text of each return to it.
-        prompt_count: number of tokens that belong to the prompt.
-    """
+    """The values of all tokens that the page needs first, in one list per kind of value."""
 
     ids: list[int | None] = field(default_factory=list)
+    # The text that each token added to the run.
     texts: list[str] = field(default_factory=list)
     logprobs: list[float | None] = field(default_factory=list)
     entropies: list[float | None] = field(default_factory=list)
+    # For each token, the id of the most likely token and the name of the stage that dropped it.
     dropped_candidates: list[list[Any] | None] = field(default_factory=list)
+    # By the position of a token, the ban (None: a loop) and the text of each return to it.
     returns: dict[int, list[list[str | None]]] = field(default_factory=dict)
     prompt_count: int = 0
 
@@ -245,18 +226,17 @@ def _text_or_bytes(data: list[int]) -> str | list[int]:
 
 
 def packed_trace(trace: RecordedTrace) -> Json:
-    """Return a trace without the values that can be computed from other values.
-
-    The fields are:
-
-    - ``stages``: the stages of the trace, unchanged. - ``ids``: the token ids of the candidates. - ``dropped``:
-    for each candidate, the index of the stage that dropped it, or -1. - ``logits``: for each stage, the logits of
-    the candidates, or null if the stage changed none. - ``totals``: for each stage, the number ``total`` in
-    probability = exp(logit - total). If that formula does not
-      give the probabilities, a list of them.
-    - ``draw``: the random number and the interval of the chosen token, or null.
-    - ``forced``: true if the grammar forced the token; otherwise missing.
-    """
+    """Return a trace without the values that can be computed from other values."""
+    # The fields are:
+    #
+    # - ``stages``: the stages of the trace, unchanged.
+    # - ``ids``: the token ids of the candidates.
+    # - ``dropped``: for each candidate, the index of the stage that dropped it, or -1.
+    # - ``logits``: for each stage, the logits of the candidates, or null if the stage changed none.
+    # - ``totals``: for each stage, the number ``total`` in probability = exp(logit - total). If that formula does
+    #   not give the probabilities, a list of them.
+    # - ``draw``: the random number and the interval of the chosen token, or null.
+    # - ``forced``: true if the grammar forced the token; otherwise missing.
     candidates = trace.candidates
     dropped = [_dropped_by(candidate) for candidate in candidates]
     logits = [[_round(candidate.logits[stage]) for candidate in candidates] for stage in range(len(trace.stages))]
@@ -293,8 +273,8 @@ def _changed_logits(logits: Sequence[Column], dropped: Sequence[int], stage: int
     return None if all(new == old for old, new, by in rows if _is_present(by, stage)) else logits[stage]
 
 
+# Maximum relative error of a computed probability. With a larger error, the probability itself is stored.
 _RELATIVE_ERROR = 5e-6
-"""Maximum relative error of a computed probability. With a larger error, the probability itself is stored."""
 
 
 def _log_total(logits: Column, probs: Column, dropped: Sequence[int], stage: int) -> float | Column:

@@ -16,8 +16,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+# The path under which modules of a page import the shared modules, as in `./web/format.js`.
 SHARED_FOLDER = "web/"
-"""The path under which modules of a page import the shared modules, as in ``./web/format.js``."""
 _IMPORT = re.compile(r'^import \{ [\w, ]+ \} from "\./([\w/.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
 
@@ -28,21 +28,15 @@ def shared_names() -> list[str]:
 
 
 def read_shared(name: str) -> str:
-    """Return the text of a shared file."""
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def single_file(read: Callable[[str], str], name: str, data: Mapping[str, str]) -> str:
-    """Return the HTML of a page that is one file: its template, style, scripts and data.
-
-    No part of the data can be markup, because it is compressed and base64-encoded. The content security policy of
-    the page allows the script and the style by their hashes, and no requests.
-
-    Args:
-        read: returns the text of a file of the page: ``NAME.html``, ``NAME.css``, ``main.js`` and its modules.
-        name: name of the template and the style.
-        data: the data, as `pack` returns it, by the ids of the elements that hold it.
-    """
+    """Return the HTML of a page that is one file: its template, style, scripts and data."""
+    # ``read``: returns a file of the page; ``data``: by the ids of the elements that hold it, as `pack` returns
+    # it.
+    # No part of the data can be markup, because it is compressed and base64-encoded. The content security policy
+    # of the page allows the script and the style by their hashes, and no requests.
     script = join_modules("main.js", read)
     style = read_shared("base.css") + read(f"{name}.css")
     elements = (
@@ -69,15 +63,9 @@ def _policy_hash(text: str) -> str:
 
 
 def join_modules(main: str, read: Callable[[str], str]) -> str:
-    """Return a module and all modules that it imports as one script, each after those that it imports.
-
-    The modules may only use imports and exports of one line, of functions, classes and constants by their own
-    names. No two modules may declare the same name. Then the script is the modules without these lines.
-
-    Args:
-        main: name of the module that is executed last.
-        read: returns the text of a module of the page.
-    """
+    """Return a module and all modules that it imports as one script, each after those that it imports."""
+    # The modules may only use imports and exports of one line, of functions, classes and constants by their own
+    # names. No two modules may declare the same name. Then the script is the modules without these lines.
     return '"use strict";\n' + "".join(_join(main, read, set()))
 
 

@@ -1,21 +1,17 @@
 """Conversion of a chain from another tool's format.
 
 `ImportedChainBuilder` collects the steps of a foreign file, and the settings that could not be carried over.
-`ImportedPreset` is the result of an import.
+`Imported` is what a format reads, `ImportedPreset` the preset that is made of it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ...common.machine import SEED_MAX
-from ...common.renamed import supports_old_names
+from ...common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, UINT32_MAX, is_seed
 from ...common.text import short_repr
 from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
@@ -23,6 +19,8 @@ from ...samplers.registry import find_sampler
 from ..errors import PresetError
 from ..overrides import SETTING_NAMES
 from ..preset import Preset
+from ..yaml_writer import write_step, write_yaml
+from . import lists
 from .sampler_keys import SamplerKeys, ToolKey
 from .table import ForeignTable
 
@@ -51,39 +49,79 @@ class ForeignStep:
         return find_sampler(self.name).about.is_selector
 
 
-class ImportedChainBuilder:
-    """A builder of a chain and settings from a file of another tool.
-
-    Each step is put into a slot, which has the name that the tool uses in its lists of steps. `set_chain` then
-    arranges the steps in the order in which the tool applies them.
+@dataclass(frozen=True)
+class Imported:
+    """What a format reads from a file.
 
     Attributes:
-        tool: name of the tool, for messages.
-        table: the keys and values of the file.
-        defaults: the tool's defaults that differ from `ToolKey.off_value`, by key.
-        defaults_owner: name of the tool whose defaults replace absent keys, for comments.
-        step_by_slot: the steps that have been read, except those that are off.
-        steps: the chain that `set_chain` made.
-        other_settings: values of ``max_tokens``, ``stop``, ``system``, ``seed``, ``grammar`` and ``guidance``, if
-            the file sets them.
-        unsupported_settings: a sentence for each setting that could not be carried over as it is.
-        changed_settings: the sentences of ``unsupported_settings`` whose setting was carried over with a change.
-        notes: sentences about the whole chain, such as the order of its steps, for comments.
+        steps: the chain, in the tool's order. Without a step that selects the token, it ends in a plain draw.
+        other_settings: values of other keys of a preset, such as ``max_tokens``, ``stop``, ``system``, ``seed``,
+            ``grammar`` and ``guidance``.
+        unsupported_settings: a sentence for each setting that could not be carried over as it is, with its key.
+        changed_settings: those of these sentences whose setting was carried over with a change.
+        notes: sentences about the whole chain, for comments.
         description: description of the preset, if the file has one.
+        sections: names of the presets in the file; empty if the file holds one preset.
+        key_count: number of the file's keys, known or not.
+        unknown_keys: the keys that the tool does not know.
     """
+
+    steps: Sequence[ForeignStep]
+    other_settings: Mapping[str, Any] = field(default_factory=dict)
+    unsupported_settings: Sequence[str] = ()
+    changed_settings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    description: str = ""
+    sections: Sequence[str] = ()
+    key_count: int = 0
+    unknown_keys: Sequence[str] = ()
+
+    @property
+    def known_share(self) -> float:
+        """The share of the file's keys that the tool knows, 0 to 1; 0 without keys."""
+        return 1 - len(self.unknown_keys) / self.key_count if self.key_count else 0.0
+
+
+UNKNOWN_KEY = "does not know this key"  # part of every sentence about a key that the tool does not have
+
+
+class ImportedChainBuilder:
+    """A builder of a chain and settings from a file of another tool; `Imported` explains what both have."""
+
+    # Each step is put into a slot, which has the name that the tool uses in its lists of steps. `set_chain` then
+    # arranges the steps in the order in which the tool applies them.
 
     def __init__(self, tool: str, table: ForeignTable, defaults: Mapping[str, Any] | None = None) -> None:
         self.tool = tool
         self.table = table
-        self.defaults = defaults or {}
-        self.defaults_owner = tool
-        self.step_by_slot: dict[str, ForeignStep] = {}
-        self.steps: list[ForeignStep] = []
+        self.defaults = defaults or {}  # the tool's defaults that differ from `ToolKey.off_value`, by key
+        self.defaults_owner = tool  # name of the tool whose defaults replace absent keys, for comments
+        self.step_by_slot: dict[str, ForeignStep] = {}  # the steps that have been read, except those that are off
+        self.steps: list[ForeignStep] = []  # the chain that `set_chain` made
         self.other_settings: dict[str, Any] = {}
         self.unsupported_settings: list[str] = []
         self.changed_settings: list[str] = []
         self.notes: list[str] = []
         self.description = ""
+        self.key_count = len(table.values)
+
+    @property
+    def unknown_keys(self) -> list[str]:
+        return [text.split(maxsplit=1)[0].rstrip(":") for text in self.unsupported_settings if UNKNOWN_KEY in text]
+
+    def imported(self, sections: Sequence[str] = ()) -> Imported:
+        # ``sections``: names of the presets, if the file holds several
+        return Imported(
+            steps=tuple(self.steps),
+            other_settings=self.other_settings,
+            unsupported_settings=tuple(self.unsupported_settings),
+            changed_settings=tuple(self.changed_settings),
+            notes=tuple(self.notes),
+            description=self.description,
+            sections=tuple(sections),
+            key_count=self.key_count,
+            unknown_keys=tuple(self.unknown_keys),
+        )
 
     def report_unsupported(self, key: str, reason: str) -> None:
         """Report that a key of the file could not be carried over, as ``KEY VALUE: REASON``."""
@@ -95,25 +133,25 @@ class ImportedChainBuilder:
         self.report_unsupported(key, change)
         self.changed_settings.append(self.unsupported_settings[-1])
 
-    def put_step(
-        self, slot: str, name: str, params: Mapping[str, Any], keys: Sequence[str], comment: str = ""
+    def put_step(  # noqa: PLR0913, PLR0917 - a step has as many facts
+        self,
+        slot: str,
+        name: str,
+        params: Mapping[str, Any],
+        keys: Sequence[str],
+        comment: str = "",
+        key_by_parameter: Mapping[str, ToolKey] | None = None,
     ) -> None:
-        """Put a step into a slot, unless its parameters turn the step off.
-
-        Args:
-            slot: the tool's name for the step.
-            name: name of the sampler.
-            params: parameters of the sampler.
-            keys: the table's keys that the parameters were read from, the main key first.
-            comment: comment for the YAML preset.
-
-        Raises ``PresetError`` that names the main key, for parameters that the sampler rejects.
-        """
+        """Put a step into a slot, unless its parameters turn the step off."""
+        # ``keys``: those that the parameters were read from, the main key first. Raises ``PresetError`` that names
+        # the key of the parameter, or else the main key.
         table = self.table
         try:
             sampler = make_sampler({name: dict(params)}, origin="")
         except SamplingError as error:
-            raise PresetError(f"{table.origin_of(keys[0])}: {str(error).lstrip('.')}") from None
+            named = (key_by_parameter or {}).items()
+            found = (key.name for parameter, key in named if str(error).startswith(f".{name}.{parameter}:"))
+            raise PresetError(f"{table.origin_of(next(found, keys[0]))}: {str(error).lstrip('.')}") from None
         if sampler.is_neutral:
             return
         if name == "penalties":  # a step for three penalties: the preset need not list those that are off
@@ -126,59 +164,45 @@ class ImportedChainBuilder:
         self.step_by_slot[slot] = ForeignStep(name, dict(params), keys_in_file, comment, bool(keys_in_file))
 
     def read_value(self, key: ToolKey) -> Any:
-        """Return the value of a key, or the tool's default; raise ``PresetError`` for a value of another type."""
+        """Return the value of a key, or the tool's default."""
         return key.read(self.table, self.defaults.get(key.name, key.off_value))
 
     def read_step(self, keys: SamplerKeys, comment: str = "") -> None:
-        """Read the step of a sampler from the file, and put it into its slot if the tool applies it.
-
-        Args:
-            keys: the keys of the sampler.
-            comment: comment for the YAML preset; empty: ``keys.comment``.
-
-        Raises ``PresetError`` for a value of another type, or one that the sampler rejects.
-        """
+        """Put the step of a sampler into its slot if the tool applies it."""
         if keys.is_active_at is not None:
             main_key = next(iter(keys.key_by_parameter.values()))
             if not keys.is_active_at(self.read_value(main_key)):
                 return
         params = {parameter: self.read_value(key) for parameter, key in keys.key_by_parameter.items()}
         all_params = {**params, **keys.fixed_parameters}
-        self.put_step(keys.slot, keys.sampler, all_params, keys.key_names, comment or keys.comment)
+        self.put_step(
+            keys.slot, keys.sampler, all_params, keys.key_names, comment or keys.comment, keys.key_by_parameter
+        )
 
     def read_steps(self, sampler_keys: Mapping[str, SamplerKeys], *samplers: str) -> None:
-        """Read the steps of these samplers; raise ``PresetError`` as `read_step` does."""
         for sampler in samplers:
             self.read_step(sampler_keys[sampler])
 
     def read_temperature(
         self, keys: SamplerKeys, comment: str = "temperature 0 takes the most likely token"
     ) -> None:
-        """Read the temperature; 0 becomes a greedy step with the comment."""
+        # 0 becomes a greedy step with the comment.
         if self.read_value(keys.key_by_parameter["t"]) == 0:
             self.put_step(keys.slot, "greedy", {}, keys.key_names, comment)
         else:
             self.read_step(keys)
 
     def read_logit_bias(self) -> None:
-        """Read the biases of ``logit_bias``, a table of token ids and numbers, into the slot of that name."""
-        bias_by_id = self.table.raw_value("logit_bias") or {}
-        if not isinstance(bias_by_id, dict) or not all(str(key).isdecimal() for key in bias_by_id):
-            raise self.table.value_error("logit_bias", "a table of token ids and numbers")
-        bias_table = ForeignTable(bias_by_id, f"{self.table.origin}: logit_bias")
-        params = {"bias": {int(key): bias_table.number(key, 0.0) for key in bias_table.values}}
-        self.put_step("logit_bias", "logit_bias", params, ["logit_bias"])
+        biases = self.table.read("logit_bias", lists.read_biases) if self.table.is_set("logit_bias") else {}
+        self.put_step("logit_bias", "logit_bias", {"bias": biases}, ["logit_bias"])
 
     def steps_in_order(self, slots: Iterable[str]) -> list[ForeignStep]:
-        """Return the steps of these slots, in this order. Slots without a step are skipped."""
         return [self.step_by_slot[slot] for slot in slots if slot in self.step_by_slot]
 
     def set_chain(self, steps: Sequence[ForeignStep]) -> None:
-        """Use the steps as the chain, up to the first one that selects the token.
-
-        If no step selects the token, a plain draw is appended. Steps after the step that selects the token have no
-        effect in the tool, and are reported.
-        """
+        """Use the steps as the chain, up to the first one that selects the token."""
+        # Without such a step, a plain draw is appended. Steps after it have no effect in the tool, and are
+        # reported.
         selector_index = next((index for index, step in enumerate(steps) if step.selects), None)
         if selector_index is None:
             self.steps = [*steps, ForeignStep("dist")]
@@ -188,11 +212,8 @@ class ImportedChainBuilder:
         self.report_inactive_steps(steps[selector_index + 1 :], reason)
 
     def set_mirostat_chain(self, active_slots: Iterable[str]) -> None:
-        """Use the steps of the slots, and then mirostat, as the chain. All other steps are reported.
-
-        Args:
-            active_slots: slots of the steps that the tool applies before mirostat, in its order.
-        """
+        """Use the steps that the tool applies before mirostat, and then mirostat, as the chain."""
+        # The others are reported.
         slots = (*active_slots, "mirostat")
         inactive_steps = [step for slot, step in self.step_by_slot.items() if slot not in slots]
         self.report_inactive_steps(inactive_steps, "mirostat is on")
@@ -206,56 +227,42 @@ class ImportedChainBuilder:
                 self.unsupported_settings.append(f"{values}: no effect in {self.tool}, since {reason}")
 
     def read_max_tokens(self, key: str, unlimited_values: Container[int] = ()) -> None:
-        """Carry over the maximum number of tokens.
-
-        Args:
-            key: the file's key of this maximum.
-            unlimited_values: values that mean no limit, and become -1. Other values below 1 are ignored.
-        """
+        # ``unlimited_values`` mean no limit, and become -1. Other values below 1 are ignored.
         max_tokens = self.table.integer(key)
         if max_tokens is not None and (max_tokens > 0 or max_tokens in unlimited_values):
             self.other_settings["max_tokens"] = max_tokens if max_tokens > 0 else -1
 
-    def read_seed(self, key: str, min_fixed_seed: int = 0) -> None:
-        """Carry over the seed, unless it means a random seed.
-
-        Args:
-            key: the file's key of the seed.
-            min_fixed_seed: a lower number means a random seed, and so does llama.cpp's 2^32 - 1.
-        """
+    def read_seed(self, key: str, min_fixed_seed: int = SEED_MIN) -> None:
+        """Carry over the seed, unless it means a random one."""
+        # Numbers below ``min_fixed_seed`` mean a random seed, and so do -1 and llama.cpp's 2^32 - 1.
         seed = self.table.integer(key)
-        if seed is None or seed < min_fixed_seed or seed == SEED_MAX:
+        if seed is None or seed in (RANDOM_SEED, UINT32_MAX) or SEED_MIN <= seed < min_fixed_seed:
             return
-        if seed > SEED_MAX:
-            self.report_unsupported(key, f"a seed must be an integer within 0..{SEED_MAX} here")
-        else:
+        if is_seed(seed):
             self.other_settings["seed"] = seed
+        else:
+            self.report_unsupported(key, f"a seed must be an integer within {SEED_MIN}..{SEED_MAX} here")
 
     def read_strings(self, key: str, setting: str) -> None:
-        """Append the strings of a list to a setting. Empty strings are ignored."""
         strings = self.table.strings(key)
         if strings:
             self.other_settings[setting] = [*self.other_settings.get(setting, []), *strings]
 
     def read_string(self, key: str, setting: str) -> None:
-        """Carry over a string as a setting, unless the string is empty."""
         string_value = self.table.string(key)
         if string_value:
             self.other_settings[setting] = string_value
 
     def report_unknown(self, known_keys: Iterable[str]) -> None:
-        """Report each key of the file that the tool does not know."""
         for key in self.table.unknown_keys(known_keys):
             value = short_repr(self.table.values[key])
-            self.unsupported_settings.append(f"{key} {value}: {self.tool} does not know this key; it was left out")
+            self.unsupported_settings.append(f"{key} {value}: {self.tool} {UNKNOWN_KEY}; it was left out")
 
 
 def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
-    """Merge adjacent ``penalties`` steps with the same penalty window where this changes no logit.
-
-    The sampler ``penalties`` applies ``repeat`` first. So a repeat penalty after a frequency or presence penalty
-    stays a separate step.
-    """
+    """Merge adjacent ``penalties`` steps with the same penalty window where this changes no logit."""
+    # The sampler ``penalties`` applies ``repeat`` first. So a repeat penalty after a frequency or presence penalty
+    # stays a separate step.
     merged: list[ForeignStep] = []
     for step in steps:
         last = merged[-1] if merged else None
@@ -274,10 +281,10 @@ def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
 
 
 _BEAM_KEYS = ("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping")
+# the keys that `read_decoding` reads
 DECODING_KEYS = (*_BEAM_KEYS, "penalty_alpha", "guidance_scale", "cfg_scale", "negative_prompt", "rep_pen_decay")
-"""The keys that `read_decoding` reads."""
+# the value of each key with which it does not change a beam search
 _NEUTRAL_BEAM_VALUES = {"num_beam_groups": 1.0, "diversity_penalty": 0.0, "length_penalty": 1.0}
-"""The value of each key with which it does not change a beam search."""
 
 
 def read_decoding(builder: ImportedChainBuilder) -> None:
@@ -305,19 +312,18 @@ def read_decoding(builder: ImportedChainBuilder) -> None:
         builder.report_unsupported("rep_pen_decay", "the repetition penalty would have faded with distance")
 
 
-def read_guidance(builder: ImportedChainBuilder, key: str) -> None:
+def read_guidance(builder: ImportedChainBuilder, key: str, negative_prompt_key: str = "negative_prompt") -> None:
     """Read the scale of classifier-free guidance, and its negative prompt, unless the scale 1 turns it off."""
     scale = builder.table.number(key, 1)
     if scale == 1:
         return
     guidance: dict[str, Any] = {"scale": scale}
-    negative_prompt = builder.table.string("negative_prompt")
+    negative_prompt = builder.table.string(negative_prompt_key)
     if negative_prompt:
         guidance["negative_prompt"] = negative_prompt
     builder.other_settings["guidance"] = guidance
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class ImportedPreset:
     """A preset that was read from a file of another tool.
@@ -357,11 +363,11 @@ class ImportedPreset:
                 of a grammar's file is then written as an absolute path. None leaves paths unchanged.
         """
         settings = self.other_settings if folder is None else _with_absolute_paths(self.other_settings, folder)
-        lines = [f"description: {_flow_yaml(self.preset.description)}"]
+        lines = [f"description: {write_yaml(self.preset.description, one_line=True)}"]
         lines += [f"# {_comment_text(note)}" for note in self.notes]
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
-        lines += [f"{key}: {_flow_yaml(settings[key])}" for key in SETTING_NAMES if key in settings]
+        lines += [f"{key}: {write_yaml(settings[key], one_line=True)}" for key in SETTING_NAMES if key in settings]
         left_out = [sentence for sentence in self.unsupported_settings if sentence not in self.changed_settings]
         for heading, sentences in (("Carried over with a change", self.changed_settings), ("Left out", left_out)):
             if sentences:
@@ -369,51 +375,31 @@ class ImportedPreset:
         return "\n".join(lines) + "\n"
 
 
-class MissingSectionError(PresetError):
-    """The file holds several presets, and no section was chosen.
-
-    Attributes:
-        origin: the path of the file, as messages name it.
-        names: names of the presets in the file.
-    """
-
-    def __init__(self, origin: str, names: Sequence[str]) -> None:
-        listed = ", ".join(names)
-        super().__init__(f"{origin}: the file holds {len(names)} presets; choose a section: {listed}")
-        self.origin, self.names = origin, tuple(names)
-
-
 def build_imported_preset(
-    builder: ImportedChainBuilder, format_name: str, source: str, description: str, sections: Sequence[str]
+    imported: Imported, format_name: str, origin: str, source: str, description: str
 ) -> ImportedPreset:
-    """Return the preset that a builder has collected.
-
-    Args:
-        builder: the builder, with its chain set.
-        format_name: the format, one of `FORMATS`.
-        source: the path of the file, for `Preset.source`. The preset is named after this file.
-        description: description of the preset, if the file has none.
-        sections: names of the presets in the file; empty if the file holds one preset.
-
-    Raises ``PresetError`` if the preset would not work.
-    """
-    chain = [[step.name, step.params] for step in builder.steps]
+    """Return the preset that was read from a file. Without a step that selects the token, a plain draw ends it."""
+    # ``origin`` begins error messages. ``source``: the path of the file, after which the preset is named.
+    # ``description``: used if the file has none. Raises ``PresetError`` if the preset would not work.
+    steps = list(imported.steps)
+    if not any(step.selects for step in steps):
+        steps.append(ForeignStep("dist"))
     table = {
-        "description": builder.description or description,
-        "chain": [{step.name: step.params} if step.params else step.name for step in builder.steps],
-        **builder.other_settings,
+        "description": imported.description or description,
+        "chain": [{step.name: step.params} if step.params else step.name for step in steps],
+        **imported.other_settings,
     }
-    preset = Preset.from_table(table, origin=builder.table.origin, name=Path(source).stem, source=source)
+    preset = Preset.from_table(table, origin=origin, name=Path(source).stem, source=source)
     return ImportedPreset(
         format=format_name,
-        chain=chain,
-        other_settings=dict(builder.other_settings),
-        unsupported_settings=list(dict.fromkeys(builder.unsupported_settings)),
+        chain=[[step.name, step.params] for step in steps],
+        other_settings=dict(imported.other_settings),
+        unsupported_settings=list(dict.fromkeys(imported.unsupported_settings)),
         preset=preset,
-        sections=list(sections),
-        steps=tuple(builder.steps),
-        notes=tuple(builder.notes),
-        changed_settings=tuple(dict.fromkeys(builder.changed_settings)),
+        sections=list(imported.sections),
+        steps=tuple(steps),
+        notes=tuple(imported.notes),
+        changed_settings=tuple(dict.fromkeys(imported.changed_settings)),
     )
 
 
@@ -430,29 +416,10 @@ def _with_absolute_paths(settings: Mapping[str, Any], folder: Path) -> dict[str,
 
 
 def _step_line(step: ForeignStep) -> str:
-    """Return the line of a step in a YAML preset, with a comment."""
-    entry = f"{step.name}: {_flow_yaml(step.params)}" if step.params else step.name
+    entry = write_step({step.name: step.params} if step.params else step.name)
     reasons = [", ".join(step.keys), step.comment]
     comment = "; ".join(reason for reason in reasons if reason)
     return f"  - {entry}" + (f"  # {_comment_text(comment)}" if comment else "")
-
-
-_QUOTED_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
-"""Words that YAML does not read as strings unless they are quoted."""
-
-
-def _flow_yaml(value: Any) -> str:
-    """Return a value in YAML's flow style, on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_flow_yaml(key)}: {_flow_yaml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow_yaml(inner) for inner in value) + "]"
-    if value is None or isinstance(value, (bool, int, float)):
-        return "-inf" if value == float("-inf") else json.dumps(value)
-    if isinstance(value, str) and value.isidentifier() and value.isascii() and value.lower() not in _QUOTED_WORDS:
-        return value
-    text: str = yaml.safe_dump(str(value), default_style='"', allow_unicode=True, width=float("inf"))
-    return text.rstrip("\n")
 
 
 def _comment_text(text: str) -> str:

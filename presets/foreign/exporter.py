@@ -10,7 +10,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.renamed import supports_old_names
 from ...common.text import short_repr
 from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
@@ -19,7 +18,6 @@ from .sampler_keys import SamplerKeys
 from .table import UNLIMITED_WINDOW_TOKENS
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class ExportedPreset:
     """A preset in another tool's format.

@@ -16,8 +16,9 @@ from ...samplers.methods.length_decay import LengthDecay
 from ...samplers.methods.logit_bias import BAN, LogitBias
 from ...samplers.methods.sequence_bias import SequenceBias
 from ...samplers.methods.synthid import Synthid
-from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, read_decoding
-from .exporter import ExportedPreset, PresetExporter
+from .conversion import DECODING_KEYS, ForeignStep, Imported, ImportedChainBuilder, read_decoding
+from .exporter import PresetExporter
+from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
 
@@ -57,8 +58,7 @@ SLOTS_BEFORE_SAMPLING = (
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _LAST_SLOT = "watermarking_config"
-_ACTIVE_DEFAULTS = {"top_k": 50}
-"""The defaults of transformers with which a step is on (GenerationConfig)."""
+_ACTIVE_DEFAULTS = {"top_k": 50}  # the defaults of transformers with which a step is on (GenerationConfig)
 
 # Keys that affect sampling, but are not supported: the value without an effect, and the effect of other values.
 _UNSUPPORTED_KEYS = {
@@ -90,8 +90,11 @@ _IGNORED_KEYS = (
 )
 
 
+def read(file: PresetFile) -> Imported:
+    return convert(file.json_table(), file.origin).imported()
+
+
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a configuration; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(TOOL, table, _ACTIVE_DEFAULTS)
     _read_penalties_and_bans(builder)
@@ -148,7 +151,7 @@ def _read_sampling_steps(builder: ImportedChainBuilder) -> None:
 
 
 def _read_watermark(builder: ImportedChainBuilder) -> None:
-    """Read the step of a SynthID-Text watermark. Another watermark is reported."""
+    # Another watermark than SynthID-Text's is reported.
     table = builder.table
     config = table.raw_value("watermarking_config")
     if config in (None, {}):
@@ -228,7 +231,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     builder.report_unknown(known_keys)
 
 
-def to_config(exporter: PresetExporter) -> ExportedPreset:
+def to_config(exporter: PresetExporter) -> str:
     """Return the JSON. Biases and bans of strings are reported, because the file holds token ids only."""
     selector_name = exporter.selector_name
     if selector_name == "greedy":
@@ -250,7 +253,7 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
         )
     values |= exporter.take_guidance("guidance_scale", None)
     values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
-    return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
@@ -306,14 +309,7 @@ def _add_biases(
     biases: dict[tuple[int, ...], float],
     banned_sequences: list[list[int]],
 ) -> None:
-    """Add the biases of a step to those of earlier steps. Biases of strings are reported.
-
-    Args:
-        exporter: the exporter, which gets the reports and the slots.
-        step: the step.
-        biases: the finite biases by token ids, to which the step's are added.
-        banned_sequences: the sequences with a bias of -inf, to which the step's are appended.
-    """
+    """Add the biases of a step to ``biases``, those of -inf to ``banned_sequences``; report biases of strings."""
     pairs = [([token], value) for token, value in step.bias.items() if isinstance(token, int)]
     pairs += step.ids if isinstance(step, SequenceBias) else []
     for text in (key for key in step.bias if isinstance(key, str)):

@@ -23,20 +23,23 @@ A rep_pen_range below 1 is read as 1, the last token.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...samplers.base import Sampler
+from ..errors import PresetError
 from ..preset import make_step
-from .conversion import ImportedChainBuilder, read_guidance
-from .exporter import ExportedPreset, PresetExporter, has_halves_slope
+from . import lists
+from .conversion import Imported, ImportedChainBuilder, read_guidance
+from .exporter import PresetExporter, has_halves_slope
+from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
 KOBOLDCPP = "KoboldCpp"
+# for each number of ``sampler_order``: the slots of its steps
 _KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
     0: ("top_k",),
     1: ("top_a",),
@@ -46,7 +49,6 @@ _KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
     5: ("temperature",),
     6: ("repetition_penalty",),
 }
-"""For each number of ``sampler_order``: the slots of its steps."""
 _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _MIROSTAT_KEYS = SamplerKeys(
     "mirostat", {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)}, switch_key="mirostat"
@@ -84,22 +86,19 @@ _KOBOLDAI_ORDER = [6, 0, 1, 2, 3, 4, 5]
 _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
 _KOBOLDAI_SLOTS_BEFORE_MIROSTAT = ("repetition_penalty", "temperature")
 
+# Keys of KoboldAI's settings file that do not affect sampling. If one is present, KoboldAI's defaults are used.
 SETTINGS_FILE_KEYS = (
     *("apikey", "andepth", "useprompt", "adventure", "chatmode", "chatname", "dynamicscan", "nopromptgen"),
     *("rngpersist", "nogenmod", "autosave", "welcome", "newlinemode", "output_streaming", "show_probs"),
     *("show_budget", "numseqs", "widepth", "formattriminc", "formatrmblln", "formatrmspch", "formataddsptl"),
     *("formatoptns", "actionmode", "fulldeterminism", "userscripts", "corescript", "softprompt"),
 )
-"""Keys of KoboldAI's settings file that do not affect sampling.
 
-If one is present, KoboldAI's defaults are used.
-"""
-
+# keys that identify a preset, and do not affect sampling
 LABEL_KEYS = (
     *("preset", "name", "description", "Preset Category", "Model Type", "Model Size", "Model Name"),
     *("Model Category", "Author", "uid"),
 )
-"""Keys that identify a preset, and do not affect sampling."""
 
 _IGNORED_KOBOLDAI_KEYS = (
     *LABEL_KEYS,
@@ -110,16 +109,70 @@ _IGNORED_KOBOLDAI_KEYS = (
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
 
 
+def read_koboldai(file: PresetFile) -> Imported:
+    """Read a settings file, or one preset of a list."""
+    return _read_chosen(file, lambda values, is_list: convert_koboldai(values, file.origin, is_list))
+
+
+def read_koboldcpp(file: PresetFile) -> Imported:
+    """Read the body of a request, or one preset of a list."""
+    return _read_chosen(file, lambda values, _is_list: convert_koboldcpp(values, file.origin))
+
+
+def _read_chosen(file: PresetFile, convert: Callable[[Mapping[Any, Any], bool], ImportedChainBuilder]) -> Imported:
+    value = file.json()
+    is_list = isinstance(value, list)
+    entries = [file.table(entry) for entry in (value if is_list else [value])]
+    if not entries:
+        raise PresetError(f"{file.origin}: the list holds no preset")
+    labels = _unique_names(entries)
+    if labels[0] == "" and not is_list:
+        file.reject_section()
+    chosen = entries[_choose_entry(file, entries, labels)]
+    builder = convert(chosen, is_list)
+    title = chosen.get("description")
+    if isinstance(title, str) and title.strip():
+        builder.description = title.strip()
+    return builder.imported(labels if is_list and len(labels) > 1 else [])
+
+
+def _choose_entry(file: PresetFile, entries: list[Mapping[Any, Any]], labels: list[str]) -> int:
+    """Return the index of the chosen preset. Presets with the same settings may share a name, but not a label."""
+    section = file.section
+    titles = [_preset_title(entry) for entry in entries]
+    indices = [index for index, title in enumerate(titles) if section is not None and title == section]
+    if len(indices) > 1 and section not in labels:
+        settings = [
+            {key: value for key, value in entries[index].items() if key not in LABEL_KEYS} for index in indices
+        ]
+        if all(setting == settings[0] for setting in settings):
+            return indices[0]
+        names = ", ".join(labels[index] for index in indices)
+        raise PresetError(
+            f"{file.origin}: {len(indices)} presets have the name {section!r}; choose one of: {names}"
+        )
+    return file.choose(labels)
+
+
+def _unique_names(entries: list[Mapping[Any, Any]]) -> list[str]:
+    """Return a unique name for each preset. The model type, and then a number, is appended to ambiguous names."""
+    titles = [_preset_title(entry) for entry in entries]
+    names_with_type = [
+        title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
+        for title, entry in zip(titles, entries, strict=True)
+    ]
+    return [
+        label if names_with_type.count(label) == 1 else f"{label} #{names_with_type[: number + 1].count(label)}"
+        for number, label in enumerate(names_with_type)
+    ]
+
+
+def _preset_title(entry: Mapping[Any, Any]) -> str:
+    return str(entry.get("preset") or entry.get("name") or "")
+
+
 def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False) -> ImportedChainBuilder:
-    """Return the builder for a preset of KoboldAI.
-
-    Args:
-        values: keys and values of the preset.
-        origin: path of the file, with which each error message begins.
-        is_preset_list: True if the preset is in a ``*.presets`` file.
-
-    Raises ``PresetError`` for a value that cannot be read.
-    """
+    # ``is_preset_list``: True if the preset is in a ``*.presets`` file
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(KOBOLDAI, table)
     if is_preset_list or any(key in table.values for key in SETTINGS_FILE_KEYS):
@@ -155,7 +208,6 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
 
 
 def _read_order(builder: ImportedChainBuilder, default_order: list[int]) -> list[int]:
-    """Return the numbers of ``sampler_order``, or the default order if the file has none."""
     order = _read_sampler_numbers(builder, "sampler_order")
     if order is None:
         builder.notes.append(f"order: {builder.tool}'s default")
@@ -169,6 +221,8 @@ def _read_order(builder: ImportedChainBuilder, default_order: list[int]) -> list
 def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
     """Read mirostat into its slot. Return False if it is off."""
     version = builder.table.integer("mirostat", 0)
+    if version not in (0, 1, 2):
+        builder.report_unsupported("mirostat", "KoboldCpp knows the versions 1 and 2; it is off")
     if version not in (1, 2):
         return False
     builder.read_step(_KOBOLDAI_SAMPLER_KEYS["mirostat" if version == 1 else "mirostat_v2"], comment)
@@ -196,7 +250,7 @@ KEY_SPELLINGS = {
 }
 _PENALTY_RANGE_KEY = ToolKey("rep_pen_range", 320, minimum=1)
 _PRESENCE_KEY = ToolKey("presence_penalty", 0.0)
-_KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
+KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
     SamplerKeys(
         "dynatemp",
@@ -261,7 +315,7 @@ _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(
 )
 _NEGATIVE_PROMPT_PLACE = "KoboldCpp puts the negative prompt before the prompt, logitsmith in its place"
 KOBOLDCPP_KEYS = (
-    *off_values(_KOBOLDCPP_SAMPLER_KEYS),
+    *off_values(KOBOLDCPP_SAMPLER_KEYS),
     *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale", "negative_prompt"),
 )
 _IGNORED_KOBOLDCPP_KEYS = (
@@ -273,14 +327,13 @@ _IGNORED_KOBOLDCPP_KEYS = (
 
 
 def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a preset of KoboldCpp; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin, KEY_SPELLINGS)
     builder = ImportedChainBuilder(KOBOLDCPP, table)
     _read_biases_and_dry(builder)
     _read_penalty(builder)
-    builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "top_k", "top_a", "top_p", "min_p", "tfs", "typical")
+    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "top_k", "top_a", "top_p", "min_p", "tfs", "typical")
     _read_temperature(builder)
-    builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "quadratic", "top_n_sigma", "xtc", "adaptive_p")
+    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "quadratic", "top_n_sigma", "xtc", "adaptive_p")
     is_mirostat_on = _read_mirostat(builder)
     _read_other_settings(builder)
     order = _read_sampler_numbers(builder, "sampler_order")
@@ -304,7 +357,7 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
     if strings:
         builder.other_settings["bans"] = strings
     builder.read_logit_bias()
-    builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "dry")
+    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "dry")
     if table.number("dry_multiplier", 0) > 0 and table.integer("dry_penalty_last_n", 1) < 0:
         builder.report_unsupported(
             "dry_penalty_last_n", "KoboldCpp reads it as 0, so DRY is off; to llama.cpp it once meant all tokens"
@@ -318,16 +371,16 @@ def _read_penalty(builder: ImportedChainBuilder) -> None:
     window = table.integer("rep_pen_range", 320)
     comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
     if repeat > 1 and 0 < slope < 1:
-        builder.read_step(_KOBOLDCPP_SAMPLER_KEYS["repetition_penalty"], comment)
+        builder.read_step(KOBOLDCPP_SAMPLER_KEYS["repetition_penalty"], comment)
         builder.read_step(_PRESENCE_AFTER_SLOPE_KEYS, comment)
     else:
-        builder.read_step(_KOBOLDCPP_SAMPLER_KEYS["penalties"], comment)
+        builder.read_step(KOBOLDCPP_SAMPLER_KEYS["penalties"], comment)
 
 
 def _read_temperature(builder: ImportedChainBuilder) -> None:
-    keys = _KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
+    keys = KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
     builder.read_temperature(
-        _KOBOLDCPP_SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token"
+        KOBOLDCPP_SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token"
     )
     temperature, half_range = (
         builder.read_value(keys.key_by_parameter[name]) for name in ("temperature", "range")
@@ -351,22 +404,12 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
 
 
 def _read_sampler_numbers(builder: ImportedChainBuilder, key: str) -> list[int] | None:
-    """Return the numbers of a list, or of a string such as ``5, 0, 2, 3, 1, 4``; None if the key is absent.
-
-    Raises ``PresetError`` for a value of another type, and for a number above 6.
-    """
-    value = builder.table.raw_value(key)
-    if value is None:
+    """Return the numbers of an order; None if the key is absent."""
+    if not builder.table.is_set(key):
         return None
-    parts = re.split(r"[\s,;]+", value.strip().strip("[]")) if isinstance(value, str) else value
-    if not isinstance(parts, list):
-        raise builder.table.value_error(key, "a list of numbers")
-    numbers = []
-    for part in parts:
-        text = str(part).removesuffix(".0")
-        if isinstance(part, bool) or text not in tuple("0123456"):
-            raise builder.table.value_error(key, "a list of the numbers 0 to 6")
-        numbers.append(int(text))
+    numbers = builder.table.read(key, lists.read_integers)
+    if not all(number <= 6 for number in numbers):
+        raise builder.table.value_error(key, "a list of the numbers 0 to 6")
     return list(dict.fromkeys(numbers))
 
 
@@ -376,16 +419,8 @@ def _arrange_by_numbers(
     leading_slots: Sequence[str],
     slots_by_number: Mapping[int, Sequence[str]],
 ) -> None:
-    """Set the chain: the leading slots, then the slots of each number, then XTC and adaptive-p.
-
-    Steps whose number is not in the order are left out, as in the tool, and reported.
-
-    Args:
-        builder: the builder, with all steps read.
-        order: the sampler numbers, as ``sampler_order`` lists them.
-        leading_slots: slots that come first.
-        slots_by_number: the slots of each sampler number.
-    """
+    """Set the chain: the leading slots, then the slots of each number, then XTC and adaptive-p."""
+    # Steps whose number is not in the order are left out, as in the tool, and reported.
     listed_slots = [slot for number in order for slot in slots_by_number[number]]
     missing_slots = [slot for number in slots_by_number if number not in order for slot in slots_by_number[number]]
     builder.report_inactive_steps(builder.steps_in_order(missing_slots), "sampler_order leaves it out")
@@ -393,13 +428,13 @@ def _arrange_by_numbers(
 
 
 _ONLY_FOR_SILLYTAVERN = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
+# Keys that KoboldAI compares with the model (aiserver.py, ``load_model``). It fails if one of them is missing.
 _KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
-"""Keys that KoboldAI compares with the model (aiserver.py, ``load_model``). It fails if one of them is missing."""
 
 _KOBOLDCPP_OFF_SETTINGS = {"ban_eos_token": False, "sampler_seed": -1, "stop_sequence": [], "grammar": ""}
 
 
-def to_presets(exporter: PresetExporter) -> ExportedPreset:
+def to_presets(exporter: PresetExporter) -> str:
     """Return KoboldAI's JSON list of presets, which holds this preset only."""
     exporter.steps = [
         kept for step in exporter.steps if (kept := _as_repetition_penalty(exporter, step)) is not None
@@ -435,7 +470,7 @@ def to_presets(exporter: PresetExporter) -> ExportedPreset:
         **values,
         **settings,
     }
-    return exporter.make_result(json.dumps([preset], indent=4, ensure_ascii=False) + "\n")
+    return json.dumps([preset], indent=4, ensure_ascii=False) + "\n"
 
 
 def _as_repetition_penalty(exporter: PresetExporter, step: Sampler) -> Sampler | None:
@@ -455,38 +490,39 @@ def _as_repetition_penalty(exporter: PresetExporter, step: Sampler) -> Sampler |
     return make_step("repetition_penalty", {"penalty": repeat, "range": max(window, 0)}, "penalties")
 
 
-def to_request(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON body of a request to KoboldCpp, without a prompt.
+def to_request(exporter: PresetExporter) -> str:
+    """Return the JSON body of a request to KoboldCpp, without a prompt."""
+    # A system message would be a part of the prompt, so it is reported.
+    values = koboldcpp_values(exporter)
+    values = {"temperature": values.pop("temp"), **values}
+    biases = exporter.finite_biases(values["logit_bias"])
+    values["logit_bias"] = {str(token): number for token, number in biases.items()}
+    values["ban_eos_token"] = "ignore_eos" in exporter.written_slots
+    values |= _convert_other_settings(exporter)
+    return json.dumps(values, indent=4, ensure_ascii=False) + "\n"
 
-    A system message would be a part of the prompt, so it is reported.
-    """
+
+def koboldcpp_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.flatten_repetition_penalty(keeps_halves_slope=True)
     presence = _pop_presence_penalty(exporter)
     _remove_unapplied_steps(exporter)
-    exporter.write_steps(_KOBOLDCPP_SAMPLER_KEYS)
+    exporter.write_steps(KOBOLDCPP_SAMPLER_KEYS)
     exporter.values |= {"presence_penalty": presence} if presence else {}
-    exporter.write_selector(_KOBOLDCPP_SAMPLER_KEYS)
+    exporter.write_selector(KOBOLDCPP_SAMPLER_KEYS)
     if exporter.selector_name == "greedy":
         exporter.values["temp"] = 0.0
         exporter.written_slots.append("temperature")
     exporter.write_unlimited_window("rep_pen_range", "penalties.last_n")
     exporter.write_unlimited_window("dry_penalty_last_n", "dry.last_n")
-    values = {**off_values(_KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
+    values = {**off_values(KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
     values["sampler_order"] = _written_sampler_numbers(exporter)
-    values = {"temperature": values.pop("temp"), **values}
-    biases = exporter.finite_biases(values["logit_bias"])
-    values["logit_bias"] = {str(token): number for token, number in biases.items()}
-    values["ban_eos_token"] = "ignore_eos" in exporter.written_slots
     values["mirostat"] = _MIROSTAT_VERSIONS.get(exporter.selector_name, 0)
-    values |= _convert_other_settings(exporter)
-    return exporter.make_result(json.dumps(values, indent=4, ensure_ascii=False) + "\n")
+    return values
 
 
 def _pop_presence_penalty(exporter: PresetExporter) -> float:
-    """Remove the presence penalty that follows a slope, and return it; 0 if there is none.
-
-    KoboldCpp applies the presence penalty together with the slope. So a separate step would not be exportable.
-    """
+    """Remove the presence penalty that follows a slope, and return it; 0 if there is none."""
+    # KoboldCpp applies the presence penalty together with the slope. So a separate step would not be exportable.
     for sloped_step, step in zip(exporter.steps, exporter.steps[1:], strict=False):
         is_same_window = getattr(step, "last_n", 0) == getattr(sloped_step, "range", -1)
         if has_halves_slope(sloped_step) and step.about.name == "penalties" and is_same_window:
@@ -504,7 +540,7 @@ def _remove_unapplied_steps(exporter: PresetExporter) -> None:
         reason = "the most likely token is taken, which is temperature 0 in KoboldCpp"
         exporter.remove_steps(("temperature", "dynatemp"), reason)
     elif selector_name in _MIROSTAT_VERSIONS:
-        _remove_steps_ignored_by_mirostat(exporter, _KOBOLDCPP_SAMPLER_KEYS, _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
+        _remove_steps_ignored_by_mirostat(exporter, KOBOLDCPP_SAMPLER_KEYS, _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
         exporter.steps = [_with_fixed_temperature(exporter, step) for step in exporter.steps]
     elif selector_name not in ("dist", "adaptive_p"):
         exporter.report_replaced_selector()
@@ -524,13 +560,7 @@ def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
 def _remove_steps_ignored_by_mirostat(
     exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], active_slots: Sequence[str]
 ) -> None:
-    """Remove the steps that KoboldCpp does not apply before mirostat.
-
-    Args:
-        exporter: the exporter.
-        sampler_keys: the keys of all samplers of the format.
-        active_slots: slots of the steps that KoboldCpp applies before mirostat.
-    """
+    # ``active_slots``: those of the steps that KoboldCpp applies before mirostat
     ignored = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
     exporter.remove_steps(ignored, "KoboldCpp applies only penalties, biases and temperature before mirostat")
 
@@ -556,7 +586,6 @@ def _order_sampler_numbers(
 
 
 def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
-    """Return the settings other than the chain, by KoboldCpp's keys."""
     keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
     phrases = exporter.take_banned_phrases()
     guidance = exporter.take_guidance("guidance_scale")
@@ -565,21 +594,16 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
         exporter.report_unsupported("guidance.negative_prompt", _NEGATIVE_PROMPT_PLACE)
     if phrases:
         settings["banned_tokens"] = [*exporter.values.get("banned_tokens", []), *phrases]
-    if settings.get("sampler_seed") == 0:
-        del settings["sampler_seed"]
-        exporter.report_unsupported("seed 0", "KoboldCpp reads 0 as a random seed")
+    if settings.get("sampler_seed", 1) < 1:
+        seed = settings.pop("sampler_seed")
+        exporter.report_unsupported(f"seed {seed}", "KoboldCpp reads a seed below 1 as a random one")
     _write_grammar(exporter, settings, "KoboldCpp")
     return settings
 
 
 def _write_grammar(exporter: PresetExporter, settings: dict[str, Any], reader: str) -> None:
-    """Replace the grammar in the settings by its text. A grammar that is not given as text is reported.
-
-    Args:
-        exporter: the exporter.
-        settings: the settings, which this function changes.
-        reader: name of the program that reads the grammar, for the report.
-    """
+    """Replace the grammar in the settings by its text; report one that is not given as text."""
+    # ``reader``: the program that reads the grammar, for the report
     if "grammar" in settings:
         grammar_text = exporter.grammar_text(settings.pop("grammar"))
         if grammar_text is None:

@@ -25,19 +25,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import PresetError
-from ..llama_cpp_flags import options_without_dashes
+from ..llama_cpp_flags import LlamaCppFlag, find_llama_cpp_flag
 from ..overrides import read_sampler_sequence
 from ..preset import make_step
-from .conversion import ImportedChainBuilder
-from .exporter import ExportedPreset, PresetExporter
+from . import lists
+from .command_line import find_command
+from .conversion import Imported, ImportedChainBuilder, read_guidance
+from .exporter import PresetExporter
+from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
-from .table import BREAKERS, ForeignTable, IniSection, read_window
+from .table import (
+    BREAKERS,
+    DEFAULT_SECTION,
+    INI_LINE_PATTERN,
+    ForeignTable,
+    IniSection,
+    first_content_line,
+    parse_ini,
+    parse_json,
+    parse_yaml_1_1,
+    read_window,
+)
 
 TOOL = "llama.cpp"
-METADATA_PREFIX = "general.sampling."
-"""Start of the metadata keys with which a model's author recommends settings."""
-GLOBAL_SECTION = "*"
-"""The section of an INI file that applies to all other sections."""
+METADATA_PREFIX = "general.sampling."  # start of the metadata keys with which a model's author recommends settings
+GLOBAL_SECTION = "*"  # the section of an INI file that applies to all other sections
 
 DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias")
@@ -50,10 +62,7 @@ def _read_xtc_probability(table: ForeignTable, key: str, default: float) -> floa
 
 
 def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
-    """Return DRY's sequence breakers.
-
-    A single string, as in an INI file, is one breaker; ``none`` means no breaker.
-    """
+    # A single string, as in an INI file, is one breaker; ``none`` means no breaker.
     text = table.raw_value(key)
     if text is None:
         return list(default)
@@ -122,60 +131,181 @@ SAMPLER_KEYS = keys_by_sampler(
 )
 _DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 
+# for each option of a step, the value that turns the step off, or the usual value if there is no such value
 OFF_VALUES: Mapping[str, Any] = off_values(SAMPLER_KEYS)
-"""For each option of a step, the value that turns the step off, or the usual value if there is no such value."""
 
+# the options that are imported; `llama_cpp_flags` has all names of each option
 OPTIONS = (
     *OFF_VALUES,
     *("sampler-seq", "seed", "n-predict", "reverse-prompt", "json-schema", "json-schema-file", "grammar"),
-    *("grammar-file", "system-prompt", "samplers", "ignore-eos"),
+    *("grammar-file", "system-prompt", "samplers", "ignore-eos", "reasoning-budget", "reasoning-budget-message"),
+    *("cfg-scale", "cfg-negative-prompt"),
 )
-"""The options that are imported; `llama_cpp_flags` has all names of each option."""
 
 
 @dataclass(frozen=True)
 class _LlamaEntry:
-    """The value of an option.
+    """The value of an option."""
 
-    Attributes:
-        key_in_file: the key or flag as the file writes it.
-        value: the value, unchecked.
-        line: line number in an INI file, counted from 1; 0 if unknown.
-    """
-
-    key_in_file: str
+    key_in_file: str  # the key or flag as the file writes it
     value: Any
-    line: int = 0
+    line: int = 0  # line number in an INI file, counted from 1; 0 if unknown
+
+
+def read(file: PresetFile) -> Imported:
+    """Read a command line, Jan's model file, a GGUF's metadata as JSON, a request, or a section of an INI file."""
+    text, origin = file.text, file.origin
+    if is_jan_model(text):
+        return convert_jan(file.yaml_table(), origin).imported()
+    if is_command(text):
+        file.reject_section()
+        return convert_command(text, origin).imported()
+    if not text.lstrip().startswith("{"):
+        return _read_ini(file)
+    file.reject_section()
+    settings = {str(key): value for key, value in file.json_table().items()}
+    is_metadata = any(key.startswith(METADATA_PREFIX) for key in settings)
+    return (convert_metadata if is_metadata else convert_body)(settings, origin).imported()
+
+
+def is_command(text: str, origin: str = "") -> bool:
+    """Return True if the text has a command line of llama.cpp, such as ``llama-cli --top-k 40``."""
+    return find_command(text, origin) is not None
+
+
+def is_jan_model(text: str) -> bool:
+    """Return True if the text is Jan's model.yml, or its model.json with ``parameters``."""
+    first_line = first_content_line(text)
+    if first_line is None or INI_LINE_PATTERN.fullmatch(first_line):
+        return False
+    try:
+        value = parse_yaml_1_1(text, "") if not text.lstrip().startswith(("[", "{")) else parse_json(text, "")
+    except PresetError:
+        return False
+    if not isinstance(value, Mapping):
+        return False
+    is_json = isinstance(value.get("parameters"), Mapping) and {"settings", "engine"} & set(value)
+    return bool(is_json) or (not text.lstrip().startswith("{") and len(set(value) & set(JAN_MARKS)) > 1)
+
+
+def _read_ini(file: PresetFile) -> Imported:
+    sections = parse_ini(file.text, file.origin)
+    names = [
+        name
+        for name, entries in sections.items()
+        if name != GLOBAL_SECTION and not _holds_version_only(name, entries)
+    ]
+    if file.section is None and not names:
+        return convert(sections, None, file.origin).imported()
+    chosen = names[file.choose(names)]
+    is_only = names == [DEFAULT_SECTION]
+    return convert(sections, chosen, file.origin).imported([] if is_only else names)
+
+
+def _holds_version_only(name: str, entries: IniSection) -> bool:
+    """Return True for the keys before the first header if the only key is the version of the format."""
+    return name == DEFAULT_SECTION and set(entries.values) == {"version"}
 
 
 def convert_command(text: str, origin: str) -> ImportedChainBuilder:
-    """Return the builder for a command line such as ``llama-cli --top-k 40``.
-
-    Raises ``PresetError`` for a command line or a value that cannot be read.
-    """
-    try:
-        words = shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError as error:
-        raise PresetError(f"{origin}: not a command line: {error}") from None
+    command = find_command(text, origin)
+    if command is None:
+        raise PresetError(f"{origin}: it has no command line of llama.cpp, such as llama-cli --top-k 40")
     entries: dict[str, _LlamaEntry] = {}
-    unknown_option_messages = []
-    while words:
-        word = words.pop(0)
-        name = word.lstrip("-")
-        option = _option_of_name(name)
-        if not word.startswith("-") or _is_ignored_option(name):
-            continue
-        if option is None:
-            unknown_option_messages.append(f"{word}: llama.cpp does not know this option")
-        elif option == "ignore-eos":
-            entries[option] = _LlamaEntry(word, True)
-        elif not words:
-            raise PresetError(f"{origin}: {word} has no value")
-        else:
-            _add_option(entries, option, word, words.pop(0))
+    flags_of_run = FlagsOfRun()
+    for name, value in command.environment.items():
+        option = _option_of_variable(name)
+        if option is not None:
+            entries[option] = _LlamaEntry(name, value)
+        elif (flag := _flag_of_variable(name)) is not None:
+            flags_of_run.add(flag, flag.names[-1], value)
+    unknown_option_messages = _read_flags(command.words, entries, flags_of_run, origin)
     builder = _convert_entries(entries, origin)
     builder.unsupported_settings += unknown_option_messages
+    flags_of_run.report(builder)
+    if command.count > 1:
+        builder.unsupported_settings.append(
+            f"the text has {command.count} command lines of llama.cpp; the first one was read"
+        )
     return builder
+
+
+def _read_flags(
+    command_words: Sequence[str], entries: dict[str, _LlamaEntry], flags_of_run: FlagsOfRun, origin: str
+) -> list[str]:
+    """Add flags to ``entries`` or ``flags_of_run``; return a sentence for each flag that llama.cpp lacks."""
+    unknown_option_messages = []
+    words = list(command_words)
+    while words:
+        word = words.pop(0)
+        name, value = _split_flag(word)
+        flag = None if name is None else find_llama_cpp_flag(name)
+        if name is None:
+            continue
+        if flag is None:
+            unknown_option_messages.append(f"{word}: llama.cpp does not know this option")
+        elif flag.option == "ignore-eos":
+            entries[flag.option] = _LlamaEntry(word, True)
+        elif flag.is_imported:
+            if value is None and not words:
+                raise PresetError(f"{origin}: {word} has no value")
+            _add_option(entries, flag.option, name, words.pop(0) if value is None else value)
+        else:
+            has_value = value is None and bool(words) and _split_flag(words[0])[0] is None
+            flags_of_run.add(flag, name, words.pop(0) if has_value else value or "")
+    return unknown_option_messages
+
+
+_JOINED_VALUE_PATTERN = re.compile(r"(-[A-Za-z]{1,4})(-?\d+(?:\.\d+)?)")
+
+
+def _split_flag(word: str) -> tuple[str | None, str | None]:
+    """Return the flag and the value of a word such as ``--top_k=40`` or ``-n128``; None for what it lacks."""
+    # As in llama.cpp, ``_`` may stand for ``-`` in a long flag.
+    if not word.startswith("-") or re.fullmatch(r"--?(?:\d.*|\.\d.*)?", word):
+        return None, None  # a value, such as -1
+    name, sign, value = word.partition("=")
+    if name.startswith("--"):
+        name = name.replace("_", "-")
+    joined = _JOINED_VALUE_PATTERN.fullmatch(word)
+    if joined is not None and find_llama_cpp_flag(word) is None and find_llama_cpp_flag(joined[1]) is not None:
+        return joined[1], joined[2]
+    return name, value if sign else None
+
+
+class FlagsOfRun:
+    """Flags of llama.cpp that `gen run` has, but a preset does not hold, as they must be typed."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+        self._sentences: list[str] = []
+
+    def add(self, flag: LlamaCppFlag, name: str, value: str) -> None:
+        """Add a flag if `gen run` has it. ``name``: as it is written, with dashes."""
+        typed = f"{name} {shlex.quote(value)}" if value else name
+        if flag.names[0] in _FLAGS_WITH_ADVICE:
+            self._sentences.append(f"{typed}: {flag.meaning}; {flag.advice}")
+        if not flag.is_of_run:
+            return
+        self._words[flag.names[0]] = typed
+        if flag.names[0] in _FLAGS_THAT_CHANGE_THE_TEXT:
+            self._sentences.append(f"{typed}: not part of a preset; gen run has this flag")
+
+    def report(self, builder: ImportedChainBuilder) -> None:
+        """Add the flags to the builder's notes, and those that matter for the text to its unsupported settings."""
+        if self._words:
+            builder.notes.append(f"not part of a preset, but flags of gen run: {' '.join(self._words.values())}")
+        builder.unsupported_settings += self._sentences
+
+
+# the first name of each flag without which `gen run` writes another text, or at another speed by drafts
+_FLAGS_THAT_CHANGE_THE_TEXT = (
+    *("--lora", "-md", "--spec-draft-n-max", "--spec-draft-n-min", "--spec-draft-p-min", "--override-kv"),
+    *("--context-shift", "--keep", "--chat-template", "--chat-template-file", "--chat-template-kwargs"),
+    *("--in-prefix", "--in-suffix"),
+)
+# the first name of each flag that `gen run` has under another name, and that matters for a preset's text
+_FLAGS_WITH_ADVICE = ("--draft", "--draft-min", "--lora-scaled", "-sysf", "-rea", "--reasoning-effort", "-hfd")
 
 
 _OPTIONS_WITH_ESCAPES = ("dry-sequence-breaker", "reverse-prompt")
@@ -183,14 +313,7 @@ _REPEATABLE_OPTIONS = ("logit-bias", *_OPTIONS_WITH_ESCAPES)
 
 
 def _add_option(entries: dict[str, _LlamaEntry], option: str, word: str, value: str) -> None:
-    """Set an option. The value of a repeatable option is appended to the earlier values.
-
-    Args:
-        entries: the options read so far, which this function changes.
-        option: llama.cpp's name of the option, without dashes.
-        word: the option as it is written in the command line.
-        value: the value of the option.
-    """
+    """Set an option. The value of a repeatable option is appended to the earlier values."""
     if option not in _REPEATABLE_OPTIONS:
         entries[option] = _LlamaEntry(word, value)
         return
@@ -203,6 +326,7 @@ def _add_option(entries: dict[str, _LlamaEntry], option: str, word: str, value: 
         entries[option] = _LlamaEntry(word, [*earlier_value, _unescape(value)])
 
 
+# the key of each option in the body of a request
 BODY_KEYS: Mapping[str, str] = {
     **{option: option.replace("-", "_") for option in OPTIONS},
     "temp": "temperature",
@@ -214,7 +338,6 @@ BODY_KEYS: Mapping[str, str] = {
     "adaptive-target": "adaptive_target",
     "dry-sequence-breaker": "dry_sequence_breakers",
 }
-"""The key of each option in the body of a request."""
 
 _OPTION_BY_KEY = {key: option for option, key in BODY_KEYS.items()} | {"max_tokens": "n-predict"}
 _IGNORED_KEYS = (
@@ -226,7 +349,6 @@ _IGNORED_KEYS = (
 
 
 def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for the body of a request; raise ``PresetError`` for a value that cannot be read."""
     entries = {}
     for key, value in body.items():
         option = _OPTION_BY_KEY.get(key)
@@ -234,6 +356,7 @@ def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
             is_order = option == "samplers" and isinstance(value, list)
             entries[option] = _LlamaEntry(key, ";".join(map(str, value)) if is_order else value)
     builder = _convert_entries(entries, origin)
+    builder.key_count = len(body)
     if body.get("min_keep") not in (None, 0, 1):
         builder.unsupported_settings.append(
             f"min_keep {body['min_keep']}: each step would have kept at least this many tokens"
@@ -244,48 +367,85 @@ def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
     return builder
 
 
+_JAN_KEYS = (
+    *("name", "id", "model", "version", "files", "model_path", "mmproj_path", "size_bytes", "embedding", "sha256"),
+    *("prompt_template", "ctx_len", "n_parallel", "ngl", "engine", "object", "created", "owned_by", "cpu_threads"),
+    *(
+        "text_model",
+        "vision_model",
+        "sources",
+        "metadata",
+        "format",
+        "description",
+        "author",
+        "tags",
+        "model_sha256",
+    ),
+    *(
+        "stream",
+        "min_keep",
+        "n_probs",
+        "penalize_nl",
+        "gpu_layers",
+        "arch",
+        "quantization_method",
+        "mmproj_sha256",
+    ),
+    *("mmproj_size_bytes", "ai_template", "system_template", "user_template", "llama_model_path", "precision"),
+    *("max_model_len", "tp", "caching_enabled", "os", "gpu_arch", "system_prompt", "instructions", "settings"),
+)
+# keys of Jan's model.yml that no preset has
+JAN_MARKS = ("prompt_template", "ctx_len", "engine", "model_path", "ngl", "llama_model_path")
+
+
+def convert_jan(values: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder for the inference parameters of Jan's model.yml or model.json, which llama.cpp runs."""
+    parameters = values.get("parameters")
+    body = {key: value for key, value in values.items() if key not in (*_JAN_KEYS, "parameters")}
+    body |= {
+        key: value
+        for key, value in (parameters.items() if isinstance(parameters, Mapping) else ())
+        if key not in _JAN_KEYS
+    }
+    builder = convert_body(body, origin)
+    builder.key_count = len(values)
+    builder.notes.append("the inference parameters of Jan's model file")
+    return builder
+
+
 def convert(sections: Mapping[str, IniSection], chosen_section: str | None, origin: str) -> ImportedChainBuilder:
-    """Return the builder for a section of an INI file, which takes precedence over ``[*]``.
-
-    Args:
-        sections: all sections, by name.
-        chosen_section: name of the section; None to read only ``[*]``.
-        origin: path of the file, with which each error message begins.
-
-    Raises ``PresetError`` for a value that cannot be read.
-    """
+    """Return the builder for a section of an INI file, which takes precedence over ``[*]``; None: only ``[*]``."""
     entries: dict[str, _LlamaEntry] = {}
     unsupported_settings: list[str] = []
     changed_settings: list[str] = []
+    flags_of_run = FlagsOfRun()
     for name in (GLOBAL_SECTION, chosen_section):
         if name is not None and name in sections:
-            entries.update(_read_section(sections[name], unsupported_settings, changed_settings))
+            entries.update(_read_section(sections[name], unsupported_settings, changed_settings, flags_of_run))
     builder = _convert_entries(entries, origin)
     builder.unsupported_settings[:0] = unsupported_settings
     builder.changed_settings[:0] = changed_settings
+    flags_of_run.report(builder)
     if GLOBAL_SECTION in sections and chosen_section is not None:
         builder.notes.append(f"section [{chosen_section}] over [*]")
     return builder
 
 
 _MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
+# Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
+# Variables that do not belong to a sampler are left out of an import without a report.
 _IGNORED_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
-"""Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
-
-Variables that do not belong to a sampler are left out of an import without a report.
-"""
 
 
 def _read_section(
-    section: IniSection, unsupported_settings: list[str], changed_settings: list[str]
+    section: IniSection,
+    unsupported_settings: list[str],
+    changed_settings: list[str],
+    flags_of_run: FlagsOfRun,
 ) -> dict[str, _LlamaEntry]:
-    """Return the options of a section. As in llama.cpp, the alphabetically last of two names of an option counts.
-
-    Args:
-        section: the section of the file.
-        unsupported_settings: a sentence is appended for each key that llama.cpp reads differently, or not at all.
-        changed_settings: the sentences whose value is carried over are appended here, too.
-    """
+    # As in llama.cpp, the alphabetically last of two names of an option counts. A sentence is appended to
+    # ``unsupported_settings`` for each key that llama.cpp reads differently, or not at all. If the value is
+    # carried over, it is appended to ``changed_settings``, too.
     entries: dict[str, _LlamaEntry] = {}
     for key in sorted(section.values):
         value = section.values[key]
@@ -298,7 +458,9 @@ def _read_section(
                     f"it was read as {option}"
                 )
                 changed_settings.append(unsupported_settings[-1])
-            elif not _is_ignored_option(key) and not key.startswith(_IGNORED_VARIABLES):
+            elif (flag := _flag_of_key(key)) is not None:
+                flags_of_run.add(flag, flag.names[-1], value)
+            elif not key.startswith(_IGNORED_VARIABLES):
                 unsupported_settings.append(
                     f"{key} {value}: llama.cpp does not know this key, and rejects the file"
                 )
@@ -315,8 +477,40 @@ def _read_section(
 
 def _option_of_variable(key: str) -> str | None:
     """Return the option of an environment variable such as LLAMA_ARG_TOP_K; None if there is none."""
+    flag = _find_flag_of_variable(key)
+    return flag.option if flag is not None and flag.is_imported else None
+
+
+def _flag_of_variable(key: str) -> LlamaCppFlag | None:
+    """Return the flag of an environment variable that no import reads; None if there is none."""
+    flag = _find_flag_of_variable(key)
+    return None if flag is None or flag.is_imported else flag
+
+
+# environment variables of llama.cpp, without ``LLAMA_ARG_``, that are not named after their option
+_VARIABLE_NAMES = {
+    "THINK_BUDGET": "reasoning-budget",
+    "DRAFT_MAX": "spec-draft-n-max",
+    "DRAFT_MIN": "spec-draft-n-min",
+}
+
+
+def _find_flag_of_variable(key: str) -> LlamaCppFlag | None:
     name = key.removeprefix("LLAMA_ARG_")
-    return None if name == key else _option_of_name(name.lower().replace("_", "-"))
+    if name == key:
+        return None
+    return _find_flag(_VARIABLE_NAMES.get(name, name.lower().replace("_", "-")))
+
+
+def _find_flag(name: str) -> LlamaCppFlag | None:
+    """Return llama.cpp's flag with a name without dashes; None if there is none."""
+    return find_llama_cpp_flag(f"-{name}") or find_llama_cpp_flag(f"--{name}")
+
+
+def _flag_of_key(key: str) -> LlamaCppFlag | None:
+    """Return the flag of an INI file's key that no import reads; None if there is none."""
+    flag = _flag_of_variable(key) or _find_flag(key) or _find_flag(key.lower().replace("_", "-").lstrip("-"))
+    return None if flag is None or flag.is_imported else flag
 
 
 def _option_of_similar_name(key: str) -> str | None:
@@ -335,10 +529,7 @@ _OPTION_BY_METADATA_NAME = {
 
 
 def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for the settings that a model's author recommends in the metadata of a GGUF file.
-
-    Metadata keys that do not begin with `METADATA_PREFIX` are ignored.
-    """
+    """Return the builder for what a model's author recommends in a GGUF file; other metadata is ignored."""
     entries: dict[str, _LlamaEntry] = {}
     unknown_key_messages = []
     for key, value in metadata.items():
@@ -374,16 +565,11 @@ def _option_of_metadata(key: str) -> str | None:
 
 def _option_of_name(name: str) -> str | None:
     """Return the option with this name, given without dashes; None if there is none, or an import ignores it."""
-    return options_without_dashes().get(name) or None
-
-
-def _is_ignored_option(name: str) -> bool:
-    """Return True if llama.cpp has an option with this name, given without dashes, that an import ignores."""
-    return options_without_dashes().get(name) == ""
+    flag = _find_flag(name)
+    return flag.option if flag is not None and flag.is_imported else None
 
 
 def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> ImportedChainBuilder:
-    """Return the builder for the values of options."""
     table = ForeignTable(
         {entry.key_in_file: entry.value for entry in entries.values()},
         origin,
@@ -412,12 +598,8 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
 
 
 def report_negative_windows(builder: ImportedChainBuilder, present_meaning: str) -> None:
-    """Report each negative penalty window. Until August 2026 llama.cpp read it as all tokens.
-
-    Args:
-        builder: the builder. Its table has the windows under the names of llama.cpp's options.
-        present_meaning: a clause that says how the tool reads a negative window now.
-    """
+    """Report each negative penalty window. Until August 2026 llama.cpp read it as all tokens."""
+    # ``present_meaning``: a clause that says how the tool reads it now
     for key, slot in (("repeat-last-n", "penalties"), ("dry-penalty-last-n", "dry")):
         window = builder.table.integer(key, 0)
         if window >= 0 or slot not in builder.step_by_slot:
@@ -427,10 +609,8 @@ def report_negative_windows(builder: ImportedChainBuilder, present_meaning: str)
 
 
 def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:
-    """Return logitsmith's names of the listed samplers; None if the file has no list of samplers.
-
-    ``samplers`` takes precedence over ``sampler-seq``. Unknown names are skipped, as in llama.cpp, and reported.
-    """
+    """Return logitsmith's names of the listed samplers; None if the file has no list of samplers."""
+    # ``samplers`` takes precedence over ``sampler-seq``. Unknown names are skipped, as in llama.cpp, and reported.
     key = next((key for key in ("samplers", "sampler-seq") if builder.table.is_set(key)), None)
     if key is None:
         return None
@@ -448,41 +628,12 @@ def _read_biases(builder: ImportedChainBuilder) -> None:
     table = builder.table
     if table.boolean("ignore-eos", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    builder.put_step("logit_bias", "logit_bias", {"bias": _read_biases_by_token(table)}, ["logit-bias"])
+    read_logit_bias(builder)
 
 
-_BIAS_PATTERN = re.compile(r"(\d+)([+-].+)")
-
-
-def _read_biases_by_token(table: ForeignTable) -> dict[int | str, float | bool]:
-    """Return the biases by token id or string.
-
-    The file gives them as TOKEN_ID+BIAS strings, or as a table or list of pairs, in which false bans a token.
-    """
-    file_value = table.raw_value("logit-bias")
-    if isinstance(file_value, str):
-        file_value = [_parse_bias(table, part.strip()) for part in file_value.split(",") if part.strip()]
-    pairs = list(file_value.items()) if isinstance(file_value, Mapping) else file_value or []
-    if not isinstance(pairs, list) or not all(
-        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
-    ):
-        raise table.value_error("logit-bias", "a table or a list of token and number")
-    bias_by_token: dict[int | str, float | bool] = {}
-    for token, number in pairs:
-        key = int(token) if isinstance(token, str) and token.isdecimal() else token
-        if type(key) not in (int, str):
-            raise table.value_error("logit-bias", "a table or a list of token and number")
-        bias_table = ForeignTable({"logit-bias": number}, table.origin)
-        is_ban = number is False or number == "-inf"
-        bias_by_token[key] = float("-inf") if is_ban else bias_table.number("logit-bias", 0.0)
-    return bias_by_token
-
-
-def _parse_bias(table: ForeignTable, text: str) -> tuple[str, str]:
-    match = _BIAS_PATTERN.fullmatch(text)
-    if match is None:
-        raise table.value_error("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
-    return match[1], match[2]
+def read_logit_bias(builder: ImportedChainBuilder) -> None:
+    biases = builder.table.read("logit-bias", lists.read_biases) if builder.table.is_set("logit-bias") else {}
+    builder.put_step("logit_bias", "logit_bias", {"bias": biases}, ["logit-bias"])
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -496,11 +647,24 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     if isinstance(stop_string, str):
         table.values[table.key_in_file("reverse-prompt")] = [_unescape(stop_string)]
     builder.read_strings("reverse-prompt", "stop")
+    _read_reasoning_budget(builder)
+    read_guidance(builder, "cfg-scale", "cfg-negative-prompt")
     builder.read_string("grammar", "grammar")
     for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
         value = table.raw_value(key)
         if value is not None and "grammar" not in builder.other_settings:
             builder.other_settings["grammar"] = {kind or "json_schema": value}
+
+
+def _read_reasoning_budget(builder: ImportedChainBuilder) -> None:
+    """Read the maximum length of the reasoning as a phase before the answer; -1 is no limit."""
+    budget = builder.table.integer("reasoning-budget", -1)
+    message = builder.table.string("reasoning-budget-message")
+    if budget >= 0:
+        phase: dict[str, Any] = {"max_tokens": budget, "adds_end": True}
+        builder.other_settings["phases"] = [phase | ({"then": message} if message else {}), {}]
+    elif message:
+        builder.report_unsupported("reasoning-budget-message", "no effect without reasoning-budget")
 
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
@@ -517,7 +681,6 @@ def _escape(text: str) -> str:
 
 
 def read_steps(builder: ImportedChainBuilder) -> None:
-    """Read every step of the chain into its slot."""
     builder.read_steps(
         SAMPLER_KEYS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc"
     )
@@ -539,19 +702,17 @@ def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str] = DEFAULT_
         return
     # llama.cpp runs adaptive_p last in any list.
     listed_slots = sorted(order, key=lambda name: name == "adaptive_p")
-    unlisted_slots = [slot for slot in builder.step_by_slot if slot not in (*listed_slots, *_LEADING_SLOTS)]
+    slots = [*_LEADING_SLOTS, *(slot for slot in listed_slots if slot not in _LEADING_SLOTS)]
+    unlisted_slots = [slot for slot in builder.step_by_slot if slot not in slots]
     builder.report_inactive_steps(builder.steps_in_order(unlisted_slots), "the list of samplers leaves it out")
-    builder.set_chain(builder.steps_in_order([*_LEADING_SLOTS, *listed_slots]))
+    builder.set_chain(builder.steps_in_order(slots))
 
 
 _SETTING_OPTIONS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
 
 
-def to_command(exporter: PresetExporter) -> ExportedPreset:
-    """Return the command line.
-
-    Biases of strings are reported, and so is a grammar that is neither text, a JSON Schema nor a file.
-    """
+def to_command(exporter: PresetExporter) -> str:
+    # Biases of strings are reported, and so is a grammar that is neither text, a JSON Schema nor a file.
     values = _write_chain_values(exporter)
     values |= exporter.convert_other_settings({**_SETTING_OPTIONS, "system": "system-prompt"}, unlimited_value=-1)
     values |= _grammar_option(exporter, values.pop("grammar", None), has_grammar_file_option=True)
@@ -570,16 +731,14 @@ def to_command(exporter: PresetExporter) -> ExportedPreset:
                 if item is True
                 else [f"--{key}", shlex.quote(item if isinstance(item, str) else json.dumps(item))]
             )
-    return exporter.make_result(" ".join(words) + "\n")
+    return " ".join(words) + "\n"
 
 
-def to_body(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON body of a request. A system message, which belongs to the request's messages, is reported.
-
-    A key that the body does not have keeps the value that the server was started with
-    (tools/server/server-task.cpp, params_from_json_cmpl). The list of samplers turns off all other samplers,
-    except mirostat and the range of a dynamic temperature. So the body always sets these two.
-    """
+def to_body(exporter: PresetExporter) -> str:
+    # A system message, which belongs to the request's messages, is reported.
+    # A key that the body does not have keeps the value that the server was started with
+    # (tools/server/server-task.cpp, params_from_json_cmpl). The list of samplers turns off all other samplers,
+    # except mirostat and the range of a dynamic temperature. So the body always sets these two.
     values = _write_chain_values(exporter)
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
@@ -594,7 +753,7 @@ def to_body(exporter: PresetExporter) -> ExportedPreset:
     if "samplers" in values:
         values["samplers"] = values["samplers"].split(";")
     body = {BODY_KEYS[key]: value for key, value in values.items()}
-    return exporter.make_result(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
 
 def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
@@ -674,13 +833,7 @@ def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) 
 
 
 def _grammar_option(exporter: PresetExporter, grammar: Any, has_grammar_file_option: bool) -> dict[str, Any]:
-    """Return the grammar under its option. A grammar that is neither text, a JSON Schema nor a file is reported.
-
-    Args:
-        exporter: the exporter.
-        grammar: the grammar, as in a preset; None if there is none.
-        has_grammar_file_option: True if the format has options for paths of files.
-    """
+    # A grammar that is neither text, a JSON Schema nor a file is reported.
     if grammar is None:
         return {}
     table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar

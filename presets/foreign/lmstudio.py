@@ -18,13 +18,26 @@ from typing import Any
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .conversion import ImportedChainBuilder
-from .exporter import ExportedPreset, PresetExporter
+from .conversion import Imported, ImportedChainBuilder
+from .exporter import PresetExporter
+from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 
 TOOL = "LM Studio"
-_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
+_ORDER = (
+    "logit_bias",
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "tfs",
+    "typical",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
 
 _IGNORED_OLD_KEYS = (
     *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
@@ -34,6 +47,7 @@ _IGNORED_OLD_KEYS = (
 
 _KEY_PREFIX = "llm.prediction."
 _MAX_TOKENS_FIELD = "maxPredictedTokens"
+# LM Studio's two names of each option of llama.cpp, and of other settings: up to version 0.2, and from 0.3 on
 _FIELD_NAMES_BY_OPTION = {
     "temp": ("temp", "temperature"),
     "top-k": ("top_k", "topKSampling"),
@@ -51,10 +65,10 @@ _FIELD_NAMES_BY_OPTION = {
     "mirostat-lr": ("mirostat_eta", None),
     "max-tokens": ("n_predict", _MAX_TOKENS_FIELD),
     "seed": ("seed", "seed"),
+    "logit-bias": (None, "llama.logitBias"),
     "stop": ("antiprompt", "stopStrings"),
     "system": ("pre_prompt", "systemPrompt"),
 }
-"""LM Studio's two names of each option of llama.cpp, and of other settings: up to version 0.2, and from 0.3 on."""
 _OLD_NAMES = {key: old for key, (old, _) in _FIELD_NAMES_BY_OPTION.items() if old is not None}
 _NEW_NAMES = {key: new for key, (_, new) in _FIELD_NAMES_BY_OPTION.items() if new is not None}
 _MIROSTAT_FIELD = "llama.mirostatSampling"
@@ -62,12 +76,26 @@ _TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_pa
 _IGNORED_NEW_KEYS = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
-    *("speculativeDecoding.draftModel", "toolNaming", "promptPreprocessor", "rawTools", "envVars"),
+    *("toolNaming", "promptPreprocessor", "rawTools", "envVars"),
 )
+# fields that are not part of a preset, and the flag of `gen run` for each
+_FLAGS_OF_RUN = {
+    "speculativeDecoding.draftModel": "-md FILE",
+    "speculativeDecoding.maxTokensToDraft": "--spec-draft-n-max N",
+    "speculativeDecoding.numDraftTokensExact": "--spec-draft-n-max N",
+    "speculativeDecoding.minDraftLengthToConsider": "--spec-draft-n-min N",
+    "speculativeDecoding.minContinueDraftingProbability": "--spec-draft-p-min P",
+    "reasoning.effort": '--chat-template-kwargs \'{"reasoning_effort": "low"}\'',
+    "reasoning.enabled": "--chat-template-kwargs '{\"enable_thinking\": false}'",
+}
+_SPECULATION_PREFIX, _REASONING_PREFIX = "speculativeDecoding.", "reasoning."
+
+
+def read(file: PresetFile) -> Imported:
+    return convert(file.json_table(), file.origin).imported()
 
 
 def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     old_values = data.get("inference_params")
     if isinstance(old_values, dict):
         return _convert_old(old_values, origin)
@@ -117,10 +145,32 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
         builder.other_settings["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         builder.other_settings["grammar"] = structured["gbnfGrammar"]
-    ignored_keys = (_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured"))
-    known_keys = {*ignored_keys, *(key for key in table.values if not key.startswith(_KEY_PREFIX))}
+    known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured")}
+    known_keys |= {key for key in table.values if not key.startswith(_KEY_PREFIX)}
+    known_keys |= _report_flags_of_run(builder)
+    bias = table.raw_value("logit-bias")
+    if bias:
+        llama_chain.read_logit_bias(builder)
     builder.report_unknown(known_keys)
     return _read_common_settings(builder)
+
+
+def _report_flags_of_run(builder: ImportedChainBuilder) -> set[str]:
+    """Report the fields of drafts and of the reasoning, which no preset holds, and return their keys."""
+    found = set()
+    for key, value in builder.table.values.items():
+        name = key.removeprefix(_KEY_PREFIX)
+        if name in _IGNORED_NEW_KEYS or not name.startswith((_SPECULATION_PREFIX, _REASONING_PREFIX)):
+            continue
+        found.add(key)
+        if value in (None, "", False) and name != "reasoning.enabled":
+            continue
+        flag = _FLAGS_OF_RUN.get(name)
+        advice = f"; gen run has it as {flag}" if flag is not None else ", and gen has no such setting"
+        if flag is None and name.startswith(_REASONING_PREFIX):
+            advice = "; gen run has --reasoning-budget N, and --chat-template-kwargs for what the template reads"
+        builder.report_unsupported(key, f"not part of a preset{advice}")
+    return found
 
 
 def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder:
@@ -140,13 +190,14 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
 
 _MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
 _SAMPLER_KEYS = rename_keys({**llama_chain.SAMPLER_KEYS, "tfs": _TFS_KEYS}, {**_NEW_NAMES, **_MIROSTAT_NAMES})
+# fields without a checkbox, and the value of each with which it has no effect
 _OFF_VALUES_OF_PLAIN_FIELDS: dict[str, Any] = {
     "temperature": 1.0,
     "topKSampling": 0,
     "stopStrings": [],
     "structured": {"type": "none"},
 }
-"""Fields without a checkbox, and the value of each with which it has no effect."""
+# fields with a checkbox, {checked, value}, and the value that LM Studio writes for each unchecked one
 _CHECKBOXES_OFF = {
     "repeatPenalty": 1.1,
     "minPSampling": 0.05,
@@ -159,13 +210,10 @@ _CHECKBOXES_OFF = {
     "llama.tailFreeSampling": 0.95,
     "llama.locallyTypicalSampling": 0.9,
 }
-"""Fields with a checkbox, {checked, value}, and the value that LM Studio writes for each unchecked one."""
-_UNCHECKED_LENGTH = 1000
-"""The value that LM Studio writes for an unchecked length."""
+_UNCHECKED_LENGTH = 1000  # the value that LM Studio writes for an unchecked length
 
 
-def to_preset(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON of a preset."""
+def to_preset(exporter: PresetExporter) -> str:
     mirostat = {"version": 0, "learningRate": 0.1, "targetEntropy": 5.0}
     version = {"mirostat": 1, "mirostat_v2": 2}.get(exporter.selector_name, 0)
     removed_samplers = {"temperature"} if exporter.selector_name == "greedy" else set()
@@ -200,7 +248,7 @@ def to_preset(exporter: PresetExporter) -> ExportedPreset:
         "operation": {"fields": [{"key": _KEY_PREFIX + key, "value": value} for key, value in fields.items()]},
         "load": {"fields": []},
     }
-    return exporter.make_result(json.dumps(preset, indent=2, ensure_ascii=False) + "\n")
+    return json.dumps(preset, indent=2, ensure_ascii=False) + "\n"
 
 
 def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
@@ -209,7 +257,7 @@ def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
 
 
 def _grammar_field(exporter: PresetExporter, grammar: Any) -> dict[str, Any]:
-    """Return the field for a grammar. A grammar that is neither text nor a JSON Schema is reported."""
+    # A grammar that is neither text nor a JSON Schema is reported.
     if grammar is None:
         return {}
     if (text := exporter.grammar_text(grammar)) is not None:

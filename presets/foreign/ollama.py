@@ -12,13 +12,15 @@ even of steps that are off. Parameters that Ollama rejects are reported.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .conversion import ImportedChainBuilder
-from .exporter import ExportedPreset, PresetExporter
+from .conversion import Imported, ImportedChainBuilder
+from .exporter import PresetExporter
+from .preset_file import PresetFile
 from .sampler_keys import off_values, rename_keys
 from .table import ForeignTable
 
@@ -28,6 +30,7 @@ INSTRUCTIONS = (
     *("requires", "draft"),
 )
 
+_ROLES = ("system", "user", "assistant")
 _DEFAULTS = {"temp": 0.8, "top-k": 40, "top-p": 0.9}
 _PARAMETERS_BY_OPTION = {
     "temp": ("temperature",),
@@ -58,25 +61,22 @@ _REJECTED_PARAMETERS = {
 }
 
 
+def read(file: PresetFile) -> Imported:
+    return convert(parse_modelfile(file.text, file.origin), file.origin).imported()
+
+
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of a Modelfile.
+    """An instruction of a Modelfile."""
 
-    Attributes:
-        name: the instruction, in lower case.
-        value: the value, without quotes.
-        line: line number, counted from 1.
-        parameter: name of the parameter, for PARAMETER; otherwise empty.
-    """
-
-    name: str
-    value: str
-    line: int
-    parameter: str = ""
+    name: str  # the instruction, in lower case
+    value: str  # the value, without quotes; of a MESSAGE, its text without the role
+    line: int  # line number, counted from 1
+    parameter: str = ""  # name of the parameter, for PARAMETER; otherwise empty
 
 
 def parse_modelfile(text: str, origin: str) -> list[Instruction]:
-    """Return the instructions; raise ``PresetError`` with the line of an unknown or incomplete instruction."""
+    # A ``PresetError`` names the line of an unknown or incomplete instruction.
     lines = text.split("\n")
     instructions: list[Instruction] = []
     line_index = 0
@@ -91,6 +91,12 @@ def parse_modelfile(text: str, origin: str) -> list[Instruction]:
         parameter = ""
         if name.lower() == "parameter":
             parameter, value = _split_word(value)
+        elif name.lower() == "message":
+            role, value = _split_word(value)
+            if role not in _ROLES:
+                raise PresetError(
+                    f"{origin}: line {start_line}: {role!r} is not a role of a MESSAGE: {', '.join(_ROLES)}"
+                )
         while _unquote(value) is None:
             if line_index == len(lines):
                 raise PresetError(f"{origin}: line {start_line}: the quotes of {name} are not closed")
@@ -120,11 +126,7 @@ def _unquote(value: str) -> str | None:
 
 
 def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a Modelfile.
-
-    If a parameter occurs several times, the last value counts; the values of ``stop`` are collected. Raises
-    ``PresetError`` with the line of a value that Ollama cannot read, either.
-    """
+    # If a parameter occurs several times, the last value counts; the values of ``stop`` are collected.
     values = {step.parameter: step.value for step in instructions if step.parameter}
     lines = {step.parameter: step.line for step in instructions if step.parameter}
     values.pop("stop", None)
@@ -140,6 +142,18 @@ def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBu
     _read_other_settings(builder, instructions)
     _report_dropped(builder, dropped_values)
     _report_rejected(builder)
+    for instruction in instructions:
+        if instruction.name == "adapter":
+            adapter = shlex.quote(instruction.value)
+            builder.unsupported_settings.append(
+                f"ADAPTER {instruction.value}: not part of a preset; gen run applies it with --lora {adapter}"
+            )
+    messages = [instruction for instruction in instructions if instruction.name == "message"]
+    if messages:
+        places = ", ".join(str(message.line) for message in messages)
+        builder.unsupported_settings.append(
+            f"MESSAGE (line {places}): messages that begin a chat are not part of a preset"
+        )
     if not any(instruction.name == "from" for instruction in instructions):
         builder.unsupported_settings.append("FROM: the file names no base model; Ollama rejects the file")
     return builder
@@ -163,11 +177,9 @@ def _read_other_settings(builder: ImportedChainBuilder, instructions: Sequence[I
 
 
 def _read_max_tokens(builder: ImportedChainBuilder) -> None:
-    """Carry over ``num_predict``. Every value below 1 means no limit.
-
-    Ollama sends a negative value to llama-server as ten contexts (boundedNumPredict); -2 once meant one context. 0
-    is left out of the request (``n_predict,omitempty``), and llama-server's default means no limit.
-    """
+    """Carry over ``num_predict``. Every value below 1 means no limit."""
+    # Ollama sends a negative value to llama-server as ten contexts (boundedNumPredict); -2 once meant one context.
+    # 0 is left out of the request (``n_predict,omitempty``), and llama-server's default means no limit.
     max_tokens = builder.table.integer("num_predict")
     if max_tokens is None:
         return
@@ -209,8 +221,8 @@ _PARAMETER_BY_OPTION = {option: names[0] for option, names in _PARAMETERS_BY_OPT
 _SAMPLER_KEYS = rename_keys(llama_chain.SAMPLER_KEYS, _PARAMETER_BY_OPTION)
 
 
-def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
-    """Return the Modelfile; its FROM line is a placeholder."""
+def to_modelfile(exporter: PresetExporter) -> str:
+    # The FROM line is a placeholder.
     exporter.write_steps(_SAMPLER_KEYS)
     name = exporter.selector_name
     if name == "greedy":
@@ -233,14 +245,12 @@ def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
         lines += _quoted_lines(exporter, "PARAMETER stop", text)
     if settings.get("system"):
         lines += _quoted_lines(exporter, "SYSTEM", settings["system"])
-    return exporter.make_result("\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 def _quoted_lines(exporter: PresetExporter, start: str, text: str) -> list[str]:
-    """Return the line of an instruction with quotes from which the text can be read back unchanged.
-
-    If there are no such quotes, report the text and return no line.
-    """
+    """Return the line of an instruction with quotes from which the text can be read back unchanged."""
+    # If there are no such quotes, report the text and return no line.
     for quotes in ("", '"', '"""'):
         line = f"{start} {quotes}{text}{quotes}"
         try:

@@ -11,27 +11,21 @@ from .table import ForeignTable
 
 @dataclass(frozen=True)
 class ToolKey:
-    """A key of another tool's file that holds a parameter of a sampler.
-
-    Attributes:
-        name: the key, as the tool names it.
-        off_value: the value with which the step changes nothing; the tool's usual value if the parameter cannot
-            switch the step off. It also is the default, unless `ImportedChainBuilder.defaults` has another one.
-            An integer means that the file must hold an integer, a float that it may hold any number.
-        minimum: a lower value is read as this minimum; None if there is no limit.
-        maximum: a higher value is read as this maximum; None if there is no limit.
-        reader: the function that reads the value, called with the table, the key and the default; None: a method
-            of the table that fits the type of ``off_value``.
-    """
+    """A key of another tool's file that holds a parameter of a sampler."""
 
     name: str
+    # the value with which the step changes nothing; the tool's usual value if the parameter cannot switch the step
+    # off. It also is the default, unless `ImportedChainBuilder.defaults` has another one. An integer means that
+    # the file must hold an integer, a float that it may hold any number.
     off_value: Any
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: float | None = None  # a lower value is read as this minimum; None if there is no limit
+    maximum: float | None = None  # a higher value is read as this maximum; None if there is no limit
+    # the function that reads the value, called with the table, the key and the default; None: a method of the
+    # table that fits the type of ``off_value``
     reader: Callable[[ForeignTable, str, Any], Any] | None = None
 
     def read(self, table: ForeignTable, default: Any) -> Any:
-        """Return the value within the limits; raise ``PresetError`` for a value of another type."""
+        """Return the value within the limits."""
         read = self.reader or (ForeignTable.integer if isinstance(self.off_value, int) else ForeignTable.number)
         value = read(table, self.name, default)
         value = value if self.minimum is None else max(value, self.minimum)
@@ -40,29 +34,22 @@ class ToolKey:
 
 @dataclass(frozen=True)
 class SamplerKeys:
-    """The keys that hold the parameters of one sampler in a tool's file.
+    """The keys that hold the parameters of one sampler in a tool's file."""
 
-    `ImportedChainBuilder.read_step` reads a step from these keys; `PresetExporter.write_parameters` writes them.
-
-    Attributes:
-        sampler: name of the sampler.
-        key_by_parameter: the key of each parameter. The first one is the main key, which error messages name.
-        slot: the tool's name for the step, as its lists of steps use it; empty: the name of the sampler.
-        fixed_parameters: values of parameters that the tool has no key for. A parameter that is neither here nor
-            in ``key_by_parameter`` has the sampler's default in that tool.
-        switch_key: the key that turns the step on; empty if the main key does.
-        is_active_at: returns True for a value of the main key with which the tool applies the step. None if the
-            tool applies the step for every value.
-        comment: comment for the YAML preset.
-    """
+    # `ImportedChainBuilder.read_step` reads a step from these keys; `PresetExporter.write_parameters` writes them.
 
     sampler: str
+    # the key of each parameter. The first one is the main key, which error messages name.
     key_by_parameter: Mapping[str, ToolKey]
-    slot: str = ""
+    slot: str = ""  # the tool's name for the step, as its lists of steps use it; empty: the name of the sampler
+    # values of parameters that the tool has no key for. A parameter that is neither here nor in
+    # ``key_by_parameter`` has the sampler's default in that tool.
     fixed_parameters: Mapping[str, Any] = field(default_factory=dict)
-    switch_key: str = ""
+    switch_key: str = ""  # the key that turns the step on; empty if the main key does
+    # returns True for a value of the main key with which the tool applies the step. None if the tool applies the
+    # step for every value.
     is_active_at: Callable[[float], bool] | None = None
-    comment: str = ""
+    comment: str = ""  # comment for the YAML preset
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slot", self.slot or self.sampler)
@@ -75,7 +62,6 @@ class SamplerKeys:
 
 
 def keys_by_sampler(*entries: SamplerKeys) -> dict[str, SamplerKeys]:
-    """Return the entries by the name of their sampler."""
     return {entry.sampler: entry for entry in entries}
 
 
@@ -89,13 +75,8 @@ def off_values(sampler_keys: Mapping[str, SamplerKeys]) -> dict[str, Any]:
 
 
 def rename_keys(sampler_keys: Mapping[str, SamplerKeys], new_names: Mapping[str, str]) -> dict[str, SamplerKeys]:
-    """Return the entries with the key names of another tool.
-
-    Args:
-        sampler_keys: the entries, by sampler.
-        new_names: the other tool's name of each key that the tool has. A sampler is left out if the tool has no
-            name for its ``switch_key`` or, without a ``switch_key``, for its main key.
-    """
+    """Return the entries with the key names of another tool."""
+    # A sampler is left out if ``new_names`` lacks its ``switch_key`` or, without a ``switch_key``, its main key.
     renamed_entries = {}
     for sampler, entry in sampler_keys.items():
         if entry.key_names and entry.key_names[0] in new_names:

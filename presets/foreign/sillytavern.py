@@ -22,8 +22,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
+from . import lists
 from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
-from .exporter import ExportedPreset, PresetExporter
+from .exporter import PresetExporter
 from .kobold import KOBOLDCPP_ORDER
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import BREAKERS, ForeignTable, read_window, unify_newlines
@@ -80,7 +81,6 @@ _IGNORED_KEYS = (
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     if isinstance(values.get("preset"), dict):  # a master export contains other settings, too
         values = values["preset"]
     table = ForeignTable(values, origin, KEY_SPELLINGS)
@@ -106,12 +106,8 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
 
 
 def _complete_order(order: Any, default_order: Sequence[str]) -> list[str]:
-    """Return the order with each missing name inserted at its index in the default order.
-
-    Args:
-        order: the value in the file; anything but a list means the default order.
-        default_order: the default order.
-    """
+    """Return the order with each missing name inserted at its index in the default order."""
+    # Anything but a list means the default order.
     if not isinstance(order, list):
         return list(default_order)
     names = [name for name in order if isinstance(name, str)]
@@ -151,13 +147,9 @@ def _read_biases(builder: ImportedChainBuilder) -> None:
 
 
 def _biased_tokens(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
-    """Return the tokens that a bias applies to: token ids, or strings of one token.
-
-    Args:
-        builder: the builder, for reports.
-        text: ``[1, 2]`` for token ids, ``{text}`` for a string as it is, or a string to which SillyTavern prepends
-            a space.
-    """
+    """Return the tokens that a bias applies to: token ids, or strings of one token."""
+    # ``text``: ``[1, 2]`` for token ids, ``{text}`` for a string as it is, or a string to which SillyTavern
+    # prepends a space
     if text.startswith("{") and text.endswith("}"):
         return [text[1:-1]]
     if not (text.startswith("[") and text.endswith("]")):
@@ -194,13 +186,10 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
 
 
 def _parse_token_ids(text: str) -> list[int] | None:
-    if not (text.startswith("[") and text.endswith("]")):
-        return None
     try:
-        ids = json.loads(text)
-    except (ValueError, RecursionError):
+        return lists.read_token_ids(text)
+    except ValueError:
         return None
-    return ids if all(isinstance(token, int) and not isinstance(token, bool) for token in ids) else None
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -356,15 +345,15 @@ _APHRODITE_NAME_BY_SLOT = {
     "quadratic_sampling": "quadratic",
     "xtc": "xtc",
 }
+# for each key with a list of steps for another back end: its name of each slot, and its default order
 _STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
     "sampler_order": (_KOBOLDCPP_NUMBER_BY_SLOT, KOBOLDCPP_ORDER),
     "samplers": (_LLAMA_CPP_NAME_BY_SLOT, tuple(dict.fromkeys(_LLAMA_CPP_NAME_BY_SLOT.values()))),
     "samplers_priorities": (_APHRODITE_NAME_BY_SLOT, tuple(dict.fromkeys(_APHRODITE_NAME_BY_SLOT.values()))),
 }
-"""For each key with a list of steps for another back end: its name of each slot, and its default order."""
 
 
-def to_json(exporter: PresetExporter) -> ExportedPreset:
+def to_json(exporter: PresetExporter) -> str:
     """Return the JSON. SillyTavern's presets hold no system message and no stop strings, so these are reported."""
     values = chain_values(exporter, _SAMPLER_KEYS, _STEP_ORDER)
     values.setdefault("sampler_priority", list(_STEP_ORDER))
@@ -400,11 +389,10 @@ def to_json(exporter: PresetExporter) -> ExportedPreset:
         for key, (names, defaults) in _STEP_LISTS_OF_OTHERS.items()
     }
     all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
-    return exporter.make_result(json.dumps(all_values, indent=4, ensure_ascii=False) + "\n")
+    return json.dumps(all_values, indent=4, ensure_ascii=False) + "\n"
 
 
 def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> None:
-    """Convert biases and bans in ``values`` to SillyTavern's forms."""
     leading_slots = [slot for slot in LEADING_SLOTS if slot in exporter.written_slots]
     if exporter.written_slots[: len(leading_slots)] != leading_slots:
         exporter.report_unsupported(

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
-from .conversion import ImportedChainBuilder, read_guidance
-from .exporter import ExportedPreset, PresetExporter
+from ..yaml_writer import write_yaml
+from .conversion import Imported, ImportedChainBuilder, read_guidance
+from .exporter import PresetExporter
+from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import ForeignTable
 
@@ -48,7 +48,7 @@ _IGNORED_KEYS = (
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
 )
-_SAMPLER_KEYS = keys_by_sampler(
+SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
     SamplerKeys(
         "penalties",
@@ -79,13 +79,13 @@ _SAMPLER_KEYS = keys_by_sampler(
     ),
     SamplerKeys(
         "adaptive_p",
-        {"target": ToolKey("adaptive_target", 1.0, minimum=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
-        is_active_at=lambda target: target < 1,
+        {"target": ToolKey("adaptive_target", 1.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        is_active_at=lambda target: 0 <= target < 1,  # SillyTavern's -0.01 is off
     ),
 )
-_YALS_SIGMA_KEYS = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
+YALS_SIGMA_KEYS = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
 _KNOWN_KEYS = (
-    *(*off_values(_SAMPLER_KEYS), "nsigma"),
+    *(*off_values(SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
     *("dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
     *("json_schema", "regex_pattern", "grammar_string", "seed", "cfg_scale", "negative_prompt"),
@@ -102,8 +102,11 @@ _FORMER_KEYS = {
 }
 
 
+def read(file: PresetFile) -> Imported:
+    return convert(file.yaml_table(), file.origin).imported()
+
+
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a file of overrides; raise ``PresetError`` for a value that cannot be read."""
     overrides = {key: value.get("override") if isinstance(value, dict) else value for key, value in values.items()}
     table = ForeignTable(overrides, origin, KEY_SPELLINGS)
     builder = ImportedChainBuilder(TOOL, table)
@@ -117,12 +120,12 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
 
 
 def _read_steps(builder: ImportedChainBuilder) -> None:
-    builder.read_steps(_SAMPLER_KEYS, "penalties")
-    temperature = _SAMPLER_KEYS["temperature"]
+    builder.read_steps(SAMPLER_KEYS, "penalties")
+    temperature = SAMPLER_KEYS["temperature"]
     is_last = builder.table.boolean("temperature_last", False)
     builder.read_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
-    builder.read_step(_YALS_SIGMA_KEYS)
-    builder.read_steps(_SAMPLER_KEYS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
+    builder.read_step(YALS_SIGMA_KEYS)
+    builder.read_steps(SAMPLER_KEYS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
 
 
 def _read_bans(builder: ImportedChainBuilder) -> None:
@@ -130,7 +133,7 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     builder.read_logit_bias()
     if table.boolean("ban_eos_token", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    builder.read_steps(_SAMPLER_KEYS, "min_tokens")
+    builder.read_steps(SAMPLER_KEYS, "min_tokens")
     tokens = _read_token_ids(table, "banned_tokens")
     builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
     builder.read_strings("banned_strings", "bans")
@@ -187,24 +190,36 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     if "guidance" in builder.other_settings:
         builder.report_changed("cfg_scale", "applied here; of TabbyAPI's back ends only exllamav2 applies it")
     if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
-        penalties = (key for name, key in _SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
+        penalties = (key for name, key in SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):
             builder.report_unsupported("penalty_range", "a range of 0 switches the penalties off")
     builder.report_unknown({*_KNOWN_KEYS, *_IGNORED_KEYS})
 
 
 _CUT_SLOTS = ("top_k", "top_p", "min_p")
+# overrides with the field ``additive``: a request can add to the list
 _ADDITIVE_LISTS = ("stop", "banned_tokens", "banned_strings")
-"""Overrides with the field ``additive``: a request can add to the list."""
 
 
-def to_overrides(exporter: PresetExporter) -> ExportedPreset:
+def to_overrides(exporter: PresetExporter) -> str:
     """Return the YAML. TabbyAPI's file has no system message, so a system message is reported."""
+    values = {key: value for key, value in chain_values(exporter).items() if value != []}
+    if "logit_bias" in values:
+        values["logit_bias"] = exporter.finite_biases(values["logit_bias"])
+    if "banned_tokens" in values:
+        values["banned_tokens"] = _ids_without_strings(exporter, values["banned_tokens"])
+    values |= {"ban_eos_token": True} if "ignore_eos" in exporter.written_slots else {}
+    values |= _convert_other_settings(exporter)
+    overrides = {key: _override_entry(key, value) for key, value in values.items()}
+    return write_yaml(overrides)
+
+
+def chain_values(exporter: PresetExporter) -> dict[str, Any]:
     name = exporter.selector_name
     if name == "greedy":
         exporter.remove_steps(("temperature",), "the most likely token is taken, which is temperature 0 there")
-    exporter.write_steps(_SAMPLER_KEYS)
-    exporter.write_selector(_SAMPLER_KEYS)
+    exporter.write_steps(SAMPLER_KEYS)
+    exporter.write_selector(SAMPLER_KEYS)
     if name == "greedy":
         exporter.values["temperature"] = 0.0
         exporter.written_slots.append("temperature")
@@ -215,17 +230,7 @@ def to_overrides(exporter: PresetExporter) -> ExportedPreset:
     elif name not in ("dist", "adaptive_p"):
         exporter.report_replaced_selector()
     _write_order(exporter)
-    values = {key: value for key, value in exporter.values.items() if value != []}
-    if "logit_bias" in values:
-        values["logit_bias"] = exporter.finite_biases(values["logit_bias"])
-    if "banned_tokens" in values:
-        values["banned_tokens"] = _ids_without_strings(exporter, values["banned_tokens"])
-    values |= {"ban_eos_token": True} if "ignore_eos" in exporter.written_slots else {}
-    values |= _convert_other_settings(exporter)
-    overrides = {key: _override_entry(key, value) for key, value in values.items()}
-    return exporter.make_result(
-        yaml.safe_dump(overrides, sort_keys=False, allow_unicode=True) if overrides else "{}\n"
-    )
+    return exporter.values
 
 
 def _override_entry(key: str, value: Any) -> dict[str, Any]:

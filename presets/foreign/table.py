@@ -11,31 +11,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import short_repr
 from ..errors import PresetError
 from ..yaml_reader import BoundedLoader, parse_yaml, read_text
+from . import lists
+
+_Value = TypeVar("_Value")
 
 _TRUE_WORDS = ("true", "yes", "on", "1", "enabled")
 _FALSE_WORDS = ("false", "no", "off", "0", "disabled")
 
 
 class ForeignTable:
-    """The keys and values of a file.
-
-    null and an empty string count as absent. Numbers may be written as strings, and integers as ``256.0``. Methods
-    raise ``PresetError`` for a value of another type, with the file and the key as the file writes it. A default
-    that a method returns is remembered for `used_default`.
-
-    Attributes:
-        values: the values by the key in the file.
-        origin: the path of the file, with which each error message begins; empty if it is unknown.
-    """
+    # null and an empty string count as absent. Numbers may be written as strings, and integers as ``256.0``.
+    # Methods raise ``PresetError`` for a value of another type, with the file and the key as the file writes it. A
+    # default that a method returns is remembered for `used_default`.
 
     def __init__(
         self,
@@ -44,28 +40,20 @@ class ForeignTable:
         spellings: Mapping[str, tuple[str, ...]] | None = None,
         lines: Mapping[str, int] | None = None,
     ) -> None:
-        """Initialize the table.
-
-        Args:
-            values: the values by the key in the file.
-            origin: the path of the file, with which each error message begins; empty if it is unknown.
-            spellings: for a key, the names that the file may use for it; the first name that has a value counts.
-                A key without an entry has one name, the key itself.
-            lines: the line number of each key in the file, counted from 1; None if the lines are unknown.
-        """
+        # ``spellings``: for a key, the names that the file may use for it; the first name that has a value counts.
+        # A key without an entry has one name, the key itself. ``lines``: the line number of each key, counted from
+        # 1.
         self.values = {str(key): value for key, value in values.items()}
-        self.origin = origin
+        self.origin = origin  # the path of the file, with which each error message begins; empty if it is unknown
         self._spellings = spellings or {}
         self._line_numbers = lines or {}
         self._defaults: dict[str, Any] = {}
 
     def key_in_file(self, key: str) -> str:
-        """Return a key as it is spelled in the file."""
         names = self._spellings.get(key, (key,))
         return next((name for name in names if self._has_value(name)), names[0])
 
     def is_set(self, key: str) -> bool:
-        """Return True if the file sets the key."""
         return self._has_value(self.key_in_file(key))
 
     def used_default(self, key: str) -> Any:
@@ -73,16 +61,10 @@ class ForeignTable:
         return None if self.is_set(key) else self._defaults.get(key)
 
     def raw_value(self, key: str) -> Any:
-        """Return the value as it is in the file, of any type; None if the key is absent."""
         return self.values.get(self.key_in_file(key)) if self.is_set(key) else None
 
     def value_error(self, key: str, allowed_values: str) -> PresetError:
-        """Return the error for a value that is not allowed.
-
-        Args:
-            key: key of the value.
-            allowed_values: noun phrase for the allowed values, such as ``a list of numbers``.
-        """
+        # ``allowed_values``: a noun phrase such as ``a list of numbers``
         value = short_repr(self.values.get(self.key_in_file(key)))
         return PresetError(f"{self.origin_of(key)}: {value} is not {allowed_values}")
 
@@ -116,7 +98,6 @@ class ForeignTable:
     @overload
     def integer(self, key: str, default: None = None) -> int | None: ...
     def integer(self, key: str, default: int | None = None) -> int | None:
-        """Return the value as an integer; the default if the key is absent."""
         if not self.is_set(key):
             return self._use_default(key, default)
         value = self.raw_value(key)
@@ -146,15 +127,19 @@ class ForeignTable:
         return self._check_encodable(key, value)
 
     def strings(self, key: str) -> list[str]:
-        """Return the value as a list of strings, without empty ones.
-
-        A single string becomes a list of one string.
-        """
+        """Return the value as a list of strings, without empty ones; a single string becomes a list."""
         value = self.raw_value(key)
         items = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in items):
             raise self.value_error(key, "a list of strings")
         return [self._check_encodable(key, item) for item in items if item]
+
+    def read(self, key: str, reader: Callable[[Any], _Value]) -> _Value:
+        """Return what a reader of `lists` makes of the value, which is set."""
+        try:
+            return reader(self.raw_value(key))
+        except ValueError as error:
+            raise PresetError(f"{self.origin_of(key)}: {error}") from None
 
     def unknown_keys(self, known_keys: Iterable[str]) -> list[str]:
         """Return the keys of the file that are neither known nor a spelling of a key, in the file's order."""
@@ -183,12 +168,10 @@ def read_lines(path: Path, origin: str) -> str:
 
 
 def unify_newlines(text: str) -> str:
-    """Return the text with ``\n`` for every newline."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_json(text: str, origin: str) -> Any:
-    """Return the value of a JSON text; raise ``PresetError`` with line and column if the text is not JSON."""
     try:
         return parse_strict_json(text)
     except json.JSONDecodeError as error:
@@ -201,10 +184,7 @@ def parse_json(text: str, origin: str) -> Any:
 
 
 def parse_yaml_1_1(text: str, origin: str) -> Any:
-    """Return the value of a YAML text by the rules of YAML 1.1, which the other tools use: ``no`` is false.
-
-    Raises ``PresetError`` with line and column if the text is not YAML, or has too many values.
-    """
+    """Return the value of a YAML text by the rules of YAML 1.1, which the other tools use: ``no`` is false."""
     try:
         return parse_yaml(text, origin, BoundedLoader)
     except PresetError:
@@ -215,8 +195,15 @@ def parse_yaml_1_1(text: str, origin: str) -> Any:
         raise PresetError(f"{origin}: a value does not match its YAML tag") from None
 
 
-DEFAULT_SECTION = "default"
-"""Name of the section that contains the keys before the first header."""
+def first_content_line(text: str) -> str | None:
+    """Return the first line with text that is not a comment; None if there is no such line."""
+    lines = (line for line in text.split("\n") if line.strip())
+    return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
+
+
+# a line that begins an INI file: a header, or a key with a value
+INI_LINE_PATTERN = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
+DEFAULT_SECTION = "default"  # name of the section that contains the keys before the first header
 
 _HEADER_PATTERN = re.compile(r"\[[ \t]*([^\]]+)\][ \t]*([;#].*)?")
 _ENTRY_PATTERN = re.compile(r"([a-zA-Z_][a-zA-Z0-9_.-]*)[ \t]*=[ \t]*(.*)")
@@ -225,21 +212,16 @@ _COMMENT_PATTERN = re.compile(r"[ \t]*[;#]")
 
 @dataclass
 class IniSection:
-    """The entries of a section of an INI file.
-
-    Attributes:
-        values: value of each key.
-        line_numbers: line number of each key, counted from 1.
-        cut_off_text_by_key: for each key: the text after the value that became a comment by a ``;`` or ``#``.
-    """
+    """The entries of a section of an INI file."""
 
     values: dict[str, str] = field(default_factory=dict)
-    line_numbers: dict[str, int] = field(default_factory=dict)
+    line_numbers: dict[str, int] = field(default_factory=dict)  # line number of each key, counted from 1
+    # for each key: the text after the value that became a comment by a ``;`` or ``#``
     cut_off_text_by_key: dict[str, str] = field(default_factory=dict)
 
 
 def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
-    """Return the sections by name, in the file's order; raise ``PresetError`` with the line that is not INI."""
+    """Return the sections by name, in the file's order."""
     sections: dict[str, IniSection] = {}
     name = DEFAULT_SECTION
     for number, line in enumerate(text.split("\n"), start=1):
@@ -263,15 +245,10 @@ def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
     return sections
 
 
-BREAKERS = ["\n", ":", '"', "*"]
-"""DRY's default sequence breakers in all tools."""
+BREAKERS = ["\n", ":", '"', "*"]  # DRY's default sequence breakers in all tools
 
-_QUOTED_STRING_PATTERN = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
-"""Pattern of a string in double or single quotes."""
-
-
+# penalty window that includes all tokens, for tools without a special value: longer than any context
 UNLIMITED_WINDOW_TOKENS = 1_000_000
-"""Penalty window that includes all tokens, for tools without a special value: longer than any context."""
 
 
 def read_window(table: ForeignTable, key: str, default: int) -> int:
@@ -282,33 +259,4 @@ def read_window(table: ForeignTable, key: str, default: int) -> int:
 
 def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
     """Return DRY's sequence breakers, given as a list, a JSON array in a string, or quoted strings with commas."""
-    value: Any = table.raw_value(key)
-    if value is None:
-        return list(default)
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            # Not strict, because a YAML string in double quotes holds a real newline, not a backslash and n.
-            value = json.loads(text if text.startswith("[") else f"[{text}]", strict=False)
-        except (ValueError, RecursionError):
-            value = _split_at_commas(text)
-    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise table.value_error(key, "a list of strings, or quoted strings separated by commas")
-    return [part for part in value if part]
-
-
-def _split_at_commas(text: str) -> list[str]:
-    """Return the strings between commas. Quotes around a string, and brackets around all of them, are optional."""
-    if text.startswith("[") and text.endswith("]"):
-        text = text[1:-1]
-    parts: list[str] = re.findall(rf"\s*(?:{_QUOTED_STRING_PATTERN})|[^,]+", text)
-    return [_unquote(part.strip()) for part in parts if part.strip()]
-
-
-def _unquote(part: str) -> str:
-    if re.fullmatch(_QUOTED_STRING_PATTERN, part) is None:
-        return part
-    try:
-        return str(json.loads(f'"{part[1:-1]}"' if part[0] == "'" else part, strict=False))
-    except ValueError:  # an escape that JSON does not have, or a double quote inside single quotes
-        return part[1:-1]
+    return list(default) if table.raw_value(key) is None else table.read(key, lists.read_strings)

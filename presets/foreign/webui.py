@@ -23,31 +23,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
+from ..yaml_writer import write_yaml
+from . import lists
 from .conversion import (
     DECODING_KEYS,
     ForeignStep,
+    Imported,
     ImportedChainBuilder,
     merge_penalties,
     read_decoding,
 )
-from .exporter import ExportedPreset, PresetExporter
+from .exporter import PresetExporter
+from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers, read_window
 
 TOOL = "text-generation-webui"
-_CUTOFF_UNITS = 10_000
-"""The tool gives epsilon_cutoff and eta_cutoff in units of 1e-4; this many units are 1."""
+_CUTOFF_UNITS = 10_000  # the tool gives epsilon_cutoff and eta_cutoff in units of 1e-4; this many units are 1
+# slots that come before all others, whatever the order
 LEADING_SLOTS = ("ignore_eos", "min_tokens", "ban", "logit_bias")
-"""Slots that come before all others, whatever the order."""
 _FLAT_PENALTY_SLOTS = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+# slots of the steps that have an effect without ``do_sample``, too
 _PENALTY_SLOTS = (*_FLAT_PENALTY_SLOTS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-"""Slots of the steps that have an effect without ``do_sample``, too."""
 _TEMPERATURE_SLOTS = ("temperature", "dynamic_temperature", "quadratic_sampling")
 
 # The order of the steps before the tool sorts them: first the steps of transformers, then the steps of the tool.
-_UNSORTED_SLOTS = (
+UNSORTED_SLOTS = (
     *("encoder_repetition_penalty", "no_repeat_ngram", "temperature", "top_k", "top_p", "min_p", "typical_p"),
     *("epsilon_cutoff", "eta_cutoff", "dry", *_FLAT_PENALTY_SLOTS, "tfs", "top_a", "top_n_sigma", "xtc"),
     *("dynamic_temperature", "quadratic_sampling", "mirostat", "adaptive_p"),
@@ -66,8 +67,16 @@ def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
     return read_window(table, key, default) or -1
 
 
+def read_cutoff(number: float) -> float:
+    """Return a cutoff of the tool, which gives it in units of 1e-4."""
+    if not 0 <= number < _CUTOFF_UNITS:
+        raise ValueError(f"{number:g} is not within 0..{_CUTOFF_UNITS}, in units of 1e-4")
+    return number / _CUTOFF_UNITS
+
+
 def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
-    return table.number(key, default) / _CUTOFF_UNITS
+    number = table.number(key, default)
+    return table.read(key, lambda _: read_cutoff(number)) if table.is_set(key) else read_cutoff(number)
 
 
 _PENALTY_WINDOW_KEY = ToolKey("repetition_penalty_range", 0, reader=_read_penalty_window)
@@ -148,17 +157,20 @@ _IGNORED_KEYS = (
     *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
     *("reasoning_effort", "name"),
 )
+# keys of former versions of the tool, and what each of them did
 FORMER_KEYS = {
     "dynatemp": "early in 2024, it set a dynamic temperature of {temperature:g} plus and minus this value",
     "dynamic_temperature_low": "early in 2024, it set a dynamic temperature from this value to {temperature:g}",
     "min_length": "in 2023, it set the minimum number of tokens before the end",
 }
-"""Keys of former versions of the tool, and what each of them did."""
 _TOOL_DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
 
 
+def read(file: PresetFile) -> Imported:
+    return convert(file.yaml_table(), file.origin).imported()
+
+
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
@@ -166,7 +178,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     builder.read_steps(_SAMPLER_KEYS, "adaptive_p")
     _read_other_settings(builder)
     read_decoding(builder)
-    order = _read_order(table, "sampler_priority")
+    order = table.read("sampler_priority", lists.read_names) if table.is_set("sampler_priority") else None
     if order is None:
         builder.notes.append("order: text-generation-webui's default")
     arrange_chain(builder, _STEP_ORDER if order is None else order, table.boolean("temperature_last", False))
@@ -195,30 +207,14 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     builder.read_string("grammar_string", "grammar")
     if table.boolean("ban_eos_token", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    bans = table.string("custom_token_bans")
-    if bans is not None:
-        ids = [part.strip() for part in bans.split(",")]
-        if not all(part.isdecimal() for part in ids):
-            raise table.value_error("custom_token_bans", "token ids separated by commas")
-        builder.put_step("ban", "ban", {"tokens": [int(part) for part in ids]}, ["custom_token_bans"])
-
-
-def _read_order(table: ForeignTable, key: str) -> list[str] | None:
-    """Return the names of a list, or of a string split at newlines and commas; None if the key is absent."""
-    value = table.raw_value(key)
-    if value is None:
-        return None
-    parts = value.replace(",", "\n").split("\n") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise table.value_error(key, "a list of names")
-    return [part.strip() for part in parts if part.strip()]
+    if table.is_set("custom_token_bans"):
+        ids = table.read("custom_token_bans", lists.read_token_ids)
+        builder.put_step("ban", "ban", {"tokens": ids} if ids else {}, ["custom_token_bans"])
 
 
 def read_steps(builder: ImportedChainBuilder) -> None:
-    """Read every step except adaptive-p into its slot.
-
-    The builder's table must translate text-generation-webui's names of the keys.
-    """
+    """Read every step except adaptive-p into its slot."""
+    # The builder's table must translate text-generation-webui's names of the keys.
     for parameter in ("repeat", "presence", "frequency"):  # separate steps, because the order may separate them
         key = _SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
         builder.read_step(SamplerKeys("penalties", {parameter: key, "last_n": _PENALTY_WINDOW_KEY}, slot=key.name))
@@ -243,8 +239,14 @@ def _read_dynatemp(builder: ImportedChainBuilder) -> None:
     """Read the dynamic temperature, which the tool gives as a lowest and a highest temperature."""
     table = builder.table
     low, high = (table.number(key, builder.defaults[key]) for key in ("dynatemp_low", "dynatemp_high"))
-    if low > high:
+    for key, temperature in (("dynatemp_low", low), ("dynatemp_high", high)):
+        if temperature < 0:
+            raise table.value_error(key, "a temperature of at least 0")
+    if low > high and table.is_set("dynatemp_low"):
         raise table.value_error("dynatemp_low", f"at most {table.key_in_file('dynatemp_high')} {high:g}")
+    if low > high:
+        default = f"at least {table.key_in_file('dynatemp_low')}, which is {low:g} by default"
+        raise table.value_error("dynatemp_high", default)
     params = {
         "temperature": round((low + high) / 2, 12),
         "range": round((high - low) / 2, 12),
@@ -255,23 +257,18 @@ def _read_dynatemp(builder: ImportedChainBuilder) -> None:
 
 
 def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str], temperature_last: bool) -> None:
-    """Set the chain: the steps in the given order. Without ``do_sample``, only the penalties are kept.
-
-    Args:
-        builder: the builder, with all steps read.
-        order: names of the slots; slots that are not in it come first.
-        temperature_last: True to move the temperatures and the smoothing to the end, in the order of the tool's
-            code.
-    """
+    """Set the chain: the steps in the given order. Without ``do_sample``, only the penalties are kept."""
+    # slots that are not in ``order`` come first. ``temperature_last`` moves the temperatures and the smoothing to
+    # the end, in the order of the tool's code.
     order = list(dict.fromkeys(order))
     for name in order:
-        if name not in _UNSORTED_SLOTS:
+        if name not in UNSORTED_SLOTS:
             builder.unsupported_settings.append(
                 f"sampler_priority {name!r}: {builder.tool} does not know this step; it was left out"
             )
     if temperature_last:
         order = [*(name for name in order if name not in _TEMPERATURE_SLOTS), *_TEMPERATURE_SLOTS]
-    steps = builder.steps_in_order([name for name in _UNSORTED_SLOTS if name not in order])
+    steps = builder.steps_in_order([name for name in UNSORTED_SLOTS if name not in order])
     steps += builder.steps_in_order(order)
     leading_steps = builder.steps_in_order(LEADING_SLOTS)
     if not builder.table.boolean("do_sample", True):
@@ -288,6 +285,7 @@ def _is_greedy(step: ForeignStep) -> bool:
     return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
 
 
+# The keys for exports. `chain_values` replaces ``dry_range``, ``middle`` and ``reach`` by keys of the tool.
 EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | keys_by_sampler(
     replace(
         _SAMPLER_KEYS["dry"],
@@ -303,11 +301,10 @@ EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | keys_by_sampler(
         slot="dynamic_temperature",
     ),
 )
-"""The keys for exports. `chain_values` replaces ``dry_range``, ``middle`` and ``reach`` by keys of the tool."""
 _SAMPLERS_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
 
 
-def to_yaml(exporter: PresetExporter) -> ExportedPreset:
+def to_yaml(exporter: PresetExporter) -> str:
     """Return the YAML with the values that differ from the defaults, and with the order of the steps."""
     values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
     if values.get("adaptive_target") == 0:
@@ -325,7 +322,17 @@ def to_yaml(exporter: PresetExporter) -> ExportedPreset:
         )
     values |= exporter.take_guidance("guidance_scale", None)
     exporter.convert_other_settings({})
-    return exporter.make_result(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
+    return write_yaml(values)
+
+
+REQUEST_SAMPLER_KEYS = _SAMPLER_KEYS  # the keys of a request
+
+
+def request_values(exporter: PresetExporter) -> dict[str, Any]:
+    values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
+    if values.get("repetition_penalty_range") == -1:
+        values["repetition_penalty_range"] = 0  # all tokens
+    return values
 
 
 def window_subject(exporter: PresetExporter) -> str:
@@ -336,13 +343,7 @@ def window_subject(exporter: PresetExporter) -> str:
 def chain_values(
     exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], default_order: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the values of the chain by text-generation-webui's keys.
-
-    Args:
-        exporter: the exporter.
-        sampler_keys: the keys of each sampler.
-        default_order: the tool's default order of the slots; another order is written as ``sampler_priority``.
-    """
+    # Another order than ``default_order`` is written as ``sampler_priority``.
     name = exporter.selector_name
     if name == "greedy":
         kept_samplers = (*_SAMPLERS_BEFORE_GREEDY, *LEADING_SLOTS)

@@ -14,7 +14,6 @@ from math import inf, isfinite
 from operator import index
 from typing import Any
 
-from ...common.renamed import supports_old_names
 from ..errors import RecoverError
 
 Bias = Mapping[int, float]
@@ -26,11 +25,9 @@ ClaimCall = Callable[[], object]
 calls are allowed."""
 
 
-MAX_VOCAB_SIZE = 1 << 24
-"""No vocabulary is larger, so that a larger number is an error of the endpoint."""
+MAX_VOCAB_SIZE = 1 << 24  # No vocabulary is larger, so that a larger number is an error of the endpoint
 
 
-@supports_old_names
 class QueryKind(Enum):
     """The kind of token that a query wants."""
 
@@ -40,7 +37,6 @@ class QueryKind(Enum):
     """The most likely token."""
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class EndpointLimits:
     """The limits of an endpoint, as far as they are known before the first query.
@@ -60,7 +56,6 @@ class EndpointLimits:
     min_reliable_logprob: float = -80.0
 
 
-@supports_old_names
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
     """One response of an endpoint. Logprobs are in nats.
@@ -83,11 +78,10 @@ class EndpointResponse:
     unmatched_logprobs: tuple[float, ...] = ()
 
 
+# a value that `Endpoint.query` may return: a response, the shown logprobs {id: logprob}, or only a token id
 RawResponse = EndpointResponse | Mapping[int, float] | int
-"""A value that `Endpoint.query` may return: a response, the shown logprobs {id: logprob}, or only a token id."""
 
 
-@supports_old_names
 class Endpoint(ABC):
     """A source of next tokens under logit biases, such as an API.
 
@@ -164,11 +158,9 @@ def claim_without_limit() -> None:
 
 
 def checked_response(raw_response: RawResponse, endpoint: Endpoint) -> EndpointResponse:
-    """Return the response of an endpoint, checked, as an `EndpointResponse`.
-
-    Logprobs below ``min_reliable_logprob`` are removed. Raises ``RecoverError`` for ids outside of the
-    vocabulary and for numbers that are not logprobs.
-    """
+    """Return the response of an endpoint, checked, as an `EndpointResponse`."""
+    # Logprobs below ``min_reliable_logprob`` are removed. Raises ``RecoverError`` for ids outside of the
+    # vocabulary and for numbers that are not logprobs.
     if isinstance(raw_response, Mapping):
         raw_response = EndpointResponse(logprobs=raw_response)
     elif not isinstance(raw_response, EndpointResponse):
@@ -206,8 +198,8 @@ def _checked_id(token: object, endpoint: Endpoint) -> int:
     return token_id
 
 
+# Rounding in float32 and in decimals can make the logprob of a likely token slightly positive
 _MAX_ROUNDED_LOGPROB_NATS = 1e-3
-"""Rounding in float32 and in decimals can make the logprob of a likely token slightly positive."""
 
 
 def _checked_logprob(value: float, token: int) -> float:
@@ -224,15 +216,7 @@ def _checked_logprob(value: float, token: int) -> float:
 def keep_top_entries(
     logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], max_count: int
 ) -> ShownLogprobs:
-    """Return the most likely entries of a response.
-
-    This removes a drawn token that an API shows in addition to the most likely ones.
-
-    Args:
-        logprobs: logprobs by token id.
-        unmatched_logprobs: logprobs of texts that are not the text of exactly one token.
-        max_count: maximum number of entries to keep; 0: all.
-    """
+    """Return the most likely entries (0: all), without a drawn token that an API shows in addition."""
     if not max_count or len(logprobs) + len(unmatched_logprobs) <= max_count:
         return ShownLogprobs(dict(logprobs), tuple(unmatched_logprobs))
     min_kept_logprob = sorted([*logprobs.values(), *unmatched_logprobs])[-max_count]
@@ -244,12 +228,7 @@ def keep_top_entries(
 
 @dataclass(frozen=True)
 class ShownLogprobs:
-    """The logprobs of one response, in nats.
+    """The logprobs of one response, in nats."""
 
-    Attributes:
-        logprobs: logprobs by token id.
-        unmatched_logprobs: logprobs of texts that are not the text of exactly one token.
-    """
-
-    logprobs: dict[int, float]
-    unmatched_logprobs: tuple[float, ...]
+    logprobs: dict[int, float]  # logprobs by token id
+    unmatched_logprobs: tuple[float, ...]  # logprobs of texts that are not the text of exactly one token

@@ -9,8 +9,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYetError
+from concurrent.futures import Future, TimeoutError as NotYetError
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,7 +20,6 @@ from urllib.parse import quote
 
 import httpx
 
-from ...common.renamed import supports_old_names
 from ...common.strict_json import parse_strict_json
 from ...common.text import replace_surrogates, without_error_number
 from ..errors import RecoverError
@@ -29,31 +27,21 @@ from .base import Endpoint
 
 
 class HttpEndpoint(Endpoint):
-    """An endpoint whose `ApiClient` handles timeouts, retries and the removal of secrets from messages.
-
-    Args:
-        url: the address of the API.
-        options: the options of the HTTP calls.
-        transport: replaces the transport of httpx, for tests; None: the usual one.
-    """
+    """An endpoint whose `ApiClient` handles timeouts, retries and the removal of secrets from messages."""
 
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
         self._http = ApiClient(url, options, transport)
 
     def allow_retries(self) -> None:
-        """Allow retries of failed requests."""
         self._http.allow_retries()
 
     def stop_retries(self) -> None:
-        """Make failed requests raise immediately from now on."""
         self._http.stop_retries()
 
     def close(self) -> None:
-        """Close all connections."""
         self._http.close()
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class HttpOptions:
     """Options of the HTTP calls to an API.
@@ -93,7 +81,6 @@ class HttpOptions:
             raise RecoverError(f"max_retries: {self.max_retries} is not ≥ 0")
 
 
-@supports_old_names
 @dataclass(frozen=True)
 class Retry:
     """A failed call that is repeated after a wait.
@@ -111,30 +98,17 @@ class Retry:
     max_attempts: int
 
 
+# Timeouts, conflicts, rate limits and server errors; 520 to 529 are used by Cloudflare and by overloaded models
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-"""Timeouts, conflicts, rate limits and server errors; 520 to 529 are used by Cloudflare and by overloaded models.
-"""
-_MAX_MESSAGE_CHARACTERS = 300
-"""Maximum length of a quoted error, because an API may return a complete page."""
-_MAX_RETRY_AFTER_SECONDS = 600.0
-"""A longer wait that a server asks for is shortened to this: ten minutes."""
-_MAX_TIMEOUT_SECONDS = 1e6
-"""The clocks of the system do not support much longer timeouts."""
+_MAX_MESSAGE_CHARACTERS = 300  # maximum length of a quoted error, because an API may return a complete page
+_MAX_RETRY_AFTER_SECONDS = 600.0  # a longer wait that a server asks for is shortened to this: ten minutes
+_MAX_TIMEOUT_SECONDS = 1e6  # the clocks of the system do not support much longer timeouts
+# Maximum number of idle connections that stay open. Concurrent calls have no such limit.
 _MAX_IDLE_CONNECTIONS = 64
-"""Maximum number of idle connections that stay open. Concurrent calls have no such limit."""
 
 
 class ApiClient:
-    """A client of one API. Threads may share it. Raises ``RecoverError``, whose message never contains the key.
-
-    Args:
-        url: the address of the API.
-        options: the options of the HTTP calls.
-        transport: replaces the transport of httpx, for tests; None: the usual one.
-
-    Attributes:
-        shown_url: the address without secrets.
-    """
+    """A client of one API. Threads may share it. Raises ``RecoverError``, whose message never contains the key."""
 
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
         options.check()
@@ -144,7 +118,7 @@ class ApiClient:
         base_url = parsed_url.copy_with(
             raw_path=parsed_url.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None
         )
-        self.shown_url = str(base_url.copy_with(username=None, password=None))
+        self.shown_url = str(base_url.copy_with(username=None, password=None))  # the address without secrets
         self._redaction = _Redaction(self._key, parsed_url)
         self._client = httpx.Client(
             base_url=base_url,
@@ -163,15 +137,12 @@ class ApiClient:
         return f"ApiClient({self.shown_url!r})"
 
     def get(self, path: str) -> Any:
-        """Return the JSON value that the API returns for a path."""
         return self._send_with_retries(_HttpRequest("GET", path.lstrip("/")))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON value that the API returns for a path and a JSON body."""
         return self._send_with_retries(_HttpRequest("POST", path.lstrip("/"), body))
 
     def allow_retries(self) -> None:
-        """Allow retries of failed requests."""
         self._are_retries_stopped.clear()
 
     def stop_retries(self) -> None:
@@ -179,7 +150,6 @@ class ApiClient:
         self._are_retries_stopped.set()
 
     def close(self) -> None:
-        """Close all connections."""
         self._client.close()
 
     def _send_with_retries(self, request: _HttpRequest) -> Any:
@@ -240,7 +210,6 @@ class ApiClient:
             raise _TemporaryError(f"the response is not JSON: {response.text}") from None
 
     def _wait_for_rate_limit(self) -> None:
-        """Wait until the rate limit allows a call."""
         if self._options.max_calls_per_second is None:
             return
         with self._lock:
@@ -266,19 +235,11 @@ class ApiClient:
 
 
 class _TemporaryError(Exception):
-    """An error that a retry may resolve.
-
-    Args:
-        problem: the message.
-        retry_after: wait that the API asks for, seconds; None if it does not.
-
-    Attributes:
-        retry_after: wait that the API asks for, seconds; None if it does not.
-    """
+    """An error that a retry may resolve."""
 
     def __init__(self, problem: str, retry_after: float | None = None) -> None:
         super().__init__(problem)
-        self.retry_after = retry_after
+        self.retry_after = retry_after  # wait that the API asks for, seconds; None if it does not
 
 
 def _read_api_key(variable_name: str | None) -> str | None:
@@ -304,34 +265,17 @@ def _parse_url(url: str) -> httpx.URL:
 
 @dataclass(frozen=True)
 class _HttpRequest:
-    """A request.
-
-    Attributes:
-        verb: ``GET`` or ``POST``.
-        path: path below the base URL.
-        body: value that is sent as JSON; None: no body.
-    """
-
-    verb: str
-    path: str
-    body: Mapping[str, object] | None = None
+    verb: str  # ``GET`` or ``POST``
+    path: str  # path below the base URL
+    body: Mapping[str, object] | None = None  # value that is sent as JSON; None: no body
 
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """A complete response.
-
-    Attributes:
-        status: the HTTP status.
-        reason: the reason phrase.
-        headers: the headers; names are not case-sensitive.
-        body: the bytes of the body.
-    """
-
-    status: int
-    reason: str
-    headers: Mapping[str, str]
-    body: bytes
+    status: int  # the HTTP status
+    reason: str  # the reason phrase
+    headers: Mapping[str, str]  # the headers; names are not case-sensitive
+    body: bytes  # the bytes of the body
 
     @property
     def text(self) -> str:
@@ -374,17 +318,9 @@ def _seconds_until(text: str) -> float:
 
 
 def _send_request(client: httpx.Client, request: _HttpRequest, timeout_seconds: float) -> HttpResponse:
-    """Send a request and read the complete response.
-
-    Raises ``_ResponseTimeoutError``, and the exceptions of httpx.
-
-    The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
-
-    Args:
-        client: the client that sends the request.
-        request: the request.
-        timeout_seconds: maximum time until the response is complete, seconds.
-    """
+    """Send a request and read the complete response."""
+    # Raises ``_ResponseTimeoutError``, and the exceptions of httpx.
+    # The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
     deadline = time.monotonic() + timeout_seconds
 
     def send() -> HttpResponse:
@@ -409,10 +345,8 @@ _T = TypeVar("_T")
 
 
 def _call_with_deadline(timeout_seconds: float, function: Callable[[], _T]) -> _T:
-    """Return the result of ``function``.
-
-    After ``timeout_seconds``, raise ``_ResponseTimeoutError`` and abandon its thread.
-    """
+    """Return the result of ``function``."""
+    # After ``timeout_seconds``, raise ``_ResponseTimeoutError`` and abandon its thread.
     future: Future[_T] = Future()
 
     def run() -> None:
@@ -431,17 +365,11 @@ def _call_with_deadline(timeout_seconds: float, function: Callable[[], _T]) -> _
 
 
 _SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
-_MIN_SECRET_CHARACTERS = 6
-"""A shorter secret may be part of a common word, so only complete words are replaced."""
+_MIN_SECRET_CHARACTERS = 6  # a shorter secret may be part of a common word, so only complete words are replaced
 
 
 class _Redaction:
-    """The replacement of secrets by ***, including their forms in URLs and in basic authentication.
-
-    Args:
-        key: the key of the API; None if there is none.
-        url: the address, which may contain secrets.
-    """
+    """The replacement of secrets by ***, including their forms in URLs and in basic authentication."""
 
     def __init__(self, key: str | None, url: httpx.URL) -> None:
         secrets = [key, url.username, url.password]
@@ -457,10 +385,8 @@ class _Redaction:
         self._pattern = re.compile("|".join(_secret_patterns(spellings))) if spellings else None
 
     def redact(self, text: str) -> str:
-        """Return the text without secrets.
-
-        Shorten it only afterwards, because a part of a secret is not recognized.
-        """
+        """Return the text without secrets."""
+        # Shorten it only afterwards, because a part of a secret is not recognized.
         return text if self._pattern is None else self._pattern.sub("***", text)
 
 

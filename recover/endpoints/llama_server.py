@@ -13,17 +13,15 @@ from ..errors import RecoverError
 from .base import MAX_VOCAB_SIZE, Bias, ClaimCall, EndpointLimits, EndpointResponse, QueryKind, claim_without_limit
 from .http import HttpEndpoint, HttpOptions
 
+# Maximum number of draws with different seeds, until a drawn token is complete UTF-8. More would be needed only if
+# tokens that end inside a character were very likely.
 _MAX_DRAWS = 20
-"""Maximum number of draws with different seeds, until a drawn token is complete UTF-8. More would be needed only
-if tokens that end inside a character were very likely."""
-_MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")
-"""The fields of `/v1/models` that identify a model."""
+_MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")  # the fields of `/v1/models` that identify a model
 _UNKNOWN_PATH_STATUSES = (404, 405, 501)
-_RELATIVE_ERROR = 4e-6
-"""Measured relative error of probabilities after the biases, in float32."""
+_RELATIVE_ERROR = 4e-6  # Measured relative error of probabilities after the biases, in float32
+# Measured relative error of probabilities before the biases. It is larger, because the server sums 50,000 float32
+# values one after the other.
 _RELATIVE_ERROR_BEFORE_BIASES = 2e-4
-"""Measured relative error of probabilities before the biases. It is larger, because the server sums 50,000 float32
-values one after the other."""
 
 
 class LlamaServerEndpoint(HttpEndpoint):
@@ -93,7 +91,6 @@ class LlamaServerEndpoint(HttpEndpoint):
 
     @cached_property
     def _model_facts(self) -> Mapping[str, Any]:
-        """Facts about the model that the server reports; empty if it does not support the path."""
         try:
             first_model = self._http.get("v1/models")["data"][0]
             model_fields = {**(first_model.get("meta") or {}), "id": first_model.get("id")}
@@ -134,10 +131,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         return send_query(prompt, logit_bias, claim_call)
 
     def _query_window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
-        """Request a token with logprobs.
-
-        Repeat the request with other seeds until the server shows logprobs.
-        """
+        """Request a token with logprobs, with other seeds until the server shows logprobs."""
         request_body = self._request_body(prompt, bias, self.limits.window)
         body, calls = self._send_completion(request_body, claim_call)
         for seed in range(2, _MAX_DRAWS + 1):
@@ -158,14 +152,10 @@ class LlamaServerEndpoint(HttpEndpoint):
         return self._parse_response(*self._send_completion(self._request_body(prompt, bias, 0), claim_call), 0)
 
     def _send_completion(self, request_body: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
-        """Send a request, twice if the server had to read the prompt for it.
-
-        Return the body and the number of calls.
-
-        The server reads a prompt that is not in its slot in one batch. This gives slightly different
-        logits than reading only its last token. The second response is used, so that all responses are
-        computed in the same way.
-        """
+        """Send a request, twice if the server had to read the prompt for it; return body and number of calls."""
+        # The server reads a prompt that is not in its slot in one batch. This gives slightly different logits than
+        # reading only its last token. The second response is used, so that all responses are computed in the same
+        # way.
         body = self._http.post("completion", request_body)
         if self._always_reads_prompt or _count_tokens_read(body) <= 1:
             return body, 1
@@ -182,7 +172,6 @@ class LlamaServerEndpoint(HttpEndpoint):
         return is_hidden and bool(self.limits.window) and self._post_sampling
 
     def _request_body(self, prompt: str, bias: Bias, shown_logprob_count: int) -> dict[str, Any]:
-        """Return the body of a request."""
         computes_after_biases = self._post_sampling and shown_logprob_count > 0
         request_body: dict[str, Any] = {
             "prompt": prompt,
@@ -222,10 +211,8 @@ def _count_tokens_read(body: Any) -> int:
 
 
 def _read_completion(body: Any, calls: int, shown_logprob_count: int) -> EndpointResponse:
-    """Return the response: the token with the shown logprobs, or only the token if ``shown_logprob_count`` is 0.
-
-    Raises ``RecoverError`` for a negative probability, and the exceptions of indexing for another format.
-    """
+    """Return the token with the shown logprobs, or only the token if ``shown_logprob_count`` is 0."""
+    # Raises ``RecoverError`` for a negative probability, and the exceptions of indexing for another format.
     if not shown_logprob_count or "completion_probabilities" not in body:
         return EndpointResponse(int(body["tokens"][0]), calls=calls)
     token_step = body["completion_probabilities"][0]

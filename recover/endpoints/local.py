@@ -14,10 +14,8 @@ from ..errors import RecoverError
 from ..numerics import Float64s, logsumexp
 from .base import Bias, Endpoint, EndpointLimits, EndpointResponse
 
-_RELATIVE_ERROR = 1e-14
-"""Error of float64 with a sum over the vocabulary."""
-_MIN_LOGPROB_NATS = -700.0
-"""e to a lower power is not a normal float64."""
+_RELATIVE_ERROR = 1e-14  # Error of float64 with a sum over the vocabulary
+_MIN_LOGPROB_NATS = -700.0  # e to a lower power is not a normal float64
 
 
 class LocalEndpoint(Endpoint):

@@ -16,24 +16,18 @@ from typing import Any, TypeVar
 import httpx
 
 from ...common.files import file_problem, read_bounded
-from ...common.renamed import supports_old_names
 from ..errors import RecoverError
 from .base import Bias, EndpointLimits, EndpointResponse, keep_top_entries
 from .http import HttpEndpoint, HttpOptions
 
+# the largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows
 _CHAT_WINDOW, _COMPLETION_WINDOW = 20, 5
-"""The largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows."""
-_MAX_BIAS_NATS = 100.0
-"""According to OpenAI's API reference, biases are from -100 to 100."""
-_MAX_BIASES_PER_CALL = 300
-"""OpenAI's API rejects more tokens in ``logit_bias``."""
-_RELATIVE_ERROR = 1e-5
-"""The APIs show logprobs as decimals of float32."""
-_MIN_LOGPROB_NATS = -200.0
-"""Lower values, such as OpenAI's -9999, stand for a token without a logprob."""
+_MAX_BIAS_NATS = 100.0  # According to OpenAI's API reference, biases are from -100 to 100
+_MAX_BIASES_PER_CALL = 300  # OpenAI's API rejects more tokens in ``logit_bias``
+_RELATIVE_ERROR = 1e-5  # the APIs show logprobs as decimals of float32
+_MIN_LOGPROB_NATS = -200.0  # Lower values, such as OpenAI's -9999, stand for a token without a logprob
 
 
-@supports_old_names
 class OpenAIEndpoint(HttpEndpoint):
     """OpenAI's API or a compatible API, which is queried for one token.
 
@@ -117,7 +111,6 @@ class OpenAIEndpoint(HttpEndpoint):
             ) from None
 
     def _request_body(self, prompt: str, bias: Bias) -> dict[str, Any]:
-        """Return the body of a request, without its temperature."""
         request_body: dict[str, Any] = {
             "model": self._model,
             "max_tokens": 1,
@@ -163,10 +156,8 @@ class OpenAIEndpoint(HttpEndpoint):
         return self._top_response(entries, drawn_entry)
 
     def _top_response(self, entries: Sequence[_ShownToken], drawn_entry: _ShownToken) -> EndpointResponse:
-        """Return a response with the most likely entries.
-
-        The API also shows the drawn token, even if it is unlikely.
-        """
+        """Return a response with the most likely entries."""
+        # The API also shows the drawn token, even if it is unlikely.
         logprob_by_token = {entry.token: entry.logprob for entry in entries if entry.token is not None}
         unmatched_logprobs = [entry.logprob for entry in entries if entry.token is None]
         # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
@@ -188,15 +179,10 @@ class OpenAIEndpoint(HttpEndpoint):
 
 @dataclass(frozen=True)
 class _ShownToken:
-    """A token of a response, with its shown logprob.
+    """A token of a response, with its shown logprob."""
 
-    Attributes:
-        token: the token id; None if the text is not the text of exactly one token.
-        logprob: the logprob, nats.
-    """
-
-    token: int | None
-    logprob: float
+    token: int | None  # the token id; None if the text is not the text of exactly one token
+    logprob: float  # the logprob, nats
 
 
 def _token_only_response(token: int | None) -> EndpointResponse:
@@ -211,7 +197,6 @@ def _tokenizer_hash(token_bytes: Sequence[bytes | None]) -> str:
     return digest.hexdigest()[:16]
 
 
-@supports_old_names
 class TokenTextTable:
     """The ids of a vocabulary by their bytes and by their text.
 
@@ -276,15 +261,14 @@ _T = TypeVar("_T", bytes, str)
 
 
 def _ids_by_value(values: Mapping[int, _T]) -> dict[_T, list[int]]:
-    """Return the ids of each value."""
     ids_by_value: dict[_T, list[int]] = {}
     for token, value in values.items():
         ids_by_value.setdefault(value, []).append(token)
     return ids_by_value
 
 
+# a ``.tiktoken`` file is not a vocabulary if its largest id is more than this many times its number of tokens
 _MAX_ID_PER_TOKEN = 10
-"""A ``.tiktoken`` file is not a vocabulary if its largest id is more than this many times its number of tokens."""
 
 
 def read_tiktoken(path: Path) -> list[bytes | None]:

@@ -15,28 +15,19 @@ from ..endpoints.base import EndpointResponse, QueryKind
 from ..errors import RecoverError
 from ..task import RecoveryTask
 
+# a bias that makes most tokens the most likely one; it is doubled for the remaining tokens
 _FIRST_BIAS_NATS = 16.0
-"""A bias that makes most tokens the most likely one; it is doubled for the remaining tokens."""
-_MAX_BIAS_NATS = 512.0
-"""Much larger than any difference between two logits."""
-_FIRST_TOKEN_COUNT = 4
-"""Number of tokens with which a first threshold is found, if no likely tokens are shown."""
+_MAX_BIAS_NATS = 512.0  # Much larger than any difference between two logits
+_FIRST_TOKEN_COUNT = 4  # number of tokens with which a first threshold is found, if no likely tokens are shown
 
 
 def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover the differences between the logprobs of tokens and the logprob of the most likely token.
-
-    Token i is chosen if its bias exceeds log p_top - log p_i. The bias is doubled, from 16 on, until the
-    token is chosen. Then the interval is halved until its width is at most ``bisection_error_nats``, and its
-    middle is the difference. The differences of a whole vocabulary become logprobs, because its
-    probabilities sum to 1. Otherwise they remain relative to the most likely token, which has 0. Logprobs
-    that were known before are discarded, because they have another scale. Raises ``RecoverError`` if biases
-    are not additive.
-
-    Args:
-        task: the running recovery.
-        tokens: the token ids to recover.
-    """
+    """Recover the differences between the logprobs of tokens and the logprob of the most likely token."""
+    # Token i is chosen if its bias exceeds log p_top - log p_i. The bias is doubled, from 16 on, until the token
+    # is chosen. Then the interval is halved until its width is at most ``bisection_error_nats``, and its middle is
+    # the difference. The differences of a whole vocabulary become logprobs, because its probabilities sum to 1.
+    # Otherwise they remain relative to the most likely token, which has 0. Logprobs that were known before are
+    # discarded, because they have another scale. Raises ``RecoverError`` if biases are not additive.
     max_error_nats, estimates = task.settings.bisection_error_nats, task.estimates
     top_token = _find_top_token(task)
     estimates.restart_relative_to(top_token, max_error_nats / 2)
@@ -65,10 +56,8 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 
 def ranking(task: RecoveryTask, top_count: int) -> list[int]:
-    """Return the ``top_count`` most likely tokens in order.
-
-    Each token is chosen once all tokens before it are suppressed.
-    """
+    """Return the ``top_count`` most likely tokens in order."""
+    # Each token is chosen once all tokens before it are suppressed.
     suppression_nats = min(_MAX_BIAS_NATS, task.limits.max_bias_nats)
     max_biases = task.limits.max_biases_per_call
     ranked_tokens = [_find_top_token(task)]
@@ -95,17 +84,11 @@ def ranking(task: RecoveryTask, top_count: int) -> list[int]:
 
 
 def calls_per_token(width_nats: float, max_error_nats: float) -> int:
-    """Return the number of calls for one token: one to find the interval, and one for each halving.
-
-    Args:
-        width_nats: width of the first interval, nats.
-        max_error_nats: width at which halving stops, nats.
-    """
+    """Return the number of calls for one token: one to find the interval, and one for each halving."""
     return max(0, ceil(log2(width_nats / max_error_nats))) + 1
 
 
-_EQUAL_NATS = 1e-3
-"""Logprobs that differ by less count as equal, because float32 and decimals round them."""
+_EQUAL_NATS = 1e-3  # Logprobs that differ by less count as equal, because float32 and decimals round them
 
 
 def _find_top_token(task: RecoveryTask) -> int:
@@ -132,28 +115,15 @@ def _find_top_token(task: RecoveryTask) -> int:
 
 @dataclass
 class _BiasInterval:
-    """The interval of biases in which a token becomes the chosen one.
+    """The interval of biases in which a token becomes the chosen one."""
 
-    Attributes:
-        low: the largest tried bias at which most responses chose another token, nats.
-        high: the smallest tried bias at which most responses chose the token, nats; inf: not found yet.
-        min_bias_with_vote: the smallest bias at which any response chose the token, nats.
-        max_bias_without_vote: the largest bias at which any response chose another token, nats.
-    """
-
-    low: float = 0.0
-    high: float = inf
-    min_bias_with_vote: float = inf
-    max_bias_without_vote: float = -inf
+    low: float = 0.0  # the largest tried bias at which most responses chose another token, nats
+    high: float = inf  # the smallest tried bias at which most responses chose the token, nats; inf: not found yet
+    min_bias_with_vote: float = inf  # the smallest bias at which any response chose the token, nats
+    max_bias_without_vote: float = -inf  # the largest bias at which any response chose another token, nats
 
     def add_votes(self, token: int, bias: float, responses: Sequence[EndpointResponse]) -> None:
-        """Narrow the interval by the responses to one bias.
-
-        Args:
-            token: the token with the bias.
-            bias: the bias, nats.
-            responses: the responses to this bias.
-        """
+        """Narrow the interval by the responses to one bias."""
         votes = sum(response.token == token for response in responses)
         if 2 * votes > len(responses):
             self.high = bias
@@ -173,10 +143,7 @@ class _BiasInterval:
 
 
 def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
-    """Return a narrow interval for each token that a bias can make the chosen one.
-
-    An interval is at most ``bisection_error_nats`` wide.
-    """
+    """Return an interval of ``bisection_error_nats`` for each token that a bias can make the chosen one."""
     intervals = _find_intervals(task, tokens)
     max_error_nats = task.settings.bisection_error_nats
     max_width_nats = max((interval.high - interval.low for interval in intervals.values()), default=0.0)
@@ -210,13 +177,7 @@ def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Bia
 def _query_choices(
     task: RecoveryTask, intervals: Mapping[int, _BiasInterval], biases: Mapping[int, float]
 ) -> None:
-    """Query whether each token is chosen with its bias, and narrow the intervals.
-
-    Args:
-        task: the running recovery.
-        intervals: the interval of each token.
-        biases: token id -> bias to try, nats.
-    """
+    """Query whether each token is chosen with its bias, and narrow the intervals."""
     queries = ({token: bias} for token, bias in biases.items())
     for (token, bias), responses in zip(
         biases.items(), task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True
@@ -224,33 +185,22 @@ def _query_choices(
         intervals[token].add_votes(token, bias, responses)
 
 
+# Number of pairs of queries whose responses must all be as expected. Chance achieves this once in 256 times.
 _VOTE_PAIRS = 4
-"""Number of pairs of queries whose responses must all be as expected. Chance achieves this once in 256 times."""
-_MAX_UNCERTAIN_WIDTH_NATS = 0.5
-"""An endpoint whose choices vary over a wider range draws its tokens."""
-_MAX_SUM_ERROR_NATS = 0.25
-"""Allowed error of a sum of biases. Endpoints that round biases to integers exceed it."""
-_COMMON_BIAS_NATS = 2.3719
-"""A bias on both tokens. It is not a multiple of a step to which an endpoint may round."""
-_MIN_COMMON_BIAS_NATS = 0.1
-"""A smaller bias on both tokens would not show whether biases are additive."""
+_MAX_UNCERTAIN_WIDTH_NATS = 0.5  # an endpoint whose choices vary over a wider range draws its tokens
+_MAX_SUM_ERROR_NATS = 0.25  # Allowed error of a sum of biases. Endpoints that round biases to integers exceed it.
+_COMMON_BIAS_NATS = 2.3719  # A bias on both tokens. It is not a multiple of a step to which an endpoint may round.
+_MIN_COMMON_BIAS_NATS = 0.1  # a smaller bias on both tokens would not show whether biases are additive
 
 
 @dataclass(frozen=True)
 class _ChoiceThreshold:
-    """The bias at which another token becomes the chosen one.
+    """The bias at which another token becomes the chosen one."""
 
-    Attributes:
-        top_token: the token that is chosen with a bias below ``low``.
-        token: the token that is chosen with a bias above ``high``.
-        low: lower end of the threshold, nats.
-        high: upper end of the threshold, nats.
-    """
-
-    top_token: int
-    token: int
-    low: float
-    high: float
+    top_token: int  # the token that is chosen with a bias below ``low``
+    token: int  # the token that is chosen with a bias above ``high``
+    low: float  # lower end of the threshold, nats
+    high: float  # upper end of the threshold, nats
 
     def gives_expected_choices(
         self,
@@ -261,18 +211,9 @@ class _ChoiceThreshold:
         drift_check: int = 0,
         vote_pairs: int = _VOTE_PAIRS,
     ) -> bool:
-        """Return whether biases that are far enough from the threshold give the expected choices.
-
-        No query is repeated, because an endpoint may draw the same token each time for the same query.
-
-        Args:
-            task: the running recovery.
-            distance_nats: minimum distance from the threshold, nats.
-            common_bias_nats: bias that is added to both tokens, nats.
-            drift_check: number of the drift check that sends the queries, counted from 1; 0 outside of
-                drift checks.
-            vote_pairs: number of pairs of queries, at ``distance_nats`` to twice that distance.
-        """
+        """Return whether biases that are far enough from the threshold give the expected choices."""
+        # Queried are ``vote_pairs`` pairs, at ``distance_nats`` to twice that distance, never the same query
+        # twice, because an endpoint may draw the same token each time for the same query.
         max_bias_nats = task.limits.max_bias_nats
         common_biases = {self.top_token: common_bias_nats} if common_bias_nats else {}
         queries, expected_tokens = [], []
@@ -288,13 +229,11 @@ class _ChoiceThreshold:
 
 
 def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
-    """Return the distance from the threshold up to which choices vary, nats; 0 if they do not vary.
-
-    The distance of the queries is doubled until all choices are as expected. They must also be as expected
-    with the same bias on both tokens, which is not so for biases that are rounded or reshaped. A threshold
-    that the shown logprobs contradict is rejected. A common factor on all biases (a temperature) cannot be
-    noticed in choices, but in logprobs. Raises ``RecoverError``.
-    """
+    """Return the distance from the threshold up to which choices vary, nats; 0 if they do not vary."""
+    # The distance of the queries is doubled until all choices are as expected. They must also be as expected with
+    # the same bias on both tokens, which is not so for biases that are rounded or reshaped. A threshold that the
+    # shown logprobs contradict is rejected. A common factor on all biases (a temperature) cannot be noticed in
+    # choices, but in logprobs. Raises ``RecoverError``.
     distance_nats = max_error_nats = task.settings.bisection_error_nats
     token, upper_end = threshold.token, threshold.high
     while not threshold.gives_expected_choices(task, distance_nats):
@@ -343,14 +282,7 @@ def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold
 def _threshold_shift_nats(
     task: RecoveryTask, threshold: _ChoiceThreshold, width_nats: float, drift_check: int
 ) -> float:
-    """Return the distance by which a threshold has moved since it was found, nats; 0 if at most ``width_nats``.
-
-    Args:
-        task: the running recovery.
-        threshold: the threshold that was found.
-        width_nats: half the width of the range around the threshold in which choices vary, nats.
-        drift_check: number of the drift check that sends the queries, counted from 1.
-    """
+    """Return the distance by which a threshold has moved since it was found, nats; 0 if at most ``width_nats``."""
     start_distance_nats = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)
     while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not threshold.gives_expected_choices(
         task, distance_nats, drift_check=drift_check, vote_pairs=1

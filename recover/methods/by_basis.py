@@ -11,18 +11,15 @@ from ..basis import Basis
 from ..errors import RecoverError
 from ..task import PointwiseMethod, RecoveryTask
 
+# Number of tokens that test the solution. Of the remaining tokens, about 1 in 60 has an error above the tested
+# maximum.
 _HELD_OUT_TOKENS = 60
-"""Number of tokens that test the solution. Of the remaining tokens, about 1 in 60 has an error above the tested
-maximum."""
+# more logprobs than dimensions are queried, so that errors average out
 _SPARE_FRACTION, _MIN_SPARE_TOKENS = 0.25, 20
-"""More logprobs than dimensions are queried, so that errors average out."""
 
 
 def count_queried(basis: Basis) -> int:
-    """Return the number of queried tokens.
-
-    These are a quarter more tokens than the basis has dimensions, and the held-out tokens.
-    """
+    """Return the number of queried tokens: a quarter more than the basis has dimensions, and those held out."""
     return basis.rank + max(_MIN_SPARE_TOKENS, int(_SPARE_FRACTION * basis.rank)) + _HELD_OUT_TOKENS
 
 
@@ -36,17 +33,10 @@ def check_basis(basis: Basis, vocab_size: int) -> None:
 
 
 def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> None:
-    """Recover a complete row: some tokens by another method, the others by least squares.
-
-    The error is the largest error on random tokens that are held out of the solution. A final solution
-    includes them. If the error exceeds ``max_held_out_error_nats``, the basis belongs to another model, and
-    only the queried tokens are kept.
-
-    Args:
-        task: the running recovery.
-        basis: the basis of the model's logits.
-        pointwise: the method that recovers the queried tokens.
-    """
+    """Recover a complete row: some tokens by another method, the others by least squares."""
+    # The error is the largest error on random tokens that are held out of the solution. A final solution includes
+    # them. If the error exceeds ``max_held_out_error_nats``, the basis belongs to another model, and only the
+    # queried tokens are kept.
     estimates = task.estimates
     held_out_tokens = _query_tokens(task, basis, pointwise)
     recovered_tokens = np.flatnonzero(~np.isnan(estimates.logprobs))
@@ -76,13 +66,7 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
 
 
 def _query_tokens(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> NDArray[np.intp]:
-    """Recover the tokens that determine the row, and random held-out tokens, whose ids are returned, int (n,).
-
-    Args:
-        task: the running recovery.
-        basis: the basis of the model's logits.
-        pointwise: the method that recovers the tokens.
-    """
+    """Recover the tokens that determine the row, and random held-out tokens, whose ids are returned, int (n,)."""
     vocab_size = task.session.endpoint.vocab_size
     check_basis(basis, vocab_size)
     held_out_tokens = np.random.default_rng(1).choice(vocab_size, min(_HELD_OUT_TOKENS, vocab_size), replace=False)

@@ -6,18 +6,13 @@ from collections.abc import Sequence
 
 from ..task import RecoveryTask
 
-_FIRST_BIAS_NATS = 100.0
-"""Chooses nearly any token. It is OpenAI's largest bias."""
-_MAX_BIAS_NATS = 1000.0
-"""Much larger than any difference between two logits."""
+_FIRST_BIAS_NATS = 100.0  # Chooses nearly any token. It is OpenAI's largest bias.
+_MAX_BIAS_NATS = 1000.0  # Much larger than any difference between two logits
 
 
 def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token per call: a large bias makes the endpoint choose the token and report its logprob.
-
-    A token that is not chosen gets a larger bias. A token that is not chosen with the largest bias stays
-    NaN.
-    """
+    """Recover one token per call: a large bias makes the endpoint choose the token and report its logprob."""
+    # A token that is not chosen gets a larger bias. A token that is not chosen with the largest bias stays NaN.
     max_bias_nats = min(task.limits.max_bias_nats, _MAX_BIAS_NATS)
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)
     remaining_tokens = task.estimates.unknown_among(tokens)

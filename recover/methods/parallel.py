@@ -14,35 +14,24 @@ from ..numerics import logprob_from_anchor
 from ..task import RecoveryTask
 from .single import single_each
 
-_FIRST_BIAS_NATS = 40.0
-"""More than nearly any difference between two logits."""
-_MAX_ROUNDS = 30
-"""More rounds than needed: a bias that grows by half in each round reaches any limit earlier."""
+_FIRST_BIAS_NATS = 40.0  # more than nearly any difference between two logits
+_MAX_ROUNDS = 30  # more rounds than needed: a bias that grows by half in each round reaches any limit earlier
+# smallest reduction of a bias that shows its effect, well above the 0.02 nats that decimals of an API hide
 _MIN_REDUCTION_NATS = 0.25
-"""Smallest reduction of a bias that shows its effect, well above the 0.02 nats that decimals of an API hide."""
-_SUPPRESSED_GROWTH = 4
-"""The number of suppressed tokens is multiplied by this factor each time."""
+_SUPPRESSED_GROWTH = 4  # the number of suppressed tokens is multiplied by this factor each time
 
 
 def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token less per call than logprobs are shown, by `logprob_from_anchor`.
-
-    The anchor is the most likely token.
-
-    Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown
-    was too unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is
-    not shown, the tokens were too likely: they get a smaller bias.
-
-    If biases cannot grow, the bias of the anchor is removed. If this is not enough, the most likely known
-    tokens are suppressed, so that other tokens are shown. These may include tokens whose bias the endpoint
-    ignores, so each token is queried again with another bias, and must have the same logprob. Two kinds of
-    tokens are left to `single`: those that were shown, but never together with the anchor, and those of an
-    implausible response. A token that is never shown, or contradicted, stays NaN.
-
-    Args:
-        task: the running recovery.
-        tokens: the token ids to recover.
-    """
+    """Recover one token less per call than logprobs are shown, by `logprob_from_anchor`."""
+    # The anchor is the most likely token.
+    # Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown was
+    # too unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is not
+    # shown, the tokens were too likely: they get a smaller bias.
+    # If biases cannot grow, the bias of the anchor is removed. If this is not enough, the most likely known tokens
+    # are suppressed, so that other tokens are shown. These may include tokens whose bias the endpoint ignores, so
+    # each token is queried again with another bias, and must have the same logprob. Two kinds of tokens are left
+    # to `single`: those that were shown, but never together with the anchor, and those of an implausible response.
+    # A token that is never shown, or contradicted, stays NaN.
     first_bias = task.bias_range.round_toward_zero(min(_FIRST_BIAS_NATS, task.bias_range.max_bias_nats))
     rounds = _ParallelRounds(task, first_bias, anchor_token_bias=first_bias)
     remaining_tokens = task.estimates.unknown_among(tokens)
@@ -60,17 +49,12 @@ def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 @dataclass
 class _AnchoredBiasSearch:
-    """The search for a bias with which both a token and the anchor are shown.
+    """The search for a bias with which both a token and the anchor are shown."""
 
-    Attributes:
-        bias: the bias to try next, nats.
-        hidden_at_bias: the largest bias at which the token was not shown, nats; -inf: it was always shown.
-        anchor_hidden_at_bias: the smallest bias at which the anchor was not shown, nats; inf: it was always
-            shown.
-    """
-
-    bias: float
+    bias: float  # the bias to try next, nats
+    # the largest bias at which the token was not shown, nats; -inf: it was always shown
     hidden_at_bias: float = -inf
+    # the smallest bias at which the anchor was not shown, nats; inf: it was always shown
     anchor_hidden_at_bias: float = inf
 
     def raise_bias(self, max_bias_nats: float) -> None:
@@ -95,25 +79,16 @@ class _AnchoredBiasSearch:
 
 @dataclass
 class _ParallelRounds:
-    """Rounds of queries. Each round queries all tokens that are still unknown.
-
-    Args:
-        task: the running recovery.
-        first_bias: first bias of each token, nats.
-        anchor_token_bias: bias on the anchor, a token of known logprob, nats.
-        searches: the search for the bias of each token.
-        suppressing_biases: negative biases of known likely tokens, nats.
-        shown_without_anchor: tokens that were shown without the anchor.
-        implausible_tokens: tokens of responses that cannot be true.
-    """
+    """Rounds of queries. Each round queries all tokens that are still unknown."""
 
     task: RecoveryTask
-    first_bias: float
-    anchor_token_bias: float
-    searches: dict[int, _AnchoredBiasSearch] = field(default_factory=dict)
+    first_bias: float  # first bias of each token, nats
+    anchor_token_bias: float  # bias on the anchor, a token of known logprob, nats
+    searches: dict[int, _AnchoredBiasSearch] = field(default_factory=dict)  # the search for the bias of each token
+    # negative biases of known likely tokens, nats
     suppressing_biases: dict[int, float] = field(default_factory=dict)
-    shown_without_anchor: set[int] = field(default_factory=set)
-    implausible_tokens: set[int] = field(default_factory=set)
+    shown_without_anchor: set[int] = field(default_factory=set)  # tokens that were shown without the anchor
+    implausible_tokens: set[int] = field(default_factory=set)  # tokens of responses that cannot be true
 
     def send_round(self, tokens: Sequence[int]) -> list[int]:
         """Query each token once; return the tokens that are still unknown."""
@@ -131,14 +106,7 @@ class _ParallelRounds:
         return [token for token in estimates.unknown_among(tokens) if token not in self.implausible_tokens]
 
     def raise_or_suppress_biases(self, unresolved_tokens: Sequence[int], has_progress: bool) -> bool:
-        """Prepare the next round, with larger biases or with more suppressed tokens.
-
-        Return False if neither can help.
-
-        Args:
-            unresolved_tokens: the tokens that are still unknown.
-            has_progress: whether the last round recovered a token.
-        """
+        """Prepare a round with larger biases or more suppressed tokens; return False if neither can help."""
         if any(
             self._bias_search(token).hidden_at_bias < self.task.bias_range.max_bias_nats
             for token in unresolved_tokens
@@ -152,10 +120,8 @@ class _ParallelRounds:
 
     @property
     def _batch_size(self) -> int:
-        """The number of tokens per call, limited by the shown logprobs and by the allowed biases.
-
-        The anchor takes one of each.
-        """
+        """The number of tokens per call, limited by the shown logprobs and by the allowed biases."""
+        # The anchor takes one of each.
         shown_logprob_count, max_biases_per_call = (
             self.task.profile.shown_logprob_count,
             self.task.limits.max_biases_per_call,
@@ -208,15 +174,7 @@ class _ParallelRounds:
     def _logprobs_by_token(
         self, batch: Sequence[int], responses: Sequence[EndpointResponse], reduction_nats: float = 0.0
     ) -> dict[int, list[float]]:
-        """Return the logprob of each token according to each response.
-
-        A token has an empty list if a response lacks the token or the anchor.
-
-        Args:
-            batch: the tokens of the call.
-            responses: the responses to the call.
-            reduction_nats: reduction of the biases in this call, nats.
-        """
+        """Return the logprob of each token by each response; none if a response lacks the token or the anchor."""
         anchor = self.task.anchor
         anchor_logprob = float(self.task.estimates.logprobs[anchor])
         logprobs_by_token: dict[int, list[float]] = {}
@@ -240,10 +198,8 @@ class _ParallelRounds:
         return logprobs_by_token
 
     def _repeat_with_smaller_biases(self, batches: Sequence[Sequence[int]]) -> None:
-        """Query again with smaller biases, and reject tokens whose logprob changes.
-
-        Such a token was shown without its bias.
-        """
+        """Query again with smaller biases, and reject tokens whose logprob changes."""
+        # Such a token was shown without its bias.
         task, bias_step_nats, tolerance_nats = (
             self.task,
             self.task.profile.bias_step_nats,
@@ -264,10 +220,7 @@ class _ParallelRounds:
                     task.estimates.mark_contradicted(token)
 
     def _suppress_known_tokens(self, has_progress: bool) -> bool:
-        """Suppress more of the most likely known tokens, except the anchor.
-
-        Return False if that cannot help.
-        """
+        """Suppress more of the most likely known tokens, except the anchor. Return False if that cannot help."""
         task, shown_logprob_count = self.task, self.task.profile.shown_logprob_count
         max_biases_per_call = task.limits.max_biases_per_call
         max_suppressed_count = (

@@ -12,36 +12,26 @@ from ..endpoints.base import EndpointResponse
 from ..numerics import log1mexp, log_odds, logprob_from_single_bias, single_bias_error
 from ..task import RecoveryTask
 
-_MAX_ERROR_GROWTH = 20.0
-"""Largest accepted growth of the error. If 1 - p' is smaller, the bias was too large."""
+_MAX_ERROR_GROWTH = 20.0  # Largest accepted growth of the error. If 1 - p' is smaller, the bias was too large.
+# Tokens per chunk. The starting bias is adapted after each chunk. The first chunk is small, because nothing has
+# been measured yet.
 _FIRST_CHUNK_TOKENS, _CHUNK_TOKENS = 32, 1024
-"""Tokens per chunk. The starting bias is adapted after each chunk. The first chunk is small, because nothing has
-been measured yet."""
-_MAX_ROUNDS = 60
-"""More rounds than needed: a search that halves an interval of biases ends earlier."""
-_BIAS_STEP_NATS = 10.0
-"""Step by which a bias grows until the token is shown."""
-_INITIAL_LIFT_NATS = 8.0
-"""The first bias lifts a token this far above the least likely shown token."""
+_MAX_ROUNDS = 60  # more rounds than needed: a search that halves an interval of biases ends earlier
+_BIAS_STEP_NATS = 10.0  # Step by which a bias grows until the token is shown
+_INITIAL_LIFT_NATS = 8.0  # the first bias lifts a token this far above the least likely shown token
+# Keeps a logprob below 0, so that its odds are finite; near the smallest normal float64
 _MIN_LOGPROB_SIZE_NATS = 1e-300
-"""Keeps a logprob below 0, so that its odds are finite; near the smallest normal float64."""
 
 
 @dataclass
 class _EvenOddsSearch:
-    """The search for a bias that brings a token near even odds.
-
-    Attributes:
-        token: the token id.
-        bias: the bias to try next, nats.
-        hidden_at_bias: the largest bias at which the token was not shown, nats; -inf: it was always shown.
-        too_likely_at_bias: the smallest bias at which p' was too close to 1, nats; inf: it never was.
-    """
+    """The search for a bias that brings a token near even odds."""
 
     token: int
-    bias: float
+    bias: float  # the bias to try next, nats
+    # the largest bias at which the token was not shown, nats; -inf: it was always shown
     hidden_at_bias: float = -inf
-    too_likely_at_bias: float = inf
+    too_likely_at_bias: float = inf  # the smallest bias at which p' was too close to 1, nats; inf: it never was
 
     def raise_bias(self, max_bias_nats: float) -> None:
         """Try a larger bias, because the token was not shown."""
@@ -69,12 +59,10 @@ class _EvenOddsSearch:
 
 
 def single(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token per call, by `logprob_from_single_bias`.
-
-    The bias should bring a token near even odds. It starts at the median of the logprobs found so far. A
-    token that is not shown is queried again with a larger bias. A token near p' = 1 is queried again with
-    the bias that its response suggests.
-    """
+    """Recover one token per call, by `logprob_from_single_bias`."""
+    # The bias should bring a token near even odds. It starts at the median of the logprobs found so far. A token
+    # that is not shown is queried again with a larger bias. A token near p' = 1 is queried again with the bias
+    # that its response suggests.
     single_each(task, task.estimates.unknown_among(tokens))
 
 
@@ -134,10 +122,7 @@ def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list
 def _read_logprobs(
     task: RecoveryTask, search: _EvenOddsSearch, responses: Sequence[EndpointResponse]
 ) -> list[float]:
-    """Return the logprob according to each response.
-
-    If a response does not show it, return an empty list and choose another bias.
-    """
+    """Return the logprob according to each response; none, with another bias chosen, if one does not show it."""
     if any(not response.logprobs and response.token == search.token for response in responses):
         # Some servers show no logprobs if they choose such a token, so it must not be chosen.
         search.lower_bias(search.bias - _BIAS_STEP_NATS)
@@ -159,10 +144,8 @@ def _read_logprobs(
 
 
 def _confirm_bias(task: RecoveryTask, search: _EvenOddsSearch, logprobs: Sequence[float]) -> bool:
-    """Return whether the largest bias so far was added exactly: another bias must give the same logprob.
-
-    If it was not, the endpoint limits biases of this size, and smaller ones are tried.
-    """
+    """Return whether the largest bias so far was added exactly: another bias must give the same logprob."""
+    # If it was not, the endpoint limits biases of this size, and smaller ones are tried.
     relative_error = task.profile.relative_error
     for bias in (search.bias - 1, search.bias + 1):
         (responses,) = task.send_queries([{search.token: bias}])

@@ -12,34 +12,23 @@ from ..numerics import logprob_from_anchor, logprob_from_suppression, suppressio
 from ..task import RecoveryTask
 from .single import single_each
 
-_MAX_SUPPRESSING_BIAS_NATS = 100.0
-"""Suppresses any token below all others. It is OpenAI's largest bias."""
-_ANCHOR_LIFT_NATS = 8.0
-"""Makes the anchor the chosen token nearly always: e^8 is 3000."""
-_SPARE_NATS = 10.0
-"""Next to the anchor, the next tokens must stay this far above the lowest reliable logprob."""
+_MAX_SUPPRESSING_BIAS_NATS = 100.0  # Suppresses any token below all others. It is OpenAI's largest bias.
+_ANCHOR_LIFT_NATS = 8.0  # Makes the anchor the chosen token nearly always: e^8 is 3000
+_SPARE_NATS = 10.0  # Next to the anchor, the next tokens must stay this far above the lowest reliable logprob
+# If `logprob_from_suppression` multiplies the relative error by more than this, `single` replaces it
 _MAX_ERROR_GROWTH = 1e3
-"""If `logprob_from_suppression` multiplies the relative error by more than this, `single` replaces it."""
-_AGREEMENT_NATS = 1e-4
-"""Values of `logprob_from_suppression` and of `single` agree if they differ by less."""
+_AGREEMENT_NATS = 1e-4  # Values of `logprob_from_suppression` and of `single` agree if they differ by less
 
 
 def top_n(task: RecoveryTask, top_count: int) -> None:
-    """Recover the ``top_count`` most likely tokens, one token less per call than logprobs are shown.
-
-    All known tokens except an anchor are suppressed as far as the endpoint allows. The response shows the
-    anchor together with the new tokens (`logprob_from_anchor`), so that the size of the suppression does not
-    matter. The anchor is lifted until it is chosen. It is the most likely token if the next tokens can be
-    shown together with it; otherwise, it is the least likely known token.
-
-    If only one logprob is shown, an anchor cannot be used, and `logprob_from_suppression` is used instead. It is
-    compared with `single` at the first token, and again whenever the remaining probability has halved.
-    `single` replaces it where its digits cancel. Raises ``RecoverError`` if no new token appears.
-
-    Args:
-        task: the running recovery.
-        top_count: number of most likely tokens.
-    """
+    """Recover the ``top_count`` most likely tokens, one token less per call than logprobs are shown."""
+    # All known tokens except an anchor are suppressed as far as the endpoint allows. The response shows the anchor
+    # together with the new tokens (`logprob_from_anchor`), so that the size of the suppression does not matter.
+    # The anchor is lifted until it is chosen. It is the most likely token if the next tokens can be shown together
+    # with it; otherwise, it is the least likely known token.
+    # If only one logprob is shown, an anchor cannot be used, and `logprob_from_suppression` is used instead. It is
+    # compared with `single` at the first token, and again whenever the remaining probability has halved. `single`
+    # replaces it where its digits cancel. Raises ``RecoverError`` if no new token appears.
     next_tokens = _NextTokens(task)
     estimates = task.estimates
     while (missing_count := top_count - len(known_tokens := estimates.known_by_logprob())) > 0:
@@ -68,16 +57,10 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
 
 
 class _NextTokens:
-    """Queries for the tokens that follow the known ones in order of probability.
-
-    Args:
-        task: the running recovery.
-
-    Attributes:
-        suppression_nats: absolute value of the negative bias of suppressed tokens, nats.
-    """
+    """Queries for the tokens that follow the known ones in order of probability."""
 
     def __init__(self, task: RecoveryTask) -> None:
+        # absolute value of the negative bias of suppressed tokens, nats
         self.suppression_nats = task.bias_range.round_toward_zero(
             min(_MAX_SUPPRESSING_BIAS_NATS, task.limits.max_bias_nats)
         )
@@ -85,20 +68,13 @@ class _NextTokens:
             min(_ANCHOR_LIFT_NATS, task.bias_range.max_bias_nats)
         )
         self._task = task
+        # the remaining probability at the last comparison of `logprob_from_suppression` with `single`
         self._remaining_probability_at_comparison = np.inf
-        """The remaining probability at the last comparison of `logprob_from_suppression` with `single`."""
+        # Upper limit of the fraction of a probability that suppression leaves, according to the last comparison
         self._max_suppressed_fraction = np.inf
-        """Upper limit of the fraction of a probability that suppression leaves, according to the last
-        comparison.
-        """
 
     def query_next(self, known_tokens: Sequence[int], missing_count: int) -> None:
-        """Query once, with the known tokens suppressed.
-
-        Args:
-            known_tokens: the known tokens, most likely first.
-            missing_count: number of tokens that are still to be recovered.
-        """
+        """Query once, with the known tokens suppressed."""
         task = self._task
         anchor = self._choose_anchor(known_tokens) if task.profile.shown_logprob_count > 1 else None
         biases = {token: -self.suppression_nats for token in known_tokens if token != anchor}
@@ -131,10 +107,7 @@ class _NextTokens:
             self._add_by_anchor(anchor, new_tokens, responses)
 
     def _choose_anchor(self, known_tokens: Sequence[int]) -> int:
-        """Return the most likely token if the next tokens can be shown with it.
-
-        Otherwise, return the least likely known token.
-        """
+        """Return the most likely token if the next ones can be shown with it; otherwise the least likely known."""
         task = self._task
         top_token = task.anchor
         gap_nats = float(task.estimates.logprobs[top_token] - task.estimates.logprobs[known_tokens[-1]])

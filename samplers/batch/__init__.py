@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from ...common.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from .arguments import SamplingData, SamplingParam
-    from .step import sample
-__all__ = ["SamplingData", "SamplingParam", "sample"]
-__getattr__, __dir__ = lazy_exports(__name__)
+    from .arguments import SamplingData as SamplingData, SamplingParam as SamplingParam
+    from .step import sample as sample
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        ".arguments": ("SamplingData", "SamplingParam"),
+        ".step": ("sample",),
+    },
+)

@@ -104,18 +104,12 @@ def _is_int_array(ids: object, dimensions: int) -> TypeGuard[Ids]:
 class _ColumnRule(NamedTuple):
     """The rule for the values of a parameter, which is an array with one value per row: a column of the batch."""
 
-    kinds: str
-    """The letters of NumPy's dtype kinds that are accepted."""
-    values: str
-    """The accepted dtypes in words, for messages."""
-    allowed: str
-    """The allowed values in words, for messages."""
-    test: Callable[[NDArray[Any]], Mask]
-    """Returns for each value whether it is allowed; False for NaN."""
-    off_value: float
-    """The value for a row without the parameter. For seed and top_k it is not an allowed value."""
-    dtype: type[np.generic]
-    """The dtype to which the values are converted."""
+    kinds: str  # the letters of NumPy's dtype kinds that are accepted
+    values: str  # the accepted dtypes in words, for messages
+    allowed: str  # the allowed values in words, for messages
+    test: Callable[[NDArray[Any]], Mask]  # Returns for each value whether it is allowed; False for NaN
+    off_value: float  # The value for a row without the parameter. For seed and top_k it is not an allowed value.
+    dtype: type[np.generic]  # the dtype to which the values are converted
 
 
 def _is_finite_float32(values: NDArray[Any]) -> Mask:
@@ -277,33 +271,23 @@ def _check_row_counts(arrays: Mapping[str, NDArray[Any] | None]) -> None:
 
 @dataclass(eq=False)
 class RowPlan:
-    """The parameters of every row, each array (B,).
+    """The parameters of every row, each array (B,)."""
 
-    Rows without a parameter have the value that switches it off.
-    """
+    # Rows without a parameter have the value that switches it off.
 
     repetition_penalty: Floats
     frequency_penalty: Floats
     presence_penalty: Floats
     temperature: Floats
-    top_k: Ints
-    """Number of tokens to keep; 0 = off. Greedy rows have 1."""
+    top_k: Ints  # Number of tokens to keep; 0 = off. Greedy rows have 1.
     top_p: Floats
-    seed: Ints
-    """The seed; -1 = none."""
+    seed: Ints  # the seed; -1 = none
     do_sample: Mask
 
     @classmethod
     def from_param(cls, param: SamplingParam, height: int, width: int) -> RowPlan:
-        """Return the plan for logits of a certain shape.
-
-        Raises ``SamplingError`` if the parameters have another number of rows, or a top_k is too large.
-
-        Args:
-            param: the parameters that were passed.
-            height: number of rows of the logits.
-            width: size of the vocabulary.
-        """
+        """Return the plan for logits of a certain shape."""
+        # Raises ``SamplingError`` if the parameters have another number of rows, or a top_k is too large.
         values: dict[str, NDArray[Any]] = {}
         for field in fields(cls):
             array, rule = getattr(param, field.name), _COLUMN_RULES[field.name]

@@ -19,38 +19,28 @@ _SIGN_BIT, _VALUE_BITS, _ID_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1),
 class TopCandidates(NamedTuple):
     """The highest candidates of some rows, from high to low. Of equal logits the lower token id comes first."""
 
-    logits: Floats
-    """The logits after the temperature, (R, n); -inf where a row has fewer than n candidates."""
-    keys: NDArray[np.uint64]
-    """The sort keys, (R, n). The lower half of a key is the token id."""
+    logits: Floats  # the logits after the temperature, (R, n); -inf where a row has fewer than n candidates
+    keys: NDArray[np.uint64]  # The sort keys, (R, n). The lower half of a key is the token id.
 
     def select_rows(self, rows: Ints) -> TopCandidates:
         """Return the candidates of some of the rows."""
         return TopCandidates(self.logits[rows], self.keys[rows])
 
     def tokens(self, positions: Ints) -> Ints:
-        """Return the token at one position of each row, (R,)."""
         tokens: Ints = (self.keys[np.arange(positions.size), positions] & _ID_BITS).astype(np.int64)
         return tokens
 
 
+# for more candidates than this, reading every logit of the row is faster than searching blocks
 _MAX_SEARCHED_COUNT = BLOCK_COUNT // 8
-"""For more candidates than this, reading every logit of the row is faster than searching blocks."""
+# With more blocks to search than this, reading every logit of the row is faster
 _MAX_BLOCKS_PER_ROW = BLOCK_COUNT // 4
-"""With more blocks to search than this, reading every logit of the row is faster."""
 
 
 def find_top_candidates(selection: BatchRowSelection, counts: Ints) -> Iterator[tuple[Ints, TopCandidates]]:
-    """Find the highest candidates of each row.
-
-    Yields positions of rows in the selection, and the candidates of these rows. If the highest scaled logit of a
-    row exceeds float32, the row is not yielded, or its first candidate is not finite.
-
-    Args:
-        selection: the rows to search.
-        counts: the least number of candidates to find in each row, (R,). A row with fewer finite logits yields all
-            of them.
-    """
+    """Yield positions of rows in the selection, and at least ``counts`` highest candidates of these rows."""
+    # A row with fewer finite logits yields all of them. If the highest scaled logit of a row exceeds float32, the
+    # row is not yielded, or its first candidate is not finite.
     remaining_positions = np.arange(counts.size)
     short_positions = (counts <= _MAX_SEARCHED_COUNT).nonzero()[0]
     if short_positions.size and selection.table.width >= 2 * BLOCK_COUNT:
@@ -65,12 +55,11 @@ def find_top_candidates(selection: BatchRowSelection, counts: Ints) -> Iterator[
 
 
 def _search_blocks(selection: BatchRowSelection, counts: Ints) -> tuple[TopCandidates, Mask]:
-    """Search a few blocks for the highest candidates. Return them, and for each row whether they were found.
-
-    The maxima of g groups of blocks are logits of g different tokens, so at least k tokens reach the k-th highest
-    of these maxima. Only blocks whose maximum reaches this bound are searched. Maxima do not include penalties: a
-    group whose highest token has a penalty is ignored, and the tokens with penalties are added afterwards.
-    """
+    """Search few blocks for the highest candidates; return them, and for each row whether they were found."""
+    # The maxima of g groups of blocks are logits of g different tokens, so at least k tokens reach the k-th
+    # highest of these maxima. Only blocks whose maximum reaches this bound are searched. Maxima do not include
+    # penalties: a group whose highest token has a penalty is ignored, and the tokens with penalties are added
+    # afterwards.
     table, height = selection.table, counts.size
     maxima = table.maxima if height == table.height else table.maxima[selection.rows]
     scaled_maxima = maxima / selection.temperature[:, None]
@@ -94,21 +83,14 @@ def _search_blocks(selection: BatchRowSelection, counts: Ints) -> tuple[TopCandi
     return sort_candidates(height, *_replace_penalized(entry_rows, ids, logits, selection, bounds)), is_found
 
 
+# Number of groups for each candidate to find, and the least number of candidates assumed for it. More groups give
+# a closer bound.
 _GROUPS_PER_CANDIDATE, _MIN_GROUPED_CANDIDATES = 8, 64
-"""Number of groups for each candidate to find, and the least number of candidates assumed for it.
-
-More groups give a closer bound.
-"""
 
 
 def _lower_bounds(highest: Floats, penalized: PenalizedLogits, counts: Ints) -> Floats:
-    """Return for each row a scaled logit that at least ``counts`` candidates reach, (R,).
-
-    Args:
-        highest: the scaled maxima of the blocks, (R, BLOCK_COUNT).
-        penalized: the logits of the rows that penalties change.
-        counts: number of candidates to find in each row, (R,).
-    """
+    """Return for each row a scaled logit that at least ``counts`` candidates reach, (R,)."""
+    # ``highest``: the scaled maxima of the blocks, (R, BLOCK_COUNT).
     group_count = (
         1 << (_GROUPS_PER_CANDIDATE * max(int(counts.max(initial=1)), _MIN_GROUPED_CANDIDATES) - 1).bit_length()
     )
@@ -124,17 +106,8 @@ def _lower_bounds(highest: Floats, penalized: PenalizedLogits, counts: Ints) -> 
 def _replace_penalized(
     rows: Ints, ids: Ints, logits: Floats, selection: BatchRowSelection, bounds: Floats
 ) -> tuple[Ints, Ints, Floats]:
-    """Replace the logits that penalties change, and drop entries below the bound of their row.
-
-    Args:
-        rows: the row of each entry, (n,).
-        ids: the token of each entry, (n,).
-        logits: the scaled logit of each entry, without penalties, (n,).
-        selection: the rows with their penalties.
-        bounds: the scaled logit that an entry of each row must reach, (R,).
-
-    Returns rows, ids and logits of the new entries.
-    """
+    """Replace the logits that penalties change, and drop entries below the bound of their row, (R,)."""
+    # Takes and returns rows, ids and scaled logits of the entries, each (n,).
     penalized, width = selection.penalized, selection.table.width
     if not penalized.rows.size:
         return rows, ids, logits
@@ -156,14 +129,7 @@ def _sort_selected(scaled: Floats, mask: Mask) -> TopCandidates:
 
 
 def sort_candidates(height: int, rows: Ints, ids: Ints, logits: Floats) -> TopCandidates:
-    """Sort the candidates of some rows, by one sort of integers that combine logit and token id.
-
-    Args:
-        height: number of rows.
-        rows: the row of each entry, (n,).
-        ids: the token of each entry, (n,).
-        logits: the logit of each entry, (n,).
-    """
+    """Sort the candidates of some rows, by one sort of integers that combine logit and token id."""
     logit_bits = (logits + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 equal
     entries = _descending_bits(logit_bits).astype(np.uint64) << np.uint64(32) | ids.astype(np.uint64)
     row_sizes = np.bincount(rows, minlength=height)
@@ -180,21 +146,14 @@ def sort_candidates(height: int, rows: Ints, ids: Ints, logits: Floats) -> TopCa
 
 
 def _descending_bits(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Convert the bits of a float32 to an integer that falls as the float rises.
-
-    A second call converts it back.
-    """
+    """Convert the bits of a float32 to an integer that falls as the float rises, or back."""
     return np.where(bits & _SIGN_BIT, bits, ~bits & _VALUE_BITS)
 
 
 def count_reaching_p(logits: Floats, top_k: Ints, top_p: Floats) -> Ints:
-    """Return the number of candidates of each row that top-k and then top-p keep, (R,).
-
-    Args:
-        logits: the highest candidates of each row, from high to low, (R, n).
-        top_k: number of candidates to keep at most, (R,).
-        top_p: the probability mass that the kept candidates must reach, (R,); 1 = keep all ``top_k``.
-    """
+    """Return the number of candidates of each row that top-k and then top-p keep, (R,)."""
+    # ``logits``: the highest candidates of each row, from high to low, (R, n). A ``top_p`` of 1 keeps all
+    # ``top_k``.
     if (top_p >= 1).all():
         return top_k
     weights = softmax_weights(logits)
@@ -204,16 +163,9 @@ def count_reaching_p(logits: Floats, top_k: Ints, top_p: Floats) -> Ints:
 
 
 def select_nucleus(scaled_logits: Floats, highest: Floats, top_p: Floats) -> Iterator[Nucleus]:
-    """Find the candidates that top-p keeps from all tokens of each row.
-
-    Yields at most twice: first the rows for which enough candidates were sorted, then the other rows, of which all
-    tokens are sorted. If rounding keeps the mass of such a row below p, all of its tokens are kept.
-
-    Args:
-        scaled_logits: the logits divided by the temperature, (R, V).
-        highest: the highest of these logits in each row, (R,).
-        top_p: the probability mass that the kept candidates must reach, (R,).
-    """
+    """Find the candidates that top-p keeps from all tokens of each row, (R, V)."""
+    # Yields at most twice: first the rows for which enough candidates were sorted, then the other rows, of which
+    # all tokens are sorted. If rounding keeps the mass of such a row below p, all of its tokens are kept.
     weights = scaled_logits - highest[:, None]
     np.exp(weights, out=weights, dtype=np.float64, casting="same_kind")
     # llama.cpp sums in float32 from the first token to the last. `np.add.reduce` sums
@@ -237,39 +189,28 @@ def select_nucleus(scaled_logits: Floats, highest: Floats, top_p: Floats) -> Ite
 class Nucleus(NamedTuple):
     """The candidates of some rows that top-p keeps."""
 
-    rows: Ints
-    """Positions of the rows among the searched rows, (r,)."""
+    rows: Ints  # Positions of the rows among the searched rows, (r,)
+    # The highest candidates of these rows, from high to low. Others may follow after the kept ones.
     candidates: TopCandidates
-    """The highest candidates of these rows, from high to low. Others may follow after the kept ones."""
-    kept_counts: Ints
-    """Number of candidates that are kept in each row, (r,)."""
+    kept_counts: Ints  # number of candidates that are kept in each row, (r,)
 
 
 def _count_below_p(weights: Floats, total: Floats, top_p: Floats) -> Ints:
-    """Return the number of highest candidates whose total probability is below p, (R,).
-
-    Formula: the greatest n for which the float32 sum of w / total over the first n is below p. The next candidate
-    reaches p and is kept as well.
-    """
+    """Return the number of highest candidates whose total probability is below p, (R,)."""
+    # Formula: the greatest n for which the float32 sum of w / total over the first n is below p. The next
+    # candidate reaches p and is kept as well.
     mass = np.add.accumulate(weights / total[:, None], axis=1)
     counts: Ints = np.count_nonzero(mass < top_p[:, None], axis=1)
     return counts
 
 
-_SAMPLED_TOKENS = 4096
-"""Number of tokens of a row from which the lowest weight of its nucleus is estimated."""
+_SAMPLED_TOKENS = 4096  # number of tokens of a row from which the lowest weight of its nucleus is estimated
 
 
 def _estimate_floor(weights: Floats, total: Floats, top_p: Floats) -> Floats:
-    """Estimate the lowest weight that top-p keeps in each row, float32 (R,).
-
-    Every n-th token is used. The mass of lower weights may be 1 - p; the estimate leaves half of this as a margin.
-
-    Args:
-        weights: the weights of all tokens, (R, V).
-        total: the sum of the weights of each row, (R,).
-        top_p: the probability mass to keep, (R,).
-    """
+    """Estimate the lowest weight that top-p keeps in each row, float32 (R,), from all weights, (R, V)."""
+    # Every n-th token is used. The mass of lower weights may be 1 - p; the estimate leaves half of this as a
+    # margin.
     stride = max(weights.shape[1] // _SAMPLED_TOKENS, 1)
     sampled = np.sort(weights[:, ::stride], axis=1)
     mass = np.add.accumulate(sampled, axis=1) * np.float32(stride)

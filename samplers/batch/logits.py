@@ -13,35 +13,22 @@ from ..errors import SamplingError
 from ..kernels import Floats, describe
 from .arguments import Ints, ToTensor
 
+# Number of blocks into which a vocabulary is cut to find its highest logits; a power of two. More blocks give a
+# closer bound, but take more time to search.
 BLOCK_COUNT = 4096
-"""Number of blocks into which a vocabulary is cut to find its highest logits; a power of two.
-
-More blocks give a closer bound, but take more time to search.
-"""
 
 
 class LogitTable:
-    """A batch of logits, (B, V), that stays on its device. Few of its logits are copied into NumPy arrays.
+    """A batch of logits, (B, V), that stays on its device. Few of its logits are copied into NumPy arrays."""
 
-    The array API standard has neither a partition nor a scatter, and does not define the order of a sum. So only
-    `maxima`, the single pass over all logits, runs on the device. Everything that decides about tokens is computed
-    in NumPy, bit for bit, from the few logits that `logits_at` copies. Entire rows are copied, a few at a time,
-    only for rows without a small top_k.
-
-    Attributes:
-        height: number of rows, B.
-        width: size of the vocabulary, V.
-    """
+    # The array API standard has neither a partition nor a scatter, and does not define the order of a sum. So only
+    # `maxima`, the single pass over all logits, runs on the device. Everything that decides about tokens is
+    # computed in NumPy, bit for bit, from the few logits that `logits_at` copies. Entire rows are copied, a few at
+    # a time, only for rows without a small top_k.
 
     def __init__(self, logits: Any, to_tensor: ToTensor | None) -> None:
-        """Convert the logits to float32.
-
-        Raises ``SamplingError`` for an object that is not a tensor, and for a wrong shape or dtype.
-
-        Args:
-            logits: real floats (B, V). A masked entry counts as -inf.
-            to_tensor: converts an array to a tensor for indexing; None for the standard's `asarray`.
-        """
+        # A masked entry counts as -inf. Raises ``SamplingError`` for an object that is not a tensor of real floats
+        # (B, V).
         try:
             self._xp = xp = array_namespace(logits)
         except TypeError:
@@ -55,15 +42,13 @@ class LogitTable:
         ):  # a float64 beyond float32 becomes +inf, which is rejected later with the number of the row
             self._logits = xp.astype(logits, xp.float32, copy=False)
         self._to_tensor = to_tensor
-        self.height = int(logits.shape[0])
-        self.width = int(logits.shape[1])
+        self.height = int(logits.shape[0])  # number of rows, B
+        self.width = int(logits.shape[1])  # size of the vocabulary, V
 
     @cached_property
     def maxima(self) -> Floats:
-        """The highest logit of each block, float32 (B, BLOCK_COUNT).
-
-        Block j has the tokens j, j + BLOCK_COUNT, …
-        """
+        """The highest logit of each block, float32 (B, BLOCK_COUNT)."""
+        # Block j has the tokens j, j + BLOCK_COUNT, …
         blocked_width = self.width // BLOCK_COUNT * BLOCK_COUNT
         shape = (self.height, blocked_width // BLOCK_COUNT, BLOCK_COUNT)
         with np.errstate(invalid="ignore"):
@@ -119,12 +104,7 @@ class LogitTable:
 
 
 def check_finite(highest: Floats, rows: Ints) -> None:
-    """Raise ``SamplingError`` if the highest logit of a row is not finite.
-
-    Args:
-        highest: the highest logit of some rows, (R,).
-        rows: the numbers of these rows in the batch, for the message, (R,).
-    """
+    """Raise ``SamplingError`` if the highest logit of a row, (R,), is not finite."""
     wrong_rows = (~np.isfinite(highest)).nonzero()[0]
     if wrong_rows.size:
         value = highest[wrong_rows[0]]

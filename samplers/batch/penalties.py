@@ -22,14 +22,10 @@ from .logits import LogitTable, check_finite
 class PenalizedLogits(NamedTuple):
     """The logits that penalties change. Each entry is a row and a token; entries are sorted by row."""
 
-    rows: Ints
-    """The row of each entry, (n,)."""
-    ids: Ints
-    """The token of each entry, (n,)."""
-    old_logits: Floats
-    """The logit without penalties, (n,)."""
-    new_logits: Floats
-    """The logit with penalties, (n,)."""
+    rows: Ints  # the row of each entry, (n,)
+    ids: Ints  # the token of each entry, (n,)
+    old_logits: Floats  # the logit without penalties, (n,)
+    new_logits: Floats  # the logit with penalties, (n,)
 
     def select_rows(self, rows: Ints) -> PenalizedLogits:
         """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``."""
@@ -40,22 +36,14 @@ class PenalizedLogits(NamedTuple):
 NO_PENALTIES = PenalizedLogits(
     np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32)
 )
-"""The result if no row has a penalty, or no row has a token yet."""
 
 
 def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> PenalizedLogits:
-    """Compute the logits that penalties change.
-
-    Formula, float32: for a token of `all_input_ids`, logit * repetition if logit <= 0, else logit / repetition;
-    then, for a token that occurs ``count`` times in `output_ids`, minus count * frequency + presence. An overflow
-    is clamped to a finite number. Equals the sampler `penalties` with ``scope: output`` and ``last_n: -1``. Raises
-    ``SamplingError`` with the number of the row if a result is NaN.
-
-    Args:
-        table: the logits of the batch.
-        counts: the counts of the tokens in each row.
-        plan: the penalties of each row.
-    """
+    """Compute the logits that penalties change."""
+    # Formula, float32: for a token of `all_input_ids`, logit * repetition if logit <= 0, else logit / repetition;
+    # then, for a token that occurs ``count`` times in `output_ids`, minus count * frequency + presence. An
+    # overflow is clamped to a finite number. Equals the sampler `penalties` with ``scope: output`` and ``last_n:
+    # -1``. Raises ``SamplingError`` with the number of the row if a result is NaN.
     rows, ids = counts.rows, counts.ids
     old_logits = table.logits_at(rows * table.width + ids)
     repetition = np.where(counts.in_input, plan.repetition_penalty[rows], np.float32(1))
@@ -70,35 +58,25 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
     return PenalizedLogits(rows, ids, old_logits, clamp_to_finite(new_logits, old_logits))
 
 
+# number of logits that are processed together if entire rows are needed: 4 MB, which fit into the cache
 _LOGITS_PER_CHUNK = 1 << 20
-"""Number of logits that are processed together if entire rows are needed: 4 MB, which fit into the cache."""
 
 
 class BatchRowSelection(NamedTuple):
     """Some rows of a batch, with the temperature and the penalties of each."""
 
-    table: LogitTable
-    """The logits of the entire batch."""
-    rows: Ints
-    """The numbers of the selected rows in the batch, ascending, (R,)."""
-    temperature: Floats
-    """The temperature of each selected row, (R,)."""
+    table: LogitTable  # the logits of the entire batch
+    rows: Ints  # the numbers of the selected rows in the batch, ascending, (R,)
+    temperature: Floats  # the temperature of each selected row, (R,)
+    # The logits that penalties change, divided by the temperature. Rows are numbered by their position in
+    # ``rows``.
     penalized: PenalizedLogits
-    """The logits that penalties change, divided by the temperature. Rows are numbered by their position in
-    ``rows``."""
 
     @classmethod
     def create(
         cls, table: LogitTable, rows: Ints, temperature: Floats, penalized: PenalizedLogits
     ) -> BatchRowSelection:
-        """Select rows of the table.
-
-        Args:
-            table: the logits of the entire batch.
-            rows: the numbers of the rows, ascending, (R,).
-            temperature: the temperature of each of these rows, (R,).
-            penalized: the logits of the entire batch that penalties change, not divided by the temperature.
-        """
+        """Select rows of the table, ascending, (R,); ``penalized`` is not divided by the temperature yet."""
         selected = penalized if rows.size == table.height else penalized.select_rows(rows)
         divisor = temperature[selected.rows]
         scaled = selected._replace(
@@ -115,10 +93,8 @@ class BatchRowSelection(NamedTuple):
         )
 
     def scaled_rows(self) -> Iterator[ScaledRows]:
-        """Yield the rows with all tokens, a few at a time.
-
-        Skips a row if its highest scaled logit exceeds float32.
-        """
+        """Yield the rows with all tokens, a few at a time."""
+        # Skips a row if its highest scaled logit exceeds float32.
         step = max(_LOGITS_PER_CHUNK // self.table.width, 1)
         for start in range(0, self.rows.size, step):
             positions = np.arange(start, min(start + step, self.rows.size))
@@ -139,45 +115,28 @@ class ScaledRows(NamedTuple):
     """Some rows with all tokens, divided by their temperatures."""
 
     positions: Ints
-    """The positions of the rows in a `BatchRowSelection`, (r,)."""
-    logits: Floats
-    """logit / temperature, (r, V)."""
-    highest: Floats
-    """The highest of these logits in each row, (r,)."""
+    logits: Floats  # logit / temperature, (r, V)
+    highest: Floats  # the highest of these logits in each row, (r,)
 
 
 class TokenCounts(NamedTuple):
-    """The distinct tokens of some rows.
+    """The distinct tokens of some rows."""
 
-    Each entry is a row and a token, sorted by row, and within a row by token id.
-    """
+    # Each entry is a row and a token, sorted by row, and within a row by token id.
 
-    rows: Ints
-    """The row of each entry, (n,)."""
-    ids: Ints
-    """The token of each entry, (n,)."""
-    in_input: Mask
-    """True if the token occurs in the row's `all_input_ids`, (n,)."""
-    output_count: NDArray[np.int32]
-    """Number of occurrences of the token in the row's `output_ids`, (n,)."""
+    rows: Ints  # the row of each entry, (n,)
+    ids: Ints  # the token of each entry, (n,)
+    in_input: Mask  # True if the token occurs in the row's `all_input_ids`, (n,)
+    output_count: NDArray[np.int32]  # number of occurrences of the token in the row's `output_ids`, (n,)
 
     def select_rows(self, rows: Ints) -> TokenCounts:
-        """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``.
-
-        Negative numbers in ``rows`` select no entries.
-        """
+        """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``."""
+        # Negative numbers in ``rows`` select no entries.
         entries, row = _entries_of_rows(self.rows, rows)
         return TokenCounts(row, self.ids[entries], self.in_input[entries], self.output_count[entries])
 
     def add(self, rows: Ints, ids: Ints, kind: int, width: int) -> TokenCounts:
-        """Return counts that include more tokens.
-
-        Args:
-            rows: the row of each token, (n,).
-            ids: the tokens, (n,).
-            kind: 0 for tokens of `all_input_ids`, 1 for tokens of `output_ids`.
-            width: the size of the vocabulary.
-        """
+        """Return counts with more tokens, (n,), each with its row: kind 0 is `all_input_ids`, 1 `output_ids`."""
         keys: Ints = self.rows * width + self.ids
         added_keys: Ints = rows * width + ids
         new_keys, repeats = np.unique(added_keys, return_counts=True)
@@ -197,17 +156,10 @@ class TokenCounts(NamedTuple):
 
 
 NO_COUNTS = TokenCounts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int32))
-"""Counts of rows without tokens."""
 
 
 def count_tokens(all_input: Ids | None, output: Ids | None, width: int) -> TokenCounts:
-    """Count the tokens of each row, by one sort.
-
-    Args:
-        all_input: the padded token ids of prompt and output, (B, L), or None.
-        output: the padded token ids of the output, (B, L'), or None.
-        width: the size of the vocabulary.
-    """
+    """Count the tokens of each row, by one sort, from padded token ids, (B, L) and (B, L')."""
     height = len(all_input if all_input is not None else output if output is not None else ())
     dtype = np.int32 if width < 2**30 else np.int64
     keys = [
@@ -247,37 +199,26 @@ def _count_runs(table: NDArray[np.integer], width: int) -> TokenCounts:
 
 
 def _entries_of_rows(entry_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Find the entries of some rows.
-
-    Returns the positions of these entries, and for each of them the position of its row in ``rows``.
-
-    Args:
-        entry_rows: the row of each entry, ascending, (n,).
-        rows: the rows to find.
-    """
+    """Return the positions of the entries of ``rows``, and for each the position of its row in ``rows``."""
     first_entries, end_entries = np.searchsorted(entry_rows, rows), np.searchsorted(entry_rows, rows, "right")
     positions_in_rows = np.repeat(np.arange(rows.size), end_entries - first_entries)
     run_ends = np.add.accumulate(end_entries - first_entries)
     return np.arange(positions_in_rows.size) + (end_entries - run_ends)[positions_in_rows], positions_in_rows
 
 
-_MAX_ADDED_TOKENS = 8
-"""A row with more new tokens than this is counted again from the start, which is faster."""
+_MAX_ADDED_TOKENS = 8  # a row with more new tokens than this is counted again from the start, which is faster
+# greatest number of kept requests that are absent from a step with ``is_prefill``, and may have ended
 _MAX_ABSENT_REQUESTS = 1024
-"""Greatest number of kept requests that are absent from a step with ``is_prefill``, and may have ended."""
-_GROWTH_COLUMNS = 256
-"""Number of columns by which a table of texts grows, so that most steps do not copy it."""
-_PADDING_ID = -1
-"""The entry after the end of a text in a table of texts. No token has this id."""
+_GROWTH_COLUMNS = 256  # number of columns by which a table of texts grows, so that most steps do not copy it
+_PADDING_ID = -1  # The entry after the end of a text in a table of texts. No token has this id.
 
 
 class TokenCountCache:
-    """Token counts by request, which are kept between steps.
+    """Token counts by request, which are kept between steps."""
 
-    The counted texts are kept, too, and are compared with the new texts entry by entry. A token that replaces
-    padding is added to the counts. If another token changed or vanished, the row is counted again. So the counts
-    are always the same as those of a new count.
-    """
+    # The counted texts are kept, too, and are compared with the new texts entry by entry. A token that replaces
+    # padding is added to the counts. If another token changed or vanished, the row is counted again. So the counts
+    # are always the same as those of a new count.
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -292,23 +233,16 @@ class TokenCountCache:
 
     @property
     def requests(self) -> list[int]:
-        """The ids of the requests whose counts are kept."""
         ids: list[int] = self._request_ids.tolist()
         return ids
 
     def step(
         self, requests: Ids, texts: tuple[Ids | None, Ids | None], vocab_size: int, is_prefill: bool
     ) -> TokenCounts:
-        """Count the tokens of a batch, and keep the counts.
-
-        Args:
-            requests: the request of each row, (B,).
-            texts: `all_input_ids`, (B, L), and `output_ids`, (B, L').
-            vocab_size: the size of the vocabulary.
-            is_prefill: whether this is the first token of these requests. If so, all tokens are counted, and the
-                counts of other requests are kept. A later step deletes the counts of requests that it does not
-                name.
-        """
+        """Count the tokens of a batch, and keep the counts."""
+        # ``requests``: (B,). ``texts``: `all_input_ids`, (B, L), and `output_ids`, (B, L'). With ``is_prefill``,
+        # this is the first token of these requests: all tokens are counted, and the counts of other requests are
+        # kept. A later step deletes the counts of requests that it does not name.
         no_tokens = np.empty((requests.size, 0), np.int64)
         text_pair = [no_tokens if ids is None else ids.astype(np.int64, copy=False) for ids in texts]
         with self._lock:
@@ -395,9 +329,6 @@ class TokenCountCache:
 class _TextChange(NamedTuple):
     """The changes of the texts of a batch since the step before."""
 
-    rows: Ints
-    """The row of each new token, (n,)."""
-    ids: Ints
-    """The new tokens, (n,)."""
-    must_recount: Mask
-    """For each row, whether it must be counted again from the start, (B,)."""
+    rows: Ints  # the row of each new token, (n,)
+    ids: Ints  # the new tokens, (n,)
+    must_recount: Mask  # for each row, whether it must be counted again from the start, (B,)

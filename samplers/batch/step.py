@@ -79,10 +79,8 @@ def _check_arguments(data: object, param: object) -> tuple[SamplingData, Samplin
 
 
 def _check_rows(data: SamplingData, plan: RowPlan, height: int) -> None:
-    """Raise ``SamplingError`` if an array has the wrong number of rows, or a parameter needs a missing array.
-
-    `output_ids` may be missing for the first token, when there is no output yet.
-    """
+    """Raise ``SamplingError`` if an array has the wrong number of rows, or a parameter needs a missing array."""
+    # `output_ids` may be missing for the first token, when there is no output yet.
     for name in ("all_input_ids", "output_ids", "request_ids"):
         array = getattr(data, name)
         if array is not None and len(array) != height:
@@ -118,10 +116,8 @@ def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> To
 
 
 def _random_numbers_of_rows(data: SamplingData, plan: RowPlan, table: LogitTable) -> Doubles:
-    """Return a random number for each row, float64 (B,).
-
-    A row with n output tokens gets number n of its seed's sequence.
-    """
+    """Return a random number for each row, float64 (B,)."""
+    # A row with n output tokens gets number n of its seed's sequence.
     sampled_rows = plan.do_sample.nonzero()[0]
     positions = np.zeros(table.height, np.int64)
     if data.output_ids is not None:
@@ -132,16 +128,15 @@ def _random_numbers_of_rows(data: SamplingData, plan: RowPlan, table: LogitTable
 
 
 class _BatchStep:
-    """The choice of tokens for the rows of a batch.
-
-    Attributes:
-        tokens: the chosen tokens, int64 (B,).
-        values: the logits or logprobs that `sample` returns, float32 (B,); NaN for a row without a token yet.
-    """
+    """The choice of tokens for the rows of a batch."""
 
     def __init__(self, table: LogitTable, plan: RowPlan, penalized: PenalizedLogits, u: Doubles) -> None:
-        self._table, self._plan, self._penalized, self._random_numbers = table, plan, penalized, u
-        self.tokens = np.zeros(table.height, np.int64)
+        self._table = table
+        self._plan = plan
+        self._penalized = penalized
+        self._random_numbers = u
+        self.tokens = np.zeros(table.height, np.int64)  # the chosen tokens, int64 (B,)
+        # the logits or logprobs that `sample` returns, float32 (B,); NaN for a row without a token yet
         self.values = np.full(table.height, np.nan, np.float32)
 
     def choose_tokens(self, rows: Ints) -> None:
@@ -172,10 +167,8 @@ class _BatchStep:
             self.values[rows] = np.log(probs)
 
     def _choose_by_top_k(self, selection: BatchRowSelection) -> None:
-        """Draw from the k highest candidates, or from the first of these that reach top-p.
-
-        A greedy row has k = 1.
-        """
+        """Draw from the k highest candidates, or from the first of these that reach top-p."""
+        # A greedy row has k = 1.
         for positions, candidates in find_top_candidates(selection, self._plan.top_k[selection.rows]):
             finite_positions = np.isfinite(candidates.logits[:, 0]).nonzero()[0]
             rows, finite_candidates = (
@@ -203,11 +196,9 @@ class _BatchStep:
 
 
 def uniform_numbers(seeds: Ints, positions: Ints) -> Doubles:
-    """Return number ``positions[i]`` of the sequence of ``seeds[i]``, each in [0, 1): float64 (n,).
-
-    A seed is 0..2^32-1; -1 means an unpredictable number. Source: MT19937 as libstdc++ draws from it. Number n is
-    what call n of `MersenneTwister.uniform` returns, counted from 0.
-    """
+    """Return number ``positions[i]`` of the sequence of ``seeds[i]``, each in [0, 1): float64 (n,)."""
+    # A seed is 0..2^32-1; -1 means an unpredictable number. Source: MT19937 as libstdc++ draws from it. Number n
+    # is what call n of `MersenneTwister.uniform` returns, counted from 0.
     pairs = zip(seeds.tolist(), positions.tolist(), strict=True)
     u: Doubles = np.array([_random_number_at(seed, at) if seed >= 0 else 0.0 for seed, at in pairs], np.float64)
     is_unseeded = seeds < 0
@@ -220,8 +211,7 @@ def _random_number_at(seed: int, position: int) -> float:
     return _random_number_page(seed, position // _PAGE_SIZE)[position % _PAGE_SIZE]
 
 
-_PAGE_SIZE = 256
-"""Number of random numbers that are generated together."""
+_PAGE_SIZE = 256  # number of random numbers that are generated together
 
 
 @lru_cache(maxsize=4096)
@@ -233,15 +223,8 @@ def _random_number_page(seed: int, page: int) -> list[float]:
 
 
 def draw_from_candidates(logits: Floats, kept_counts: Ints, u: Doubles) -> tuple[Ints, Doubles]:
-    """Draw a candidate of each row. Equals `Candidates.pick`.
-
-    Args:
-        logits: candidates from high to low, (R, n).
-        kept_counts: number of candidates from which each row draws, (R,).
-        u: the random number of each row, (R,).
-
-    Returns the position of the drawn candidate in its row, (R,), and its probability, (R,).
-    """
+    """Draw a candidate of each row, as `Candidates.pick`; return its position and its probability, both (R,)."""
+    # ``logits``: candidates from high to low, (R, n), of which the first ``kept_counts`` count.
     weights = softmax_weights(logits)
     weights[np.arange(weights.shape[1]) >= kept_counts[:, None]] = 0
     sums = np.add.accumulate(weights, axis=1, dtype=np.float64)
@@ -255,17 +238,11 @@ def draw_from_candidates(logits: Floats, kept_counts: Ints, u: Doubles) -> tuple
 
 
 def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, Doubles]:
-    """Draw a token from all tokens of each row; return the drawn tokens, (R,), and their probabilities, (R,).
-
-    A row draws the first token whose running sum of weights, in float64, reaches u times the total, as
-    `Candidates.pick` does. Weights in single precision are used first, which is twice as fast. If u is so near to
-    the border of a token that rounding errors matter, the exact weights decide.
-
-    Args:
-        scaled: the logits divided by the temperature, (R, V). They are overwritten.
-        highest: the highest of these logits in each row, (R,).
-        u: the random number of each row, (R,).
-    """
+    """Draw a token from all tokens of each row; return the drawn tokens, (R,), and their probabilities, (R,)."""
+    # A row draws the first token whose running sum of weights, in float64, reaches u times the total, as
+    # `Candidates.pick` does. Weights in single precision are used first, which is twice as fast. If u is so near
+    # to the border of a token that rounding errors matter, the exact weights decide. ``scaled``, (R, V), is
+    # overwritten.
     gaps = np.subtract(scaled, highest[:, None], out=scaled)
     tokens, probs, is_certain = _locate_tokens(np.exp(gaps), u, np.float32)
     uncertain_rows = (~is_certain).nonzero()[0]
@@ -280,20 +257,14 @@ def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, D
 class _LocatedTokens(NamedTuple):
     """The drawn token of each row."""
 
-    tokens: Ints
-    """Token ids, (R,)."""
-    probs: Doubles
-    """Probabilities of these tokens, (R,)."""
-    is_certain: Mask
-    """For each row, whether exact weights are sure to draw the same token, (R,)."""
+    tokens: Ints  # Token ids, (R,)
+    probs: Doubles  # Probabilities of these tokens, (R,)
+    is_certain: Mask  # for each row, whether exact weights are sure to draw the same token, (R,)
 
 
+# Greatest error of a sum of single-precision weights, as a fraction of the total. NumPy's exp is off by at most 3
+# units in the last place, and its sum of 512 weights by 21. This allows 32 units for each of the two sums.
 _MAX_RELATIVE_ERROR = 64 * 2.0**-24
-"""Greatest error of a sum of single-precision weights, as a fraction of the total.
-
-NumPy's exp is off by at most 3 units in the last place, and its sum of 512 weights by 21. This allows 32 units for
-each of the two sums.
-"""
 
 
 def _locate_tokens(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTokens:

@@ -60,11 +60,9 @@ class AdaptiveP(Selector):
     __slots__ = ("_drawn_prob", "_drawn_token", "_random", "_weight_sum", "_weighted_probability_sum")
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator."""
         self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
-        """Start again from the first random number, with a mean that equals the target."""
         self._random.restart()
         complement = np.float32(1) - np.float32(self.decay)
         self._weighted_probability_sum = np.float32(self.target) / complement
@@ -73,7 +71,6 @@ class AdaptiveP(Selector):
         self._drawn_prob = np.float32(0)
 
     def select(self, candidates: Candidates) -> int:
-        """Transform the logits, and draw from them."""
         probs = candidates.llama_cpp_probs()
         if self.target >= 0:
             target = np.float32(self.target)
@@ -89,7 +86,6 @@ class AdaptiveP(Selector):
         return token
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Draw as `select` does, and also return the random number and a note on the target."""
         note = "no target: a plain draw"
         if self.target >= 0:
             mean = float(self._weighted_probability_sum / self._weight_sum)
@@ -110,12 +106,7 @@ class AdaptiveP(Selector):
 
 
 def _transform_logits(offsets: Floats, old_logits: Floats) -> Floats:
-    """Return the transformed logits.
-
-    Args:
-        offsets: the differences between the probabilities and the target, float32 (n,). The array is overwritten.
-        old_logits: the logits before, float32 (n,). Where an old logit is -inf, the new one is -inf as well.
-    """
+    """Return the transformed logits, from distances of probabilities to the target, which are overwritten."""
     offsets *= np.float32(1) / _DISTRIBUTION_WIDTH
     distance = np.abs(offsets, out=offsets)
     logits = _SHARPNESS * distance

@@ -50,7 +50,6 @@ class Allow(Sampler):
     __slots__ = ("_ids", "_table")
 
     def bind(self, context: BuildContext) -> None:
-        """Encode the tokens."""
         self._ids = [token_of(token, context, "allow.tokens", "") for token in self.tokens]
         self._table: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
@@ -66,7 +65,6 @@ class Allow(Sampler):
         candidates.filter_rows(allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens that were dropped."""
         return dropped_tokens(before, after, "token")
 
     def _make_table(self, size: int) -> NDArray[np.bool_]:

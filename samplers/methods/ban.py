@@ -13,7 +13,15 @@ from ..base import BuildContext, ListParameter, Sampler, SamplerInfo, Stage, nee
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..stages import dropped_tokens
-from ..tokens import TextCompletions, TokenBytesIndex, check_token_parameter, encode_utf8, text_pieces, token_of
+from ..tokens import (
+    TextCompletions,
+    TokenBytesIndex,
+    check_token_parameter,
+    encode_utf8,
+    once_for_vocabulary,
+    text_pieces,
+    token_of,
+)
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -72,23 +80,24 @@ class Ban(Sampler):
     __slots__ = ("_completions", "_ids", "_is_banned_by_id", "_pieces", "_text_end")
 
     def bind(self, context: BuildContext) -> None:
-        """Encode the tokens, and find the tokens that can write a part of a banned string."""
         hint = "; or use ban.strings"
         self._ids = [token_of(token, context, "ban.tokens", hint) for token in self.tokens]
         self._completions: list[TextCompletions] = []
         self._pieces: Sequence[bytes] = ()
         self._is_banned_by_id = np.zeros(0, dtype=np.bool_)
         if self.strings:
-            pieces = text_pieces(need_vocabulary(context, "ban.strings"))
+            vocabulary = need_vocabulary(context, "ban.strings")
+            pieces = text_pieces(vocabulary)
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
             texts = [encode_utf8(text, "ban.strings") for text in self.strings]
-            index = TokenBytesIndex(self._pieces)
+            index = once_for_vocabulary(
+                vocabulary, f"index of texts, {self.ignore_case}", lambda _: TokenBytesIndex(self._pieces)
+            )
             self._completions = [
                 TextCompletions(text.lower() if self.ignore_case else text, index) for text in texts
             ]
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the last bytes of the prompt."""
         max_string_bytes = max((len(text.text) for text in self._completions), default=0)
         self._text_end = b""
         for token in reversed(prompt):
@@ -98,13 +107,11 @@ class Ban(Sampler):
         self._text_end = self._text_end[-max_string_bytes:] if max_string_bytes else b""
 
     def accept(self, token: int) -> None:
-        """Append the bytes of a token to the last bytes of the text."""
         if self._completions:
             max_string_bytes = max(len(text.text) for text in self._completions)
             self._text_end = (self._text_end + self._bytes_of(token))[-max_string_bytes:]
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the tokens that are banned at this position."""
         if self._is_banned_by_id.size != candidates.vocab_size:
             self._is_banned_by_id = self._find_banned_tokens(candidates.vocab_size)
         is_banned_by_id = self._is_banned_by_id

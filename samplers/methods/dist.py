@@ -37,22 +37,17 @@ class Dist(Selector):
     __slots__ = ("_random",)
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator."""
         self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
-        """Start again from the first random number."""
         self._random.restart()
 
     def select(self, candidates: Candidates) -> int:
-        """Draw one of the candidates."""
         return candidates.pick(self._random.uniform())
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Draw one of the candidates, and also return the random number."""
         u, weights = self._random.peek(), candidates.weights()  # the draw uses these weights, too
         return Selection(self.select(candidates), u, weights)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the number of tokens of the random draw."""
         return "one token left" if len(after) == 1 else f"by chance, one of {token_count(len(after))}"

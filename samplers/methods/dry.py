@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -19,13 +19,13 @@ from ..candidates import Candidates
 from ..errors import SamplingError
 from ..kernels import Floats
 from ..stages import logit_changes, token_count
-from ..tokens import check_tokens, encode_utf8, tokens_starting
+from ..tokens import check_tokens, encode_utf8, once_for_vocabulary, pieces_index, tokens_starting
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
+# ln of the greatest float32, FLOAT_MAX_LOG in llama.cpp. Greater exponents of e overflow.
 _LOG_MAX = np.float32(88.7228391)
-"""ln of the greatest float32, FLOAT_MAX_LOG in llama.cpp. Greater exponents of e overflow."""
 
 
 class Dry(Sampler):
@@ -88,20 +88,14 @@ class Dry(Sampler):
         return self.multiplier == 0 or self.base < 1 or self.last_n == 0
 
     def bind(self, context: BuildContext) -> None:
-        """Find the tokens of the breakers."""
         self._penalties: Floats = np.zeros(0, dtype=np.float32)
         texts = [text for text in self.breakers if text]
         if self.is_neutral or not texts:
             self._breakers = SequenceBreakers({}, 0)
             return
-        vocabulary = need_vocabulary(context, "dry.breakers")
-        find_breakers = (
-            SequenceBreakers.all_spellings if self.match == "overlap" else SequenceBreakers.single_token_breakers
-        )
-        self._breakers = find_breakers(texts, vocabulary)
+        self._breakers = _find_breakers(texts, self.match, need_vocabulary(context, "dry.breakers"))
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start the text with the prompt."""
         self._history = list(prompt)
         self._checked_size = self._checked_count = 0
         self._last_breaker = LastBreakerTracker(self._breakers, self._history)
@@ -110,15 +104,12 @@ class Dry(Sampler):
         )
 
     def accept(self, token: int) -> None:
-        """Append one token to the text."""
         self._history.append(token)
 
     def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Start again with the tokens that remain. The next `apply` reads them."""
         self.reset([*prompt, *output])
 
     def apply(self, candidates: Candidates) -> None:
-        """Lower the logits of the tokens that would continue a repetition."""
         if self.is_neutral:
             return
         text_length = len(self._history)
@@ -131,7 +122,6 @@ class Dry(Sampler):
             self._lower_logits(candidates, self._repetitions.followers(max_length, self.allowed_length))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens that would continue a repetition."""
         if not after.changes_since(before).size:
             return f"no token would continue a repetition of {token_count(self.allowed_length)} or more"
         return logit_changes(before, after)
@@ -145,10 +135,6 @@ class Dry(Sampler):
             raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.vocab_size}")
 
     def _lower_logits(self, candidates: Candidates, lengths: dict[int, int]) -> None:
-        """Subtract the penalties.
-
-        ``lengths``: for each token, the length of the repetition that it would continue.
-        """
         if not self._breakers.single_tokens.isdisjoint(lengths):
             lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single_tokens}
         if not lengths:
@@ -174,8 +160,8 @@ class Dry(Sampler):
             return (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
 
 
+# Least number of tokens by which the arrays grow. Larger arrays double, so that a token costs constant time.
 _MIN_GROWTH_TOKENS = 256
-"""Least number of tokens by which the arrays grow. Larger arrays double, so that a token costs constant time."""
 Tokens = NDArray[np.int64]
 
 
@@ -188,12 +174,6 @@ class WindowSuffixMatcher:
     """
 
     def __init__(self, tokens: Sequence[int], window: int) -> None:
-        """Prepare the search in a text. Tokens that are appended later are read at the next call of `followers`.
-
-        Args:
-            tokens: the tokens of the text, which may grow.
-            window: the length of the penalty window, in tokens.
-        """
         self._history = tokens
         self._window_length = window
         self._size = 0
@@ -202,12 +182,7 @@ class WindowSuffixMatcher:
         self._matches: Tokens | None = None
 
     def followers(self, max_length: int, min_length: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of the longest one, in tokens.
-
-        Args:
-            max_length: longer repetitions count as this length.
-            min_length: shorter repetitions are ignored.
-        """
+        """Return the tokens that would continue a repetition, each with the length of the longest one."""
         matches = self._match_all() if self._matches is None else self._match_new(self._matches)
         self._matches = matches
         first, last = self._first, self._size - 1
@@ -247,10 +222,8 @@ class WindowSuffixMatcher:
         return matches[matches.searchsorted(self._first) :]
 
     def _extend(self, matches: Tokens, token: int) -> Tokens:
-        """Update the match lengths for one more token:
-
-        where it occurs, the length of the position before grows by 1.
-        """
+        """Update the match lengths for one more token."""
+        # Where it occurs, the length of the position before grows by 1.
         first = self._first
         positions = (self._tokens[first : self._size] == token).nonzero()[0] + first
         # Position 0 has no position before it. There, index -1 reads an unused entry.
@@ -295,10 +268,6 @@ class SuffixAutomaton:
     """
 
     def __init__(self, tokens: Sequence[int]) -> None:
-        """Prepare the search in a text.
-
-        Tokens that are appended later are read at the next call of `followers`.
-        """
         self._tokens = tokens
         self._read_count = 0
         self._is_first_repeated = False
@@ -310,12 +279,7 @@ class SuffixAutomaton:
         self._end = 0
 
     def followers(self, max_length: int, min_length: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of the longest one, in tokens.
-
-        Args:
-            max_length: longer repetitions count as this length.
-            min_length: shorter repetitions are ignored.
-        """
+        """Return the tokens that would continue a repetition, each with the length of the longest one."""
         for at in range(self._read_count, len(self._tokens)):
             self._extend(self._tokens[at])
             self._read_count += 1
@@ -376,8 +340,8 @@ class SuffixAutomaton:
 _MAX_BREAKER_BYTES = 40
 _MAX_TAIL_TOKENS = 20
 
+# Number of tokens at the end of the text that are searched first. Most texts have a breaker among them.
 _FIRST_BLOCK_TOKENS = 256
-"""Number of tokens at the end of the text that are searched first. Most texts have a breaker among them."""
 
 
 class SequenceBreakers:
@@ -389,65 +353,69 @@ class SequenceBreakers:
         vocab_size: the size of the vocabulary; 0 if there are no breakers.
     """
 
-    def __init__(self, tails: Mapping[int, Sequence[Sequence[int]]], vocab_size: int) -> None:
-        """Sort the breakers for the search.
-
-        Args:
-            tails: for each first token of a breaker, all sequences of tokens that complete a breaker.
-            vocab_size: the size of the vocabulary.
-        """
+    def __init__(
+        self, tails: Mapping[int, Collection[Sequence[int]]], vocab_size: int, single_tokens: Iterable[int] = ()
+    ) -> None:
         self._tails = {
-            first: sorted({tuple(tail) for tail in token_tails}, key=len, reverse=True)
+            first: sorted({tuple(tail) for tail in token_tails if tail}, key=len, reverse=True)
             for first, token_tails in tails.items()
         }
         self.vocab_size = vocab_size
+        complete = {first for first, token_tails in tails.items() if any(not tail for tail in token_tails)}
+        self.single_tokens = frozenset(complete.union(single_tokens))
         self._is_first = np.zeros(vocab_size, dtype=np.bool_)
-        self._is_first[list(tails)] = True
-        self.single_tokens = frozenset(first for first, token_tails in self._tails.items() if () in token_tails)
-        self.max_tail = max((len(token_tails[0]) for token_tails in self._tails.values()), default=0)
+        self._is_first[[*tails, *self.single_tokens]] = True
+        self.max_tail = max(
+            (len(token_tails[0]) for token_tails in self._tails.values() if token_tails), default=0
+        )
 
     @classmethod
     def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
-        """Return all token sequences that write one of some strings.
-
-        Other bytes may precede or follow the string in these tokens.
-
-        The part of a string that the first token does not contain is tokenized separately. As in llama.cpp, only
-        the first 40 bytes of a string and the first 20 tokens of this part count. If this part begins inside a
-        character, each of its bytes becomes a token; llama.cpp tokenizes it as a replacement character.
-
-        Args:
-            texts: the strings.
-            vocabulary: the vocabulary of the model.
-        """
-        tails: dict[int, list[Sequence[int]]] = {}
-        pieces = vocabulary.pieces
-        for text in texts:
-            for first, rest_bytes in tokens_starting(
-                encode_utf8(text, "dry.breakers")[:_MAX_BREAKER_BYTES], pieces
-            ):
-                tokens = _tokenize_rest(rest_bytes, vocabulary)
+        """Return all token sequences that write one of some strings."""
+        # Other bytes may precede or follow the string in these tokens. The part of a string that the first token
+        # does not contain is tokenized separately. As in llama.cpp, only the first 40 bytes of a string and the
+        # first 20 tokens of this part count. If this part begins inside a character, each of its bytes becomes a
+        # token; llama.cpp tokenizes it as a replacement character.
+        tails: dict[int, set[tuple[int, ...]]] = {}
+        single_tokens: set[int] = set()
+        tokens_of_rest: dict[bytes, list[int] | None] = {}
+        index = pieces_index(vocabulary)
+        for text in dict.fromkeys(texts):
+            data = encode_utf8(text, "dry.breakers")[:_MAX_BREAKER_BYTES]
+            containing = set(index.containing(data))
+            single_tokens |= containing
+            for ids, rest in tokens_starting(data, index):
+                if rest not in tokens_of_rest:
+                    tokens_of_rest[rest] = _tokenize_rest(rest, vocabulary)
+                tokens = tokens_of_rest[rest]
                 if tokens is not None:
-                    tails.setdefault(first, []).append(tokens[:_MAX_TAIL_TOKENS])
-        return cls(tails, vocabulary.size)
+                    tail = tuple(tokens[:_MAX_TAIL_TOKENS])
+                    for first in set(ids.tolist()) - containing:
+                        tails.setdefault(first, set()).add(tail)
+        return cls(tails, vocabulary.size, single_tokens)
 
     @classmethod
     def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
         """Return breakers of one token each: for each string, the last token of "a" followed by the string."""
         tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "dry.breakers"))[-1] for text in texts}
-        return cls({token: [()] for token in tokens}, vocabulary.size)
+        return cls({}, vocabulary.size, tokens)
 
     def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:
         """Return the position of the last breaker in ``tokens``; None if there is none."""
-        end = tokens.size if self._tails else 0
+        end = tokens.size if self.single_tokens or self._tails else 0
         block_tokens = _FIRST_BLOCK_TOKENS
         while end > 0:
             start = max(end - block_tokens, 0)
             for first in (self._is_first[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
-                following_tokens = tokens[first + 1 : first + 1 + self.max_tail].tolist()
-                for tail in self._tails[int(tokens[first])]:  # the longest first
+                token, following_tokens = (
+                    int(tokens[first]),
+                    tokens[first + 1 : first + 1 + self.max_tail].tolist(),
+                )
+                for tail in self._tails.get(token, ()):  # the longest first
                     if following_tokens[: len(tail)] == list(tail):
                         return BreakerPosition(first, first + 1 + len(tail))
+                if token in self.single_tokens:
+                    return BreakerPosition(first, first + 1)
             end, block_tokens = start, 8 * block_tokens
         return None
 
@@ -455,25 +423,37 @@ class SequenceBreakers:
 class BreakerPosition(NamedTuple):
     """The position of a breaker in a sequence of tokens."""
 
-    first: int
-    """Position of the first token of the breaker."""
-    after: int
-    """Position of the token that follows the breaker."""
+    first: int  # Position of the first token of the breaker
+    after: int  # Position of the token that follows the breaker
 
 
 def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | None:
     """Return the tokens of the rest of a string; None if the vocabulary has no tokens for these bytes."""
-    if not rest_bytes:
-        return []
     try:
         rest_bytes.decode()
     except UnicodeDecodeError:
-        pieces = vocabulary.pieces
-        try:
-            return [pieces.index(bytes([byte])) for byte in rest_bytes]
-        except ValueError:
-            return None
+        index = pieces_index(vocabulary)
+        tokens_of_bytes = [index.equal_to(bytes([byte])) for byte in rest_bytes]
+        return [tokens[0] for tokens in tokens_of_bytes] if all(tokens_of_bytes) else None
     return vocabulary.tokenize(rest_bytes)
+
+
+# Number of lists of breakers whose tokens are kept for each vocabulary. Clients send the same list each time.
+_MAX_KEPT_LISTS = 32
+
+
+def _find_breakers(texts: Sequence[str], match: str, vocabulary: Vocabulary) -> SequenceBreakers:
+    """Return the breakers of a list, which are found once. ``match``: see `Dry`."""
+    kept = once_for_vocabulary(vocabulary, "breakers", lambda _: dict[tuple[str, ...], SequenceBreakers]())
+    key = (match, *texts)
+    breakers = kept.pop(key, None)
+    if breakers is None:
+        find = SequenceBreakers.all_spellings if match == "overlap" else SequenceBreakers.single_token_breakers
+        breakers = find(texts, vocabulary)
+    kept[key] = breakers  # the last one used is the last one in the dict
+    while len(kept) > _MAX_KEPT_LISTS:
+        kept.pop(next(iter(kept)), None)
+    return breakers
 
 
 class LastBreakerTracker:
@@ -488,10 +468,7 @@ class LastBreakerTracker:
         self._position = BreakerPosition(-1, 0)
 
     def distance(self, window_length: int) -> int:
-        """Return the number of tokens after the last breaker in the penalty window.
-
-        If the penalty window has no breaker, this is its length.
-        """
+        """Return the number of tokens after the last breaker in the penalty window, or the window's length."""
         text_length = len(self._tokens)
         # A breaker that ends among the new tokens may begin before them.
         start = max(self._read_count - self._breakers.max_tail, 0)

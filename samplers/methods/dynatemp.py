@@ -57,7 +57,6 @@ class Dynatemp(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits by the temperature that follows from the entropy."""
         middle, reach = np.float32(self.temperature), np.float32(self.range)
         if reach <= 0:
             divide(candidates, middle)
@@ -75,7 +74,6 @@ class Dynatemp(Sampler):
         divide(candidates, min(low + (high - low) * np.float32(power), MAX_FLOAT32))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the temperature, and the entropy that determines it."""
         count = before.candidates.llama_cpp_count
         if self.range == 0:
             return division_note(self.temperature, before, after)

@@ -55,7 +55,6 @@ class Edt(Sampler):
     base: float = Field(default=0.8, gt=0, le=1, description="base of the power; the paper uses 0.8")
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits by the temperature that follows from the entropy."""
         if not self.theta:
             divide(candidates, np.float32(self.temperature))
             return
@@ -66,7 +65,6 @@ class Edt(Sampler):
         return self.temperature * self.base ** (self.theta / entropy if entropy > 0 else math.inf)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the temperature, and the entropy that determines it."""
         if not self.theta:
             return division_note(self.temperature, before, after)
         if len(before) == 1:
@@ -81,16 +79,14 @@ class Edt(Sampler):
 
 
 def _entropy(candidates: Candidates) -> float:
-    """Return the entropy of the candidates in nats. It is 0 if the other tokens' weights are 0 in float32.
-
-    With the weights w_i = exp(d_i), d_i <= 0, it is ln(sum w) - sum(w d) / sum w. Neither term is below 0, so that
-    an entropy near 0 is exact.
-    """
+    """Return the entropy of the candidates in nats. It is 0 if the other tokens' weights are 0 in float32."""
+    # With the weights w_i = exp(d_i), d_i <= 0, it is ln(sum w) - sum(w d) / sum w. Neither term is below 0, so
+    # that an entropy near 0 is exact.
     weights = candidates.weights().astype(np.float64)
     total = float(np.add.reduce(weights))
     gaps = np.maximum(candidates.logits - candidates.max, _MIN_GAP)
     return math.log(total) - float(np.add.reduce(weights * gaps)) / total
 
 
+# Below the highest logit by this much, a weight is 0 in float32, while -inf times 0 would be NaN
 _MIN_GAP = np.float32(-200)
-"""Below the highest logit by this much, a weight is 0 in float32, while -inf times 0 would be NaN."""

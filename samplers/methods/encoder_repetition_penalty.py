@@ -46,12 +46,10 @@ class EncoderRepetitionPenalty(Sampler):
     __slots__ = ("_is_prompt_token_by_id", "_prompt")
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Remember the prompt."""
         self._prompt = list(prompt)
         self._is_prompt_token_by_id = np.zeros(0, dtype=np.bool_)
 
     def apply(self, candidates: Candidates) -> None:
-        """Raise the logits of the prompt's tokens."""
         if self._is_prompt_token_by_id.size != candidates.vocab_size:
             self._is_prompt_token_by_id = token_table(
                 "encoder_repetition_penalty", self._prompt, candidates.vocab_size
@@ -67,5 +65,4 @@ class EncoderRepetitionPenalty(Sampler):
                 )
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens whose logits changed."""
         return logit_changes(before, after)

@@ -38,18 +38,15 @@ class ProbabilityCutoff(Sampler):
         return self
 
     def floor(self, candidates: Candidates) -> float:
-        """Return the probability below which rows are dropped."""
         raise NotImplementedError
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the floor."""
         floor = np.float32(self.floor(candidates))
         probs = candidates.probs()
         candidates.filter_rows(probs >= min(floor, np.maximum.reduce(probs)))
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability that a token needed."""
         floor = self.epsilon * self.unit
         return self._describe(short_number(floor), floor, before)
 
@@ -85,5 +82,4 @@ class EpsilonCutoff(ProbabilityCutoff):
     )
 
     def floor(self, candidates: Candidates) -> float:
-        """Return the lowest probability that stays."""
         return self.epsilon * self.unit

@@ -43,13 +43,11 @@ class EtaCutoff(ProbabilityCutoff):
     )
 
     def floor(self, candidates: Candidates) -> float:
-        """Return the lowest probability that stays."""
         epsilon = self.epsilon * self.unit
         entropy = float(np.add.reduce(entropy_terms(candidates.probs())))
         return min(epsilon, math.sqrt(epsilon) * math.exp(-entropy))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability that a token needed, and the entropy that determines it."""
         epsilon = self.epsilon * self.unit
         by_entropy = math.sqrt(epsilon) * math.exp(-before.entropy)
         parts = f"sqrt({short_number(epsilon)}) x exp(-{short_number(before.entropy)})"

@@ -36,10 +36,8 @@ class Greedy(Selector):
     state_slots: ClassVar[tuple[str, ...]] = ()
 
     def select(self, candidates: Candidates) -> int:
-        """Return the id of the highest row."""
         candidates.select_rows(np.array([candidates.top_position()]), is_ordered=True)
         return int(candidates.ids[0])
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the highest logit."""
         return f"the highest of {len(before):,} logits, {short_number(float(after.logits[0]))}"

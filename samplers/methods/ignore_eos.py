@@ -41,45 +41,32 @@ class IgnoreEos(Sampler):
     __slots__ = ("_end_tokens",)
 
     def bind(self, context: BuildContext) -> None:
-        """Look up the end-of-generation tokens."""
         self._end_tokens = end_tokens(need_vocabulary(context, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows of end-of-generation tokens."""
         drop_ends("ignore_eos", candidates, self._end_tokens)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens that were dropped."""
         return dropped_tokens(before, after, "end token")
 
 
 class EndTokens(NamedTuple):
-    """The end-of-generation tokens of a vocabulary."""
+    """The end-of-generation tokens of a vocabulary, and maybe other tokens that end the text."""
 
-    ids: Positions
-    """The token ids, ascending."""
-    table: NDArray[np.bool_]
-    """For each token of the vocabulary, whether it is one of them, (V,)."""
+    ids: Positions  # the token ids, ascending
+    table: NDArray[np.bool_]  # for each token of the vocabulary, whether it is one of them, (V,)
 
 
-def end_tokens(vocabulary: Vocabulary) -> EndTokens:
-    """Return the end-of-generation tokens of a vocabulary."""
-    ids = np.array(sorted(vocabulary.eog), dtype=np.intp)
+def end_tokens(vocabulary: Vocabulary, stop_tokens: frozenset[int] = frozenset()) -> EndTokens:
+    """Return the end-of-generation tokens of a vocabulary, and other tokens that end the text."""
+    ids = np.array(sorted(vocabulary.eog | stop_tokens), dtype=np.intp)
     table = np.zeros(vocabulary.size, dtype=np.bool_)
     table[ids] = True
     return EndTokens(ids, table)
 
 
 def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
-    """Drop the rows of end-of-generation tokens.
-
-    Raises ``SamplingError`` if no other row remains.
-
-    Args:
-        name: the name of the sampler, for messages.
-        candidates: the candidates, which are changed.
-        ends: the end-of-generation tokens.
-    """
+    """Drop the rows of end-of-generation tokens. Raises ``SamplingError`` if no other row remains."""
     check_vocabulary_size(name, candidates, ends)
     if candidates.is_full_vocabulary and ends.ids.size < candidates.vocab_size:
         candidates.drop(ends.ids)

@@ -18,8 +18,7 @@ from .ignore_eos import end_tokens
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-_MIN_TEXT_PROBABILITY = np.float32(0.2)
-"""The lowest probability of a text token, as in llama.cpp."""
+_MIN_TEXT_PROBABILITY = np.float32(0.2)  # the lowest probability of a text token, as in llama.cpp
 
 
 class Infill(Sampler):
@@ -48,7 +47,6 @@ class Infill(Sampler):
     __slots__ = ("_end_token", "_is_end", "_pieces")
 
     def bind(self, context: BuildContext) -> None:
-        """Read the bytes of the tokens, and find the end-of-generation tokens."""
         vocabulary = need_vocabulary(context, "infill")
         self._is_end = end_tokens(vocabulary).table
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
@@ -59,7 +57,6 @@ class Infill(Sampler):
             raise SamplingError("infill: the vocabulary has no end-of-generation token")
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep end tokens only, or the likely text tokens after merging."""
         if candidates.vocab_size != self._is_end.size:
             raise SamplingError(
                 f"infill: the row has {candidates.vocab_size} logits, the vocabulary {self._is_end.size}"
@@ -84,7 +81,6 @@ class Infill(Sampler):
         self._keep_masked_ends(candidates)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the comparison of end and text tokens, and its result."""
         is_end = self._is_end[before.ids]
         end_prob = float(np.add.reduce(before.probs_of(before.logits[is_end])))
         row_count = before.candidates.llama_cpp_count
@@ -130,11 +126,7 @@ class Infill(Sampler):
 
 
 def _find_extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
-    """Return the rows whose bytes begin those of another row, each with all rows that begin with its bytes.
-
-    Args:
-        pieces: the bytes of the token of each row.
-    """
+    """Return the rows whose bytes begin those of another row, each with all rows that begin with its bytes."""
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
     sorted_pieces = [pieces[row] for row in order]
     extensions = []

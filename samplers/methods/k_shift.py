@@ -53,15 +53,12 @@ class KShift(Sampler):
         return not (self.k and self.steps)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Set the count to 0."""
         self._generated_count = 0
 
     def accept(self, token: int) -> None:
-        """Count one token."""
         self._generated_count += 1
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the k-th highest row at the start of the text."""
         if self.k and self._generated_count < self.steps:
             candidates.select_rows(self._highest(candidates)[-1:], is_ordered=True)
             candidates.masked_count = 0
@@ -72,7 +69,6 @@ class KShift(Sampler):
         return positions[: np.count_nonzero(candidates.logits[positions] > -np.inf)]
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the rank of the token that stays."""
         if self._generated_count >= self.steps:
             return f"{token_count(self._generated_count)} generated: all stay"
         rank = self._highest(before.candidates).size

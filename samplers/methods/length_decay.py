@@ -54,19 +54,15 @@ class LengthDecay(Sampler):
     __slots__ = ("_end_tokens", "_generated_count")
 
     def bind(self, context: BuildContext) -> None:
-        """Look up the end-of-generation tokens."""
         self._end_tokens = end_tokens(need_vocabulary(context, "length_decay.factor"))
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Set the count to 0."""
         self._generated_count = 0
 
     def accept(self, token: int) -> None:
-        """Count one token."""
         self._generated_count += 1
 
     def apply(self, candidates: Candidates) -> None:
-        """Raise or lower the logits of the end-of-generation tokens."""
         check_vocabulary_size("length_decay", candidates, self._end_tokens)
         exponent = self._generated_count - self.start
         if exponent <= 0:
@@ -81,7 +77,6 @@ class LengthDecay(Sampler):
                 candidates.set_logits_at(rows, old_logits + change)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the number of tokens after the start, and the change of the logits."""
         if self._generated_count <= self.start:
             return f"{token_count(self._generated_count)} generated: no change up to {self.start:,}"
         excess = self._generated_count - self.start

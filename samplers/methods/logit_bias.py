@@ -24,12 +24,9 @@ BAN = float("-inf")
 class _BiasTables(NamedTuple):
     """The biases of all tokens of a vocabulary."""
 
-    added_biases: Floats
-    """The number to add to the logit of each token, (V,)."""
-    is_banned: NDArray[np.bool_]
-    """For each token, whether it is banned, (V,)."""
-    biased_ids: Positions
-    """Ids of the tokens with a number to add, (m,)."""
+    added_biases: Floats  # the number to add to the logit of each token, (V,)
+    is_banned: NDArray[np.bool_]  # for each token, whether it is banned, (V,)
+    biased_ids: Positions  # Ids of the tokens with a number to add, (m,)
 
 
 def _read_bias(value: object) -> object:
@@ -101,7 +98,6 @@ class LogitBias(Sampler):
         return bias
 
     def bind(self, context: BuildContext) -> None:
-        """Encode the strings among the keys."""
         self._bias_by_id: dict[int, float] = {}
         self._tables: _BiasTables | None = None
         for key, value in self.bias.items():
@@ -111,7 +107,6 @@ class LogitBias(Sampler):
             self._bias_by_id[token] = value
 
     def apply(self, candidates: Candidates) -> None:
-        """Add the biases and drop the banned tokens."""
         if self._tables is None or self._tables[0].size != candidates.vocab_size:
             self._tables = self._make_tables(candidates.vocab_size)
         added_biases, is_banned, biased_ids = self._tables
@@ -126,7 +121,6 @@ class LogitBias(Sampler):
         candidates.filter_rows(is_allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens whose logits changed, and those that were banned."""
         dropped_count = len(before) - len(after)
         banned_text = f", {token_count(dropped_count)} banned" if dropped_count else ""
         return logit_changes(before, after) + banned_text

@@ -14,8 +14,8 @@ from ..stages import short_number, token_count
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
+# number of highest rows that are searched first, and the factor by which this number grows
 _FIRST_ROW_COUNT, _GROWTH = 64, 16
-"""Number of highest rows that are searched first, and the factor by which this number grows."""
 
 
 class MinK(Sampler):
@@ -48,7 +48,6 @@ class MinK(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the rows before the steepest fall."""
         candidates.keep_top_rows(self._find_cut(candidates).kept_count)
         candidates.masked_count = 0
 
@@ -63,7 +62,6 @@ class MinK(Sampler):
         return _Cut(max(fall_position, int(min(self.tau / reach, size))), fall_position, reach)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the number of tokens before the steepest fall, or the least number if it is greater."""
         cut = self._find_cut(before.candidates)
         if not cut.reach:
             return "equal logits: nothing to cut"
@@ -77,22 +75,13 @@ class _Cut(NamedTuple):
     """The number of rows that stay, and the numbers from which it follows."""
 
     kept_count: int
-    fall_position: int
-    """The number of rows before the steepest fall."""
-    reach: float
-    """The highest minus the lowest finite logit."""
+    fall_position: int  # the number of rows before the steepest fall
+    reach: float  # the highest minus the lowest finite logit
 
 
 def _steepest_fall(candidates: Candidates, size: int, lowest: float) -> int:
-    """Return the number of rows before the steepest fall.
-
-    Only the highest rows are sorted, because a fall after row i is at most (l_i - lowest) / i.
-
-    Args:
-        candidates: the candidates.
-        size: number of their finite logits, at least 2.
-        lowest: the lowest finite logit.
-    """
+    """Return the number of rows before the steepest fall."""
+    # Only the highest rows are sorted, because a fall after row i is at most (l_i - lowest) / i.
     count = min(_FIRST_ROW_COUNT, size)
     while True:
         highest_logits = candidates.logits[candidates.top_positions(count)].astype(np.float64)

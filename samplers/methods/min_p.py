@@ -42,7 +42,6 @@ class MinP(Sampler):
     min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the threshold."""
         log_p = _logarithm(self.p)
         if log_p is None:
             return
@@ -59,7 +58,6 @@ class MinP(Sampler):
             candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability that a token needed."""
         max_prob = before.highest_probability
         needed_text = f"p >= {short_number(self.p * max_prob)} = {short_number(self.p)} x {short_number(max_prob)}"
         is_short = len(after) == self.min_keep > np.count_nonzero(after.logits >= self._min_logit(before))

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class MinTokens(Sampler):
-    """Drop the end-of-generation tokens until n tokens were generated.
+    """Drop the tokens that end the text until n tokens were generated.
 
-    Formula: drop i if i is an end-of-generation token of the vocabulary and fewer than n tokens of output were
-    accepted. The other rows, float32 (n,), and their order stay.
+    Formula: drop i if i is an end-of-generation token of the vocabulary, or another token that ends the text, and
+    fewer than n tokens of output were accepted. The other rows, float32 (n,), and their order stay. A run does not
+    look for stop strings that end in these tokens either.
 
     Range: n >= 0 tokens; neutral at 0. Raises ``SamplingError`` when built without a vocabulary, and if no other
     token remains. Source: ``min_tokens`` of vLLM and Aphrodite. Not in llama.cpp.
@@ -46,24 +47,19 @@ class MinTokens(Sampler):
     __slots__ = ("_end_tokens", "_generated_count")
 
     def bind(self, context: BuildContext) -> None:
-        """Look up the end-of-generation tokens."""
-        self._end_tokens = end_tokens(need_vocabulary(context, "min_tokens.n"))
+        self._end_tokens = end_tokens(need_vocabulary(context, "min_tokens.n"), context.stop_tokens)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Set the count to 0."""
         self._generated_count = 0
 
     def accept(self, token: int) -> None:
-        """Count one token."""
         self._generated_count += 1
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the end-of-generation tokens if fewer than n tokens were generated."""
         if self._generated_count < self.n:
             drop_ends("min_tokens", candidates, self._end_tokens)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the number of generated tokens, and the number of dropped tokens."""
         if self._generated_count >= self.n:
             return f"{token_count(self._generated_count)} generated: the text may end"
         dropped_text = dropped_tokens(before, after, "end token")

@@ -40,21 +40,17 @@ class MirostatBase(Selector):
         return self._mu
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator."""
         self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
-        """Start again from the first random number and mu = 2 tau."""
         self._random.restart()
         with np.errstate(over="ignore"):  # an infinite mu cuts nothing
             self._mu = np.float32(2) * np.float32(self.tau)
 
     def cut(self, candidates: Candidates) -> None:
-        """Keep the first rows of the sorted candidates; mu determines their number."""
         raise NotImplementedError
 
     def select(self, candidates: Candidates) -> int:
-        """Cut, draw one of the remaining rows, and correct mu."""
         candidates.sort_descending()
         all_probs = candidates.llama_cpp_probs() if self.surprise == "full" else None
         self.cut(candidates)
@@ -66,7 +62,6 @@ class MirostatBase(Selector):
         return int(candidates.ids[position])
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Draw as `select` does, and also return the random number and mu before the draw."""
         mu, u = self.mu, self._random.peek()
         token = self.select(candidates)
         is_drawn = candidates.llama_cpp_count > 1
@@ -80,8 +75,7 @@ def surprises(probs: Floats) -> Floats:
         return -np.log2(probs, dtype=np.float64).astype(np.float32)
 
 
-_INT_END = 2**31
-"""The least number that overflows an int of 32 bits."""
+_INT_END = 2**31  # the least number that overflows an int of 32 bits
 
 
 class Mirostat(MirostatBase):

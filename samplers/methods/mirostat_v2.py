@@ -10,10 +10,9 @@ from ..base import SamplerInfo
 from ..candidates import Candidates
 from .mirostat import MirostatBase, surprises
 
+# Relative distance from the limit within which the rounding of the surprise, a float32, may decide
 _ROUNDING_MARGIN = 1e-5
-"""Relative distance from the limit within which the rounding of the surprise, a float32, may decide."""
-_BELOW_ANY_SURPRISE = -1.0
-"""A number of bits that is below every surprise, since these are at least 0."""
+_BELOW_ANY_SURPRISE = -1.0  # a number of bits that is below every surprise, since these are at least 0
 
 
 class MirostatV2(MirostatBase):

@@ -46,21 +46,18 @@ class NoRepeatNgram(Sampler):
     __slots__ = ("_followers_by_context", "_last_tokens")
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the n-grams of the prompt."""
         self._followers_by_context: dict[tuple[int, ...], set[int]] = {}
         self._last_tokens: tuple[int, ...] = ()
         for token in prompt:
             self.accept(token)
 
     def accept(self, token: int) -> None:
-        """Store the n-gram that the token completes."""
         context_size = self.n - 1
         if len(self._last_tokens) == context_size:
             self._followers_by_context.setdefault(self._last_tokens, set()).add(token)
         self._last_tokens = (*self._last_tokens, token)[-context_size:] if context_size > 0 else ()
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the tokens that would complete an n-gram of the text again."""
         followers = self._followers_by_context.get(self._last_tokens) if self.n > 0 else None
         if not followers:
             return
@@ -71,7 +68,6 @@ class NoRepeatNgram(Sampler):
             candidates.filter_rows(is_allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens that would repeat an n-gram."""
         dropped_count = len(before) - len(after)
         if dropped_count:
             return f"{token_count(dropped_count)} that would repeat {self.n} tokens dropped"

@@ -46,7 +46,6 @@ class PLess(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the threshold."""
         weights = self._weights(candidates)
         threshold = self._threshold(weights, candidates.vocab_size)
         is_kept = weights >= threshold
@@ -63,18 +62,15 @@ class PLess(Sampler):
         return np.exp(gaps / self.temperature)
 
     def _threshold(self, weights: NDArray[np.float64], vocab_size: int) -> float:
-        """Return the lowest weight that stays. It is at most 1, the weight of the most likely token.
-
-        Sums of equal weights, and quotients of equal sums, are exact. So no token is lost to rounding if all are
-        equally likely.
-        """
+        """Return the lowest weight that stays. It is at most 1, the weight of the most likely token."""
+        # Sums of equal weights, and quotients of equal sums, are exact. So no token is lost to rounding if all are
+        # equally likely.
         total, squares = float(np.add.reduce(weights)), float(np.add.reduce(weights * weights))
         if not self.norm or vocab_size == 1:
             return min(squares / total, 1.0)
         return min((vocab_size * squares - total * total) / (total * (vocab_size - 1)), 1.0)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability that a token needed."""
         weights, size = self._weights(before.candidates), before.candidates.vocab_size
         probability = max(self._threshold(weights, size), 0.0) / float(np.add.reduce(weights))
         formula = f"({size:,} x sum p^2 - 1) / {size - 1:,}" if self.norm else "sum p^2"

@@ -25,10 +25,8 @@ Counts = NDArray[np.int32]
 class _WindowCounts(NamedTuple):
     """The number of occurrences of each token of the vocabulary in the penalty window."""
 
-    in_window: Counts
-    """Occurrences in the penalty window, int32 (V,)."""
-    in_output: Counts
-    """Occurrences in the part of the penalty window that is output, int32 (V,)."""
+    in_window: Counts  # Occurrences in the penalty window, int32 (V,)
+    in_output: Counts  # Occurrences in the part of the penalty window that is output, int32 (V,)
 
 
 class Penalties(Sampler):
@@ -87,14 +85,12 @@ class Penalties(Sampler):
         return super().is_neutral or self.last_n == 0
 
     def bind(self, context: BuildContext) -> None:
-        """Look up the newline token, if it is exempt."""
         self._newline_token: int | None = None
         if not self.penalize_newline:
             vocabulary = need_vocabulary(context, "penalties.penalize_newline: false")
             self._newline_token = vocabulary.newline
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Fill the penalty window with the last tokens of the prompt."""
         last_tokens = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
         self._window_tokens = deque(last_tokens)
         self._prompt_count = len(self._window_tokens)
@@ -106,7 +102,6 @@ class Penalties(Sampler):
         self._penalized_positions: Positions | None = None
 
     def accept(self, token: int) -> None:
-        """Move the penalty window by one token."""
         if self._counts is not None:
             in_window, in_output = self._counts
             check_token("penalties", token, in_window.size)
@@ -120,12 +115,10 @@ class Penalties(Sampler):
             self._forget_oldest(self._window_tokens.popleft())
 
     def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Fill the penalty window with the last tokens that remain."""
         self.reset([*prompt, *output])
         self._prompt_count = max(self._prompt_count - len(output), 0)
 
     def apply(self, candidates: Candidates) -> None:
-        """Lower the logits of the tokens in the penalty window."""
         if self._counts is None or self._counts[0].size != candidates.vocab_size:
             self._counts, self._subtracted_amounts, self._outdated_tokens = (
                 self._count_window(candidates.vocab_size),
@@ -152,7 +145,6 @@ class Penalties(Sampler):
         candidates.set_logits_at(penalized_rows, new_logits)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens whose logits changed."""
         return logit_changes(before, after)
 
     def _penalized_rows(self, candidates: Candidates, in_window: Counts) -> Positions:
@@ -170,10 +162,7 @@ class Penalties(Sampler):
         )
 
     def _subtracted_by_id(self, counts: _WindowCounts) -> Floats:
-        """Return what frequency and presence subtract from each token's logit, float32 (V,).
-
-        The array is cached.
-        """
+        """Return what frequency and presence subtract from each token's logit, float32 (V,); cached."""
         token_counts = counts.in_window if self.scope == "all" else counts.in_output
         frequency, presence = np.float32(self.frequency), np.float32(self.presence)
         if self._subtracted_amounts is None:

@@ -46,7 +46,6 @@ class Quadratic(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Replace the logits by the bent ones."""
         if self.factor <= 0:
             return
         old_logits = candidates.logits
@@ -57,7 +56,6 @@ class Quadratic(Sampler):
         candidates.set_logits(clamp_to_finite(bent_logits, old_logits), monotone=self.curve <= 3)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the distance between the two highest logits, before and after."""
         if len(before) == 1:
             return "one token: nothing to bend"
         return f"the second is {short_number(_gap(after))} below the first, it was {short_number(_gap(before))}"

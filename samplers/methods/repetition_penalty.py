@@ -61,19 +61,15 @@ class RepetitionPenalty(Sampler):
     __slots__ = ("_last_positions",)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start the history with the prompt."""
         self._last_positions = LastPositions("repetition_penalty", prompt)
 
     def accept(self, token: int) -> None:
-        """Append one token to the history."""
         self._last_positions.add(token)
 
     def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Start the history with the tokens that remain."""
         self.reset([*prompt, *output])
 
     def apply(self, candidates: Candidates) -> None:
-        """Lower the logits of the tokens in range."""
         positions = self._last_positions.table(candidates.vocab_size)
         count = len(self._last_positions)
         penalized_rows = candidates.positions_where(positions >= max(count - (self.range or count), 0))
@@ -88,7 +84,6 @@ class RepetitionPenalty(Sampler):
             )
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens whose logits changed."""
         return logit_changes(before, after)
 
     def _penalty_factors(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:

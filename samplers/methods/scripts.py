@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from ...common.text import nearest_name
+from ...common.text import did_you_mean
 from ..base import BuildContext, ListParameter, Sampler, SamplerInfo, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
@@ -21,12 +21,12 @@ from ..tokens import text_pieces
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
+# the scripts in wide use (Unicode Standard Annex 31, table 5), from which messages suggest one
 _USUAL_SCRIPTS = (
     *("Arabic", "Armenian", "Bengali", "Bopomofo", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek"),
     *("Gujarati", "Gurmukhi", "Han", "Hangul", "Hebrew", "Hiragana", "Kannada", "Katakana", "Khmer", "Lao"),
     *("Latin", "Malayalam", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thaana", "Thai", "Tibetan"),
 )
-"""The scripts in wide use (Unicode Standard Annex 31, table 5), from which messages suggest one."""
 _SCRIPT_NAME = re.compile(r"[A-Za-z][A-Za-z _-]*")
 
 
@@ -39,8 +39,7 @@ def _check_script(name: str) -> str:
             return name
     except regex.error:
         pass
-    nearest = nearest_name(name.strip().title(), _USUAL_SCRIPTS)
-    hint = f"did you mean {nearest}?" if nearest else "write a name such as Latin, Cyrillic or Han"
+    hint = did_you_mean(name.strip(), _USUAL_SCRIPTS) or "write a name such as Latin, Cyrillic or Han"
     raise ValueError(f"not the name of a script in Unicode; {hint}")
 
 
@@ -88,7 +87,6 @@ class Scripts(Sampler):
     __slots__ = ("_allowed", "_characters", "_continuing_tokens", "_pieces", "_tokens_after", "_unfinished")
 
     def bind(self, context: BuildContext) -> None:
-        """Find the tokens that are allowed after a finished character."""
         vocabulary = need_vocabulary(context, "scripts.allow")
         self._pieces = list(text_pieces(vocabulary))
         for token in vocabulary.eog:
@@ -101,7 +99,6 @@ class Scripts(Sampler):
         self._tokens_after: dict[bytes, list[int]] = {}
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the unfinished character at the end of the prompt, if there is one."""
         text_end = b""
         for token in reversed(prompt):
             if len(text_end) >= _MAX_UNFINISHED_BYTES:
@@ -110,11 +107,9 @@ class Scripts(Sampler):
         self._unfinished = _unfinished_end(text_end)
 
     def accept(self, token: int) -> None:
-        """Append the bytes of a token."""
         self._unfinished = _unfinished_end(self._unfinished + self._bytes_of(token))
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the tokens that are not allowed after the text so far. An empty list drops none."""
         if not self.allow:
             return
         size = candidates.vocab_size
@@ -132,15 +127,11 @@ class Scripts(Sampler):
         candidates.filter_rows(is_allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens that were dropped, and show the bytes of an unfinished character."""
         dropped = dropped_tokens(before, after, "token")
         return f"after the bytes {self._unfinished.hex(' ')}: {dropped}" if self._unfinished else dropped
 
     def _tokens_that_continue(self) -> list[int]:
-        """Return the tokens that make the unfinished character an allowed one, or continue to do so, ascending.
-
-        Returns no token if no character is unfinished.
-        """
+        """Return the tokens that make the unfinished character an allowed one, or continue to; maybe none."""
         unfinished = self._unfinished
         if not unfinished:
             return []
@@ -178,10 +169,9 @@ class Scripts(Sampler):
 class _AllowedCharacters(NamedTuple):
     """The characters of some scripts."""
 
-    table: NDArray[np.bool_]
-    """For each code point, whether it is allowed, (1,114,112,), read-only."""
+    table: NDArray[np.bool_]  # for each code point, whether it is allowed, (1,114,112,), read-only
+    # All beginnings of allowed characters in UTF-8, without the characters themselves
     beginnings: frozenset[bytes]
-    """All beginnings of allowed characters in UTF-8, without the characters themselves."""
 
     def allow(self, text: bytes) -> bool:
         """Return whether the bytes are allowed characters, and perhaps the beginning of one at the end."""
@@ -218,7 +208,6 @@ _MAX_UNFINISHED_BYTES = 3
 
 
 def _beginnings(characters: Iterable[str]) -> set[bytes]:
-    """Return all beginnings of some characters in UTF-8."""
     without_last_byte = {character.encode()[:-1] for character in characters}
     return {text[:count] for text in without_last_byte for count in range(1, len(text) + 1)}
 

@@ -107,7 +107,6 @@ class SequenceBias(Sampler):
     )
 
     def bind(self, context: BuildContext) -> None:
-        """Find the tokens that can complete each text and each sequence."""
         self._always: dict[int, float] = defaultdict(float)
         self._by_previous_tokens: dict[tuple[int, ...], list[tuple[int, float]]] = defaultdict(list)
         for ids, value in self.ids:
@@ -130,7 +129,6 @@ class SequenceBias(Sampler):
         self._max_text_bytes = max((len(text.text) - 1 for text in self._texts), default=0)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the end of the prompt."""
         self._last_tokens: tuple[int, ...] = ()
         self._text_end = b""
         for token in reversed(prompt):
@@ -142,14 +140,12 @@ class SequenceBias(Sampler):
             self._last_tokens = tuple(prompt[-self._token_counts[-1] :])
 
     def accept(self, token: int) -> None:
-        """Append a token to the end of the text."""
         if self._token_counts:
             self._last_tokens = (*self._last_tokens, token)[-self._token_counts[-1] :]
         if self._max_text_bytes:
             self._text_end = (self._text_end + self._bytes_of(token))[-self._max_text_bytes :]
 
     def apply(self, candidates: Candidates) -> None:
-        """Add the biases to the tokens that complete a text or a sequence."""
         size = candidates.vocab_size
         if self._texts and len(self._pieces) != size:
             raise SamplingError(f"sequence_bias: the row has {size} logits, the vocabulary {len(self._pieces)}")
@@ -174,7 +170,6 @@ class SequenceBias(Sampler):
             candidates.filter_rows(is_kept)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens whose logits changed, and those that were dropped."""
         dropped_count = len(before) - len(after)
         banned_text = f", {token_count(dropped_count)} banned" if dropped_count else ""
         return logit_changes(before, after) + banned_text
@@ -188,7 +183,8 @@ class SequenceBias(Sampler):
 
     def _completions(self) -> Iterator[tuple[int, float]]:
         for count in self._token_counts:
-            yield from self._by_previous_tokens.get(self._last_tokens[-count:], ())
+            if count <= len(self._last_tokens):  # a shorter text would match sequences of its own length again
+                yield from self._by_previous_tokens.get(self._last_tokens[-count:], ())
         for text in self._texts:
             for beginning, tokens in text.endings:
                 if self._text_end.endswith(beginning):
@@ -199,19 +195,14 @@ class SequenceBias(Sampler):
 
 
 class _TextBias:
-    """A text with its bias, and the tokens that can complete it.
-
-    Attributes:
-        text: the bytes of the text.
-        value: the bias.
-        endings: each beginning of the text, with the tokens that are exactly the rest.
-    """
+    """A text with its bias, and the tokens that can complete it."""
 
     def __init__(self, text: bytes, value: float, tokens_by_piece: dict[bytes, list[int]]) -> None:
         self.text = text
-        self.value = value
+        self.value = value  # the bias
         counts = range(max(1, len(text) - max(map(len, tokens_by_piece), default=0)), len(text))
         endings = ((text[:count], tokens_by_piece.get(text[count:])) for count in counts)
+        # each beginning of the text, with the tokens that are exactly the rest
         self.endings: list[tuple[bytes, list[int]]] = [(start, tokens) for start, tokens in endings if tokens]
 
 

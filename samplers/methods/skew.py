@@ -51,7 +51,6 @@ class Skew(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Replace the logits by the logs of the shifted probabilities, and drop tokens with probability 0."""
         if not self.skew:
             return
         if self.order == "probability":
@@ -68,7 +67,6 @@ class Skew(Sampler):
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the power, and the tokens that gained probability."""
         if self.order == "vocabulary":
             goal = "higher ids" if self.skew > 0 else "lower ids"
         else:

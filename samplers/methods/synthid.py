@@ -18,19 +18,16 @@ from ..watermark import GValues, context_hash, extend_hash, ngram_hashes
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-MAX_KEYS = 256
-"""Greatest number of keys. Each key costs a pass over all candidates; the paper has 30 keys."""
-MAX_NGRAM_LEN = 1000
-"""Greatest length of an n-gram. Each token of the text costs as many products."""
-MAX_TABLE_SIZE = 1 << 24
-"""Greatest size of the table, as in transformers."""
+MAX_KEYS = 256  # Greatest number of keys. Each key costs a pass over all candidates; the paper has 30 keys.
+MAX_NGRAM_LEN = 1000  # Greatest length of an n-gram. Each token of the text costs as many products.
+MAX_TABLE_SIZE = 1 << 24  # greatest size of the table, as in transformers
+# The keys of a watermark, which transformers keeps as signed 64-bit integers. The JSON Schema has no limits,
+# because llguidance, which reads the schema of presets as a grammar, supports no integers of 64 bits.
 WatermarkKeys = Annotated[
     list[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), WithJsonSchema({"type": "integer"})]],
     ListParameter(),
     Field(max_length=MAX_KEYS),
 ]
-"""The keys of a watermark, which transformers keeps as signed 64-bit integers. The JSON Schema has no limits,
-because llguidance, which reads the schema of presets as a grammar, supports no integers of 64 bits."""
 
 
 class Synthid(Sampler):
@@ -88,7 +85,6 @@ class Synthid(Sampler):
     __slots__ = ("_accepted_count", "_context", "_context_hash", "_g_values", "_history", "_history_counts")
 
     def bind(self, context: BuildContext) -> None:
-        """Prepare the table of g values."""
         self._g_values = GValues(self.keys, self.sampling_table_size, self.sampling_table_seed)
 
     def reset(self, prompt: Sequence[int]) -> None:
@@ -96,7 +92,6 @@ class Synthid(Sampler):
         self._start(())
 
     def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Return to the state after ``output``."""
         self._start(output)
 
     def _start(self, output: Sequence[int]) -> None:
@@ -116,7 +111,6 @@ class Synthid(Sampler):
         self._history_counts: Counter[int] = Counter(hashes)
 
     def accept(self, token: int) -> None:
-        """Remember the context before the token, and append the token to the context."""
         if not self._is_before_first_ngram:
             self._remember(self._context_hash)
         self._accepted_count += 1
@@ -124,7 +118,6 @@ class Synthid(Sampler):
         self._context_hash = context_hash(self._context)
 
     def apply(self, candidates: Candidates) -> None:
-        """Change the probabilities, unless the context is not marked."""
         if self.is_neutral or self._unmarked_reason() is not None:
             return
         probs = candidates.weights().astype(np.float64)
@@ -142,7 +135,6 @@ class Synthid(Sampler):
         candidates.set_logits(np.log(probs).astype(np.float32))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the mean g value of a drawn token before and after the step, or why the token is not marked."""
         reason = self._unmarked_reason()
         if reason is not None:
             return f"not marked: {reason}"

@@ -45,11 +45,9 @@ class Temperature(Sampler):
     t: float = Field(default=0.8, ge=0, description="temperature; 0 = the most likely token")
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits, or keep only the most likely row at t = 0."""
         divide(candidates, as_float32(self.t))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the divisor of the logits."""
         return division_note(self.t, before, after)
 
 

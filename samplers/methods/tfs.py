@@ -15,8 +15,7 @@ from ..stages import mass_at
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-_FLAT_SUM = 1e-6
-"""If the sum of second differences is below this, KoboldCpp treats all of them as equal."""
+_FLAT_SUM = 1e-6  # If the sum of second differences is below this, KoboldCpp treats all of them as equal
 
 
 class Tfs(Sampler):
@@ -52,7 +51,6 @@ class Tfs(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the first rows of the sorted distribution."""
         size = len(candidates)
         if self.z >= 1 or size == 1 or (size == 2 and not self.pad):
             return
@@ -62,7 +60,6 @@ class Tfs(Sampler):
         candidates.truncate(max(self._count_padded(bends) if self.pad else self._count_unpadded(bends), 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability mass that was kept."""
         return mass_at(before, after)
 
     def _count_padded(self, bends: NDArray[np.float64]) -> int:

@@ -41,14 +41,12 @@ class TopA(Sampler):
     a: float = Field(default=0.0, ge=0, description="factor of the squared highest probability; 0 = off")
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the threshold."""
         probs = candidates.probs()
         max_prob = np.maximum.reduce(probs)
         candidates.filter_rows(probs >= min(np.float32(self.a) * max_prob * max_prob, max_prob))
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability that a token needed."""
         max_prob = before.highest_probability
         factors = f"{short_number(self.a)} x {short_number(max_prob)}^2"
         needed_text = f"p >= {short_number(self.a * max_prob * max_prob)} = {factors}"

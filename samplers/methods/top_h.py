@@ -39,7 +39,6 @@ class TopH(Sampler):
     top_n: int = Field(default=100, ge=0, description="number of most likely tokens to consider; 0 = all")
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the first rows of the sorted distribution."""
         if not self.h:
             return
         if self.top_n:
@@ -52,7 +51,6 @@ class TopH(Sampler):
         candidates.truncate(max(int(cumulative_entropy.searchsorted(self.h * cumulative_entropy[-1], "right")), 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the part of the entropy that was kept."""
         considered_candidates = before.top(self.top_n) if self.top_n else before
         kept_entropy = float(np.add.reduce(entropy_terms(considered_candidates.probs_of(after.logits))))
         max_entropy = self.h * considered_candidates.entropy

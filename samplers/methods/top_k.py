@@ -44,10 +44,8 @@ class TopK(Sampler):
         return self.k <= 0
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the k highest rows."""
         if self.k > 0:
             candidates.keep_top_rows(self.k)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability mass that was kept."""
         return mass_at(before, after)

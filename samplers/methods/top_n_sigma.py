@@ -55,7 +55,6 @@ class TopNSigma(Sampler):
         return self.n <= 0
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the threshold."""
         if self.n <= 0 or len(candidates) <= 1:
             return
         logits = candidates.logits
@@ -74,7 +73,6 @@ class TopNSigma(Sampler):
                 candidates.filter_rows(is_kept)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the logit that a token needed."""
         if len(before) <= 1:
             return "one token: nothing to compare"
         highest = float(before.candidates.max)

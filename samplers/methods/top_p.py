@@ -17,12 +17,11 @@ from ..stages import mass_at
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
+# Numbers of rows to sort at the first and second try. Most distributions reach p within them (measured).
 _FIRST_SORTED_ROWS, _SECOND_SORTED_ROWS = 64, 256
-"""Numbers of rows to sort at the first and second try. Most distributions reach p within them (measured)."""
+# If the highest probability exceeds this, most distributions reach p within the few rows (measured)
 _MIN_TOP_PROB_FOR_FEW_ROWS = 0.15
-"""If the highest probability exceeds this, most distributions reach p within the few rows (measured)."""
-_EVERY_ROW = 2**31
-"""A count above every number of rows, which keeps all rows: their total does not reach p."""
+_EVERY_ROW = 2**31  # a count above every number of rows, which keeps all rows: their total does not reach p
 
 
 class TopP(Sampler):
@@ -57,7 +56,6 @@ class TopP(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the first rows of the sorted distribution."""
         p = float(as_float32(self.p))
         if p >= 1:
             return
@@ -80,14 +78,10 @@ class TopP(Sampler):
             candidates.truncate(count)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability mass that was kept."""
         return mass_at(before, after)
 
     def _top_positions(self, candidates: Candidates) -> Iterator[Positions]:
-        """Yield the positions of the highest rows, from high to low:
-
-        of more rows each time, and finally of all.
-        """
+        """Yield the positions of the highest rows, from high to low, of more rows each time, finally of all."""
         size = len(candidates)
         highest = candidates.llama_cpp_highest_prob()
         if size > _FIRST_SORTED_ROWS and highest > _MIN_TOP_PROB_FOR_FEW_ROWS:

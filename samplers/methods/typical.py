@@ -15,10 +15,9 @@ from ..stages import mass_at, short_number
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
+# Number of rows to sort at the first try. Most distributions reach p within them (measured).
 _FIRST_SORTED_ROWS = 256
-"""Number of rows to sort at the first try. Most distributions reach p within them (measured)."""
-_SORTED_ROWS_GROWTH = 16
-"""Factor by which the number of sorted rows grows if they do not reach p."""
+_SORTED_ROWS_GROWTH = 16  # Factor by which the number of sorted rows grows if they do not reach p
 
 
 class Typical(Sampler):
@@ -54,7 +53,6 @@ class Typical(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the rows nearest to the entropy."""
         if np.float32(self.p) >= 1:
             return
         candidates.sort_descending()
@@ -73,7 +71,6 @@ class Typical(Sampler):
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the probability mass that was kept, and the entropy nearest to its tokens."""
         return f"{mass_at(before, after)}, nearest to {short_number(before.entropy)} nats"
 
     def _kept_count(self, probs: Floats) -> int:

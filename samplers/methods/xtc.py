@@ -65,7 +65,6 @@ class Xtc(Sampler):
         return self.probability <= 0 or self.threshold > 0.5
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator, and look up the special tokens that ``keep_special`` may keep."""
         self._random = MersenneTwister(context.seed)
         self._drawn_number: np.float32 | None = None
         self._kept_special_tokens: list[int] = []
@@ -75,7 +74,6 @@ class Xtc(Sampler):
             self._kept_special_tokens = [*newline, *sorted(vocabulary.eog)]
 
     def reset(self, prompt: object) -> None:
-        """Start again from the first random number."""
         self._random.restart()
         self._drawn_number = None
 
@@ -84,7 +82,6 @@ class Xtc(Sampler):
         self._drawn_number = None
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the likely rows except the last, if the random number is low enough."""
         if self.is_neutral or len(candidates) + candidates.masked_count < 2:
             return
         if self._drawn_number is None:  # kept until a token is accepted, so that applying twice draws once
@@ -104,7 +101,6 @@ class Xtc(Sampler):
             candidates.filter_rows(mask)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the random number that was rolled, and the effect."""
         if self._drawn_number is None:
             return "one token: not rolled"
         if self._drawn_number > np.float32(self.probability):

@@ -6,6 +6,13 @@ import { countText, visible } from "./web/format.js";
 const MAX_CHARACTERS = 70;
 const KINDS = { start: "empty", typed: "typed", generated: "generated", branch: "branch", opened: "opened" };
 
+/** Return the beginning of a text, in one line. */
+export function shortText(text) {
+  const whole = text.trim() || "\u2013";
+  const beginning = whole.length > MAX_CHARACTERS ? `${whole.slice(0, MAX_CHARACTERS)}\u2026` : whole;
+  return visible(beginning).replace(/\n/g, "\u21b5");
+}
+
 /** The tree "Branches". A press calls `goTo` with a text. */
 export class BranchTree {
   constructor(container, goTo) {
@@ -52,11 +59,9 @@ export class BranchTree {
   }
 
   item(node, level) {
-    const text = node.ownText.trim() || "\u2013";
-    const beginning = text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS)}\u2026` : text;
     const isCurrent = node === this.tree.current;
     const item = element("div", { role: "treeitem", tabindex: "-1", "aria-level": level, "aria-selected": String(isCurrent), class: `branch level-${Math.min(level, 8)}` },
-      element("bdi", { class: "beginning" }, visible(beginning).replace(/\n/g, "\u21b5")),
+      element("bdi", { class: "beginning" }, shortText(node.ownText)),
       element("span", { class: "note" }, ` ${KINDS[node.kind] ?? ""}, ${countText(node.tokens.length)} tokens`));
     item.node = node;
     return item;

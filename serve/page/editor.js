@@ -101,17 +101,17 @@ export class Editor {
     return this.tokens.length - 1;
   }
 
-  /** Return the number of tokens that end at or before a place of the text, and whether that place is a token's end. */
-  tokensBefore(position) {
+  /** Return the number of tokens before a place of the text. Tokens that contain it, or begin a character there, do not count. */
+  countBefore(position) {
     let end = 0;
     let count = 0;
-    for (const token of this.tokens) {
-      if (end + token.text.length > position) break;
-      if (end === position && token.text === "" && count > 0 && token.event === "prompt") break;
+    for (const [index, token] of this.tokens.entries()) {
       end += token.text.length;
-      count += 1;
+      const isAfter = end === position && token.text === "" && index > 0; // such as a space that was added before a text
+      if (end > position || (isAfter && !token.isOpen)) break;
+      if (!token.isOpen) count = index + 1;
     }
-    return { count, isEnd: end === position };
+    return count;
   }
 
   /** Replace the elements of the tokens that have changed. */

@@ -61,13 +61,23 @@ export function readExport(text) {
   return { tree: TextTree.fromRecords(data.nodes.map((node) => ({ ...node, run: node.run ?? null })), tokens, data.current), settings: checkedSettings(data.settings) };
 }
 
+/** Return the tree and the settings that another tab has stored. */
+export function readStored({ nodes, tokens, current, settings }) {
+  const own = new Map(Array.from(tokens, ([uid, token]) => [uid, makeToken(token)]));
+  return { tree: TextTree.fromRecords(nodes, own, current), settings };
+}
+
 function checkToken(token) {
   const isNumberOrNull = (value) => value === null || value === undefined || typeof value === "number";
   const isToken = token !== null && typeof token === "object" && (token.id === null || Number.isInteger(token.id)) &&
     typeof token.text === "string" && Number.isInteger(token.uid) && ["prompt", "token"].includes(token.event) &&
-    areBytes(token.bytes) && isNumberOrNull(token.logprob) && isNumberOrNull(token.entropy) && (!token.trace || isTrace(token.trace)) &&
+    areBytes(token.bytes) && isLength(token.added, token.bytes) && isNumberOrNull(token.logprob) && isNumberOrNull(token.entropy) && (!token.trace || isTrace(token.trace)) &&
     (token.returns === undefined || (Array.isArray(token.returns) && token.returns.every((item) => typeof item?.text === "string" && isTextOrNull(item.ban))));
   if (!isToken) throw new Error("one of its tokens is damaged");
+}
+
+function isLength(value, list) {
+  return value === undefined || (Number.isInteger(value) && value >= 0 && value <= list.length);
 }
 
 function isTextOrNull(value) {

@@ -3,12 +3,12 @@
 import { byId, element } from "./web/elements.js";
 import { countText, quoted, visible } from "./web/format.js";
 import { changeTheme, showTheme } from "./web/theme.js";
-import { BranchTree } from "./branches.js";
+import { BranchTree, shortText } from "./branches.js";
 import { Catalogue, ChainEditor } from "./chain.js";
 import { Comparison } from "./compare.js";
 import { Editor } from "./editor.js";
 import { readInteger, readNumber } from "./fields.js";
-import { download, exportText, linesOf, listenToFiles, readExport, tokensOf } from "./files.js";
+import { download, exportText, linesOf, listenToFiles, readExport, readStored, tokensOf } from "./files.js";
 import { GrammarField } from "./grammar.js";
 import { MessageList } from "./messages.js";
 import { NextToken } from "./next_token.js";
@@ -16,18 +16,18 @@ import { PresetControls } from "./presets.js";
 import { afterPause, LatestOnly, RequestError, Server } from "./server.js";
 import { TabStore } from "./storage.js";
 import { bansText, readBans, readStrings, stringsText } from "./text_rules.js";
-import { contentText, reserveUids, textOf, TextTree } from "./texts.js";
+import { appended, contentText, editTokens, reserveUids, textOf, TextTree } from "./texts.js";
 import { legend, MEASURES } from "./tints.js";
 import { WhyPanel } from "./why.js";
 import { takenToken, Writer } from "./writer.js";
 
 const TOP_TOKENS = 12;
+const LOAD_AGAIN_MILLISECONDS = 2000;
 const TOKENIZE_MILLISECONDS = 150;
 const SAVE_MILLISECONDS = 400;
 const SAVE_WHILE_WRITING_MILLISECONDS = 1500;
 const RULES = ["ban_retries", "ban_then", "loop_guard", "phases", "heal"]; // settings without controls on the page
 const ENDS = {
-  stop: "The model ended the text here.",
   banned: "The text ended, because a ban matched whatever was drawn.",
   loop: "The text ended, because it repeated itself.",
 };
@@ -38,8 +38,19 @@ const STATES = {
   lost: "no connection",
   locked: "a key is needed",
 };
+const OPEN_WHILE_WRITING = "The model is writing. Stop it first.";
 const THEME_NAME = "gen-theme";
 const LOST = "The server does not answer. The text stays here; the page connects again by itself.";
+
+function isEndOfModel({ finish_reason: reason, stop }) {
+  return reason === "stop" && typeof stop !== "string";
+}
+
+/** Return a sentence on the end of a run; undefined if it needs none. */
+function endOf(done) {
+  if (isEndOfModel(done)) return "The model ended the text here.";
+  return done.finish_reason === "stop" ? `A stop string, ${quoted(done.stop)}, ended the text here.` : ENDS[done.finish_reason];
+}
 
 class Page {
   constructor() {
@@ -47,6 +58,8 @@ class Page {
     this.writer = new Writer(this.server, { settings: () => this.settings(), shown: () => this.showText(), grown: () => this.growSoon() });
     this.isLoaded = false;
     this.isLoading = false;
+    this.endedTokens = null; // the tokens after which the model has ended the text without another one
+    this.loaded = new Promise((resolve) => { this.finishLoading = resolve; }); // what a person does before waits for it
     this.isStarting = false; // true from the press of Generate to the end of the text
     this.guidanceModel = null; // the model that a preset names for guidance, which requests cannot name
     this.changedSettings = new Set(); // the settings that a person has changed since the preset was chosen
@@ -64,21 +77,21 @@ class Page {
     this.comparison = new Comparison(byId("comparison"), (notation, signal) => this.generateWith(notation, signal));
     this.updateNext = new LatestOnly(() => this.requestNext());
     this.nextAfterMove = afterPause(120, () => this.updateNext.call());
-    this.tokenizeSoon = afterPause(TOKENIZE_MILLISECONDS, () => this.attempt(() => this.writer.tokenize()));
+    this.tokenizeSoon = afterPause(TOKENIZE_MILLISECONDS, () => this.inBackground(() => this.writer.tokenize()));
     this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
-    this.renderTemplateSoon = afterPause(300, () => this.attempt(() => this.renderTemplate()));
+    this.renderTemplateSoon = afterPause(300, () => this.inBackground(() => this.renderTemplate()));
     this.lastSaved = 0;
     this.tint("probability");
     showTheme(localStorage.getItem(THEME_NAME));
     this.listen();
+    this.enable(false);
     this.server.start();
   }
 
   // The server.
 
   async serverBecame(state) {
-    byId("state").textContent = STATES[state];
-    byId("state").dataset.state = state;
+    this.showState();
     byId("lost").hidden = state !== "lost";
     byId("lost").textContent = state === "lost" ? LOST : "";
     byId("key-form").hidden = state !== "locked";
@@ -89,6 +102,24 @@ class Page {
       this.tokenizeSoon();
       this.grammar.check(); // it may have been typed while the server was away
       this.updateNext.call();
+    }
+  }
+
+  /** Say in words what the server does, or how the text that is shown has ended. */
+  showState() {
+    const { state } = this.server;
+    const { run, tokens } = this.writer.tree.current;
+    const isEnded = tokens === this.endedTokens || (run?.done && isEndOfModel(run.done));
+    const activity = this.writer.isWriting ? "writing" : isEnded ? "ended by the model" : STATES.ready;
+    const words = state === "ready" ? activity : STATES[state];
+    if (byId("state").textContent !== words) byId("state").textContent = words; // screen readers speak each change
+    byId("state").dataset.state = state;
+  }
+
+  /** Let a person use the controls that need the lists of the server, or not. */
+  enable(isEnabled) {
+    for (const control of document.querySelectorAll("header :is(button, input), main :is(button, input, select, textarea)")) {
+      if (!["theme", "help"].includes(control.id) && control.type !== "file") control.disabled = !isEnabled;
     }
   }
 
@@ -117,6 +148,7 @@ class Page {
         this.server.json("/gen/grammars"), this.server.json("/gen/chain", {})]);
       this.model = models.data[0].id;
       byId("model").textContent = this.model;
+      byId("model").title = this.model;
       document.title = `${this.model} \u2013 gen serve`;
       this.catalogue = new Catalogue(samplers.samplers);
       this.presets.showList(presets.presets);
@@ -129,11 +161,17 @@ class Page {
       const [store, state] = await TabStore.open();
       this.store = store;
       this.isLoaded = true;
-      if (state) this.restore(state);
-      else this.showText();
+      this.showProblem("");
+      this.enable(true);
+      this.showText();
+      if (state) await this.attempt(() => this.restore(state));
       document.documentElement.dataset.state = "ready";
+      this.finishLoading();
     } catch (error) {
-      if (error.status !== 401) this.fail(error);
+      if (error.status !== 401) {
+        this.fail(error);
+        setTimeout(() => this.server.state === "ready" && !this.isLoaded && this.load(), LOAD_AGAIN_MILLISECONDS);
+      }
     } finally {
       this.isLoading = false;
     }
@@ -142,6 +180,11 @@ class Page {
   /** Run an action; show the sentence of an error. */
   async attempt(action) {
     this.showProblem("");
+    return this.inBackground(action);
+  }
+
+  /** Run an action that no person has asked for: the sentence of an earlier error stays. */
+  async inBackground(action) {
     try {
       return await action();
     } catch (error) {
@@ -260,16 +303,25 @@ class Page {
   showText() {
     const { tree } = this.writer;
     this.editor.show(tree.current.tokens);
-    byId("undo").disabled = !tree.canUndo || this.writer.isWriting;
-    byId("redo").disabled = !tree.canRedo || this.writer.isWriting;
-    byId("stop").disabled = !this.writer.isWriting && !this.comparing;
-    byId("generate").disabled = this.writer.isWriting || this.isStarting;
-    this.editor.area.readOnly = this.writer.isWriting;
-    byId("paper").classList.toggle("is-writing", this.writer.isWriting);
+    this.showControls();
     this.branches.show(tree);
     this.showCommand();
     this.cursorMoved();
     if (this.isLoaded) this.saveSoon();
+  }
+
+  /** Show which buttons have an effect. */
+  showControls() {
+    const { tree, isWriting } = this.writer;
+    const isBusy = isWriting || this.isStarting;
+    byId("undo").disabled = !tree.canUndo || isBusy;
+    byId("redo").disabled = !tree.canRedo || isBusy;
+    byId("stop").disabled = !isBusy && !this.comparing;
+    byId("generate").disabled = isBusy;
+    byId("run-both").disabled = Boolean(this.comparing);
+    this.editor.area.readOnly = isBusy;
+    byId("paper").classList.toggle("is-writing", isWriting);
+    this.showState();
   }
 
   /** Show new tokens with the next frame. */
@@ -292,10 +344,11 @@ class Page {
     if (performance.now() - this.lastSaved > SAVE_WHILE_WRITING_MILLISECONDS) this.save();
   }
 
-  /** The tokens before the cursor. If the cursor is inside a token, the part before it is typed text. */
+  /** The whole tokens before the cursor. */
   get tokensBeforeCursor() {
-    const { count } = this.editor.tokensBefore(this.editor.cursor);
-    return this.writer.tokens.slice(0, count);
+    const { tokens } = this.writer;
+    const count = this.editor.countBefore(this.editor.cursor);
+    return count === tokens.length ? tokens : tokens.slice(0, count);
   }
 
   cursorMoved() {
@@ -312,7 +365,7 @@ class Page {
 
   showCounts() {
     const total = this.writer.tokens.length;
-    const { count } = this.editor.tokensBefore(this.editor.cursor);
+    const count = this.editor.countBefore(this.editor.cursor);
     byId("counts").textContent = count < total ? `${countText(total)} tokens; continues after token ${countText(count)}` : `${countText(total)} tokens`;
   }
 
@@ -323,75 +376,83 @@ class Page {
     this.settings(); // raises an error if the seed or the length is wrong
   }
 
-  async generate() {
+  /** Run an action that lets the model write, unless it writes. Stop ends it at the next place where it asks `goesOn`. */
+  async startWriting(action) {
     if (this.writer.isWriting || this.isStarting || !this.isLoaded) return;
     this.isStarting = true;
-    byId("generate").disabled = true;
+    let isStopped = false;
+    this.stopStarting = () => { isStopped = true; };
+    this.showControls();
     try {
       await this.settle();
-      await this.generateAtCursor();
+      await action(() => !isStopped);
     } finally {
       this.isStarting = false;
-      byId("generate").disabled = this.writer.isWriting;
+      this.showControls();
     }
   }
 
-  async generateAtCursor() {
-    const { cursor } = this.editor;
-    if (cursor < this.editor.area.value.length) {
-      const { isEnd } = this.editor.tokensBefore(cursor);
-      if (!isEnd) {
-        this.writer.endBurst();
-        this.writer.replace(cursor, this.editor.area.value.length, "");
-        this.showText();
-      }
-    }
+  async generate() {
+    await this.startWriting(async (goesOn) => {
+      const tokens = await this.readBeforeCursor();
+      const { samples } = this.numbers();
+      if (!goesOn()) return;
+      this.closeWhy();
+      await this.write(tokens, { count: samples });
+      if (samples > 1) this.announce(`${countText(samples)} texts; the others are in Branches`);
+    });
+  }
+
+  /** Return the tokens of the text before the cursor, which are not empty. A part of a token becomes tokens of its own. */
+  async readBeforeCursor() {
     await this.writer.tokenize();
-    const tokens = this.tokensBeforeCursor;
-    this.closeWhy();
-    const { samples } = this.numbers();
-    await this.write(() => this.writer.generate(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens, { count: samples }));
-    if (samples > 1) this.announce(`${countText(samples)} texts; the others are in Branches`);
+    const { tokens } = this.writer;
+    const read = await this.writer.tokenized(editTokens(tokens, this.editor.cursor, textOf(tokens).length, ""));
+    if (!read.length) throw new Error("There is no text before the cursor, and the model has no token that begins a text. Write a text first.");
+    return read;
   }
 
-  /** Let the model write; say how it ended. */
-  async write(work) {
+  /** Let the model continue tokens; say how it ended. */
+  async write(tokens, options) {
     this.showProblem("");
     try {
-      const before = this.writer.tokens.length;
-      const promise = work();
+      const promise = this.writer.generate(tokens, options);
       this.editor.moveCursor();
-      const run = await promise;
-      const reason = run.done.finish_reason;
-      if (reason !== "stop" || this.writer.tokens.length === before) this.showProblem(ENDS[reason] ?? "");
-      this.announce(`${countText(this.writer.tokens.length - before)} tokens, ${reason}`);
-      const ignored = run.done.x_gen?.ignored ?? [];
+      const { done } = await promise;
+      const written = this.writer.tokens.length - tokens.length;
+      if (done.finish_reason !== "stop" || written <= 0) this.showProblem(endOf(done) ?? "");
+      if (written <= 0 && isEndOfModel(done)) this.endedTokens = tokens; // there is no text of this run
+      this.announce(`${countText(Math.max(written, 0))} tokens, ${done.finish_reason}`);
+      const ignored = done.x_gen?.ignored ?? [];
       if (ignored.length) this.showProblem(`Without effect: ${ignored.join(", ")}`);
     } finally {
       this.showText();
       this.editor.moveCursor();
+      this.tokenizeSoon();
     }
   }
 
   async takeCandidate(index, id) {
-    if (this.writer.isWriting || this.isStarting) return undefined;
-    await this.settle();
-    this.closeWhy();
-    return this.write(() => this.writer.take(index, id));
+    await this.startWriting(async (goesOn) => {
+      const { tokens, parent } = this.writer.branchAt(index, id);
+      if (!goesOn()) return;
+      this.closeWhy();
+      await this.write(tokens, { kind: "branch", parent });
+    });
   }
 
   /** Put a token of the table at the cursor. Text after the cursor is not part of the new text. */
   insert(candidate) {
-    if (this.writer.isWriting || !this.nextAnswer || this.nextKey !== this.keyOfNext()) return;
+    if (this.writer.isWriting || this.isStarting || !this.nextAnswer || this.nextKey !== this.keyOfNext()) return;
     this.writer.endBurst();
     const token = takenToken(candidate, this.nextAnswer);
-    this.writer.tree.add("branch", [...this.tokensBeforeCursor, token]);
+    this.writer.tree.add("branch", appended(this.tokensBeforeCursor, [token]));
     this.showText();
     this.editor.moveCursor();
   }
 
   goTo(node) {
-    if (this.writer.isWriting) return;
+    if (this.writer.isWriting || this.isStarting) return;
     this.writer.tree.goTo(node);
     this.movedInTree();
   }
@@ -405,13 +466,13 @@ class Page {
   }
 
   undo() {
-    if (this.writer.isWriting) return;
+    if (this.writer.isWriting || this.isStarting) return;
     this.writer.tree.undo();
     this.movedInTree();
   }
 
   redo() {
-    if (this.writer.isWriting) return;
+    if (this.writer.isWriting || this.isStarting) return;
     this.writer.tree.redo();
     this.movedInTree();
   }
@@ -445,7 +506,7 @@ class Page {
     }
     const key = this.keyOfNext();
     try {
-      const { stop: _, max_tokens: __, ...fields } = this.writer.fields(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens);
+      const { stop: _, max_tokens: __, ...fields } = this.writer.fields(tokens);
       const answer = await this.server.json("/gen/next", { ...fields, top: TOP_TOKENS });
       this.nextAnswer = answer;
       this.nextKey = key;
@@ -539,18 +600,17 @@ class Page {
   async runBoth() {
     if (this.comparing || !this.isLoaded) return;
     this.comparing = new AbortController();
-    byId("stop").disabled = false;
+    this.showControls();
     try {
       await Promise.all([this.settle(), this.otherChain.settle()]);
-      await this.writer.tokenize();
-      this.comparedTokens = this.tokensBeforeCursor;
+      this.comparedTokens = await this.readBeforeCursor();
       await this.comparison.run([this.chain.notation || "dist", this.otherChain.notation || "dist"], this.comparing.signal);
     } catch (error) {
       if (!this.comparing.signal.aborted) throw error;
       this.comparison.showDifference();
     } finally {
       this.comparing = null;
-      byId("stop").disabled = true;
+      this.showControls();
     }
   }
 
@@ -616,23 +676,52 @@ class Page {
     for (const uid of state.tokens.keys()) reserveUids(uid);
     this.applyState(state.settings);
     this.writer.tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
+    this.writer.tree.mend();
     this.tokenizeAgain(this.writer.tree, state.settings.model);
-    this.showText();
-    this.editor.moveCursor();
-    this.tokenizeSoon();
+    this.movedInTree();
   }
 
-  open(name, text) {
+  async openFile(name, text) {
+    await this.loaded;
     let found;
     try {
       found = readExport(text);
     } catch (error) {
       throw new Error(`${name} cannot be opened: ${error.message}.`, { cause: error });
     }
-    this.applyState(found.settings);
-    this.tokenizeAgain(found.tree, found.settings.model);
-    this.writer.tree.graft(found.tree);
+    this.open(found);
+  }
+
+  /** Add the texts of a file or of another tab to those of this tab, and show the one that was shown there. */
+  open({ tree, settings }) {
+    if (this.writer.isWriting || this.isStarting) throw new Error(OPEN_WHILE_WRITING);
+    this.applyState(settings);
+    tree.mend();
+    this.tokenizeAgain(tree, settings.model);
+    this.writer.tree.graft(tree);
     this.movedInTree();
+  }
+
+  /** List the texts of closed tabs. */
+  async listClosedTabs() {
+    const list = byId("closed-list");
+    const tabs = await this.store.closedTabs();
+    list.replaceChildren(...tabs.map(({ when, state }) => this.closedTab(when, state)).filter(Boolean));
+    byId("closed-note").textContent = list.children.length ? "A press adds the texts to those of this tab." : "No closed tab has a text. Texts of tabs that were not used for 30 days are deleted.";
+    byId("closed-dialog").showModal();
+  }
+
+  /** Return the item of a closed tab; null if it has no text. */
+  closedTab(when, state) {
+    const uids = state?.nodes.find(({ id }) => id === state.current)?.uids ?? [];
+    const text = textOf(uids.map((uid) => state.tokens.get(uid)).filter(Boolean));
+    if (!text.trim()) return null;
+    const open = () => {
+      byId("closed-dialog").close();
+      this.attempt(() => this.open(readStored(state)));
+    };
+    return element("li", {}, element("button", { type: "button", onclick: open }, element("bdi", {}, shortText(text))),
+      element("span", { class: "note" }, ` ${new Date(when).toLocaleString()}, ${countText(uids.length)} tokens`));
   }
 
   /** Let the server tokenize texts that another model has tokenized. Ids mean nothing to a model with other tokens. */
@@ -654,6 +743,7 @@ class Page {
   }
 
   stop() {
+    this.stopStarting?.();
     this.writer.stop();
     this.comparing?.abort();
   }
@@ -664,7 +754,7 @@ class Page {
       event.preventDefault();
       this.attempt(() => this.generate());
     } else if (event.key === "Escape" && !byId("help-dialog").open) {
-      if (this.writer.isWriting || this.comparing) this.stop();
+      if (this.writer.isWriting || this.isStarting || this.comparing) this.stop();
       else this.closeWhy();
     } else if (isCommand && event.target === this.editor.area && ["z", "y"].includes(event.key.toLowerCase())) {
       event.preventDefault();
@@ -691,8 +781,12 @@ class Page {
     click("close-why", () => this.closeWhy());
     click("keep-answer", () => this.keepAnswer());
     click("copy", () => this.copyCommand());
-    listenToFiles(byId("open-file"), (name, text) => this.attempt(() => this.open(name, text)));
-    listenToFiles(byId("preset-file"), (name, text) => this.attempt(() => this.presets.read(name, text)));
+    click("closed-tabs", () => this.listClosedTabs());
+    listenToFiles(byId("open-file"), (name, text) => this.attempt(() => this.openFile(name, text)));
+    listenToFiles(byId("preset-file"), (name, text) => this.attempt(async () => {
+      await this.loaded;
+      await this.presets.read(name, text);
+    }));
     byId("key-form").addEventListener("submit", (event) => this.useKey(event));
     byId("uses-template").addEventListener("change", () => this.toggleTemplate());
     byId("measure").append(...Object.entries(MEASURES).map(([name, { title }]) => element("option", { value: name }, title)));

@@ -25,6 +25,10 @@ function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+function lockName(id) {
+  return `gen-tab-${id}`;
+}
+
 /** Keep a lock until the tab is closed. Return false if another tab has it. */
 async function holdLock(name) {
   if (!navigator.locks) return true; // only on pages without a secure origin
@@ -56,9 +60,9 @@ export class TabStore {
       return [new TabStore(null, newId()), null];
     }
     const previous = sessionStorage.getItem(TAB_NAME);
-    const isOwn = previous !== null && (await holdLock(`gen-tab-${previous}`));
+    const isOwn = previous !== null && (await holdLock(lockName(previous)));
     const id = isOwn ? previous : newId();
-    if (!isOwn) await holdLock(`gen-tab-${id}`);
+    if (!isOwn) await holdLock(lockName(id));
     sessionStorage.setItem(TAB_NAME, id);
     const store = new TabStore(database, id);
     const state = previous === null ? null : await store.read(previous);
@@ -73,6 +77,16 @@ export class TabStore {
     if (!tab) return null;
     const tokens = await resultOf(transaction.objectStore("tokens").getAll(rangeOf(id)));
     return { ...tab.state, tokens: new Map(tokens.map(({ token }) => [token.uid, token])) };
+  }
+
+  /** Return the states of tabs that are closed, those that were used last first: `{id, when, state}`. */
+  async closedTabs() {
+    if (!this.database) return [];
+    const tabs = await resultOf(this.database.transaction("tabs").objectStore("tabs").getAll());
+    const locks = navigator.locks ? await navigator.locks.query() : { held: [] };
+    const open = new Set(locks.held.map(({ name }) => name));
+    const closed = tabs.filter(({ id }) => id !== this.id && !open.has(lockName(id))).toSorted((first, second) => second.when - first.when);
+    return Promise.all(closed.map(async ({ id, when }) => ({ id, when, state: await this.read(id) })));
   }
 
   /** Store a state. Tokens never change, so that only new ones are written. */

@@ -18,9 +18,13 @@ export function makeToken(line) {
   return Object.freeze({ ...line, uid: lastUid });
 }
 
-/** Return a token for text that the server has not tokenized yet. */
-export function pendingToken(text) {
-  return makeToken({ event: "prompt", id: null, text, bytes: Array.from(new TextEncoder().encode(text)), logprob: null });
+/**
+ * Return a token for text that the server has not tokenized yet. Its text is what a text area can show of it.
+ * `grammar`: see `Writer.fields`.
+ */
+export function pendingToken(text, grammar) {
+  const shown = text.toWellFormed().replace(/\r\n?/g, "\n");
+  return makeToken({ event: "prompt", id: null, text: shown, bytes: Array.from(new TextEncoder().encode(shown)), logprob: null, ...(grammar ? { grammar } : {}) });
 }
 
 /** Return the content of a token: its text, or a list of its bytes if they are not UTF-8. */
@@ -50,26 +54,161 @@ export function sharedLength(first, second) {
   return length;
 }
 
-/**
- * Divide a text among the tokens that the server returned for it: `{id, piece}`, a piece being a text or bytes.
- * A token whose bytes end inside a character gets no text; the token that completes the character gets it.
- */
-export function alignTokens(text, pieces) {
-  const data = new TextEncoder().encode(text);
-  const decoder = new TextDecoder();
-  let at = 0;
-  const tokens = pieces.map(({ id, piece }) => {
-    const bytes = typeof piece === "string" ? Array.from(new TextEncoder().encode(piece)) : piece;
-    const isNext = (part) => part.every((byte, index) => data[at + index] === byte);
-    // A tokenizer may add a space before a text, or a control token that is not part of it.
-    const own = isNext(bytes) ? bytes : bytes[0] === 32 && isNext(bytes.slice(1)) ? bytes.slice(1) : [];
-    const piecesText = decoder.decode(data.subarray(at, at + own.length), { stream: true });
-    at += own.length;
-    return { event: "prompt", id, bytes, token: typeof piece === "string" ? piece : new TextDecoder().decode(new Uint8Array(bytes)), text: piecesText, logprob: null };
+// What the model reads is what the page shows: the bytes of the tokens are the bytes of the text. Only the first `added`
+// bytes of a token are not shown: BOS, and the space that a tokenizer adds where a text begins. A character may be divided
+// among several tokens. The one that completes it has it in its `text`, and the tokens before are `isOpen`.
+
+function shownBytes(token) {
+  return token.bytes.slice(token.added ?? 0);
+}
+
+/** Return the number of bytes at the end that begin a character, but do not complete it. */
+function openLength(bytes) {
+  for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
+    const ending = new Uint8Array(bytes.slice(-length));
+    if ((ending[0] & 0xc0) === 0x80) continue; // inside a character
+    return ending[0] >= 0xc0 && new TextDecoder().decode(ending, { stream: true }) === "" ? length : 0;
+  }
+  return 0;
+}
+
+/** Return tokens with the texts that their bytes have in this order. A token whose text stays the same is the same one. */
+export function withTexts(tokens) {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  let ending = []; // the last bytes
+  return tokens.map((token, index) => {
+    if (token.id === null) return token;
+    const bytes = shownBytes(token);
+    ending = [...ending, ...bytes].slice(-3);
+    const isEnd = (tokens[index + 1]?.id ?? null) === null;
+    const text = decoder.decode(new Uint8Array(bytes), { stream: !isEnd });
+    const isOpen = !isEnd && openLength(ending) > 0;
+    if (isEnd) ending = [];
+    return token.text === text && Boolean(token.isOpen) === isOpen ? token : makeToken({ ...token, text, isOpen });
   });
-  const rest = decoder.decode(data.subarray(at));
-  if (rest && tokens.length) tokens[tokens.length - 1].text += rest;
-  return tokens.map(makeToken);
+}
+
+/** Return tokens with others after them, whose texts are right if a character does not begin before them. */
+export function appended(tokens, others) {
+  const all = [...tokens, ...others];
+  return openLength(tokens.slice(-3).flatMap(shownBytes)) > 0 ? withTexts(all) : all;
+}
+
+/** Return tokens in groups that divide no character. */
+function characterGroups(tokens) {
+  const groups = [];
+  tokens.forEach((token, index) => {
+    if (tokens[index - 1]?.isOpen) groups.at(-1).push(token);
+    else groups.push([token]);
+  });
+  return groups;
+}
+
+/**
+ * Replace the characters from `start` to `end` of the text. Tokens that the change does not touch stay as they are. The
+ * others become text that is not tokenized; so does a token of a prompt beside which something is deleted.
+ */
+export function editTokens(tokens, start, end, inserted) {
+  if (start === end && !inserted) return tokens;
+  const left = [];
+  const right = [];
+  let [before, after, offset, grammar] = ["", "", 0, undefined];
+  for (const group of characterGroups(tokens)) {
+    const text = textOf(group);
+    const groupEnd = offset + text.length;
+    if (groupEnd <= start) left.push(...group);
+    else if (offset >= end) right.push(...group);
+    else {
+      before += text.slice(0, Math.max(start - offset, 0));
+      after += text.slice(Math.max(end - offset, 0));
+    }
+    offset = groupEnd;
+  }
+  while (left.length > 1 && left.at(-1).text === "") left.pop(); // a space that was added before what is gone
+  let text = before + inserted + after;
+  if (!text) {
+    const isPrompt = (token) => token?.event === "prompt" && token.text !== "";
+    if (isPrompt(right[0])) ({ text, grammar } = right.shift());
+    else if (isPrompt(left.at(-1))) ({ text, grammar } = left.pop());
+  }
+  return [...left, ...(text ? [pendingToken(text, grammar)] : []), ...right];
+}
+
+/**
+ * The tokens of a run as they become visible after the tokens that it continues. A token is kept once the text of the run
+ * has all of its characters. So control tokens, what a stop string cuts and what a text area cannot show are not kept.
+ */
+export class Arrivals {
+  /** `text`: the text that the tokens of the run spell before that of the run. */
+  constructor(tokens, text = "") {
+    this.tokens = tokens;
+    this.unmatched = text; // the text that belongs to no kept token
+    this.waiting = []; // tokens whose text has not come
+  }
+
+  /** Take the next token of the run, whose `text` may be that of earlier ones. */
+  add(token) {
+    this.unmatched += token.text;
+    this.waiting.push(token);
+    this.keep(false);
+  }
+
+  /** End the run: text that is only a part of a token is text that is not tokenized. */
+  finish() {
+    this.keep(true);
+    if (this.unmatched) this.tokens = [...this.tokens, pendingToken(this.unmatched, this.waiting[0]?.grammar)];
+    this.unmatched = "";
+    this.waiting = [];
+    this.tokens = withoutReturns(this.tokens);
+  }
+
+  keep(isEnd) {
+    while (this.waiting.length) {
+      const [group] = characterGroups(withTexts(this.waiting));
+      const text = textOf(group);
+      const isOpen = !isEnd && openLength(group.flatMap(shownBytes)) > 0;
+      if (text && !isOpen && this.unmatched.startsWith(text)) {
+        this.tokens = appended(this.tokens, group);
+        this.unmatched = this.unmatched.slice(text.length);
+        this.waiting.splice(0, group.length);
+      } else if (!isEnd && (isOpen || text.startsWith(this.unmatched))) return; // the rest of the text may come
+      else this.waiting.shift();
+    }
+  }
+}
+
+/** Return tokens without the returns that a text area shows as newlines. */
+function withoutReturns(tokens) {
+  const found = Array.from(textOf(tokens).matchAll(/\r\n?/g)).toReversed();
+  return found.reduce((edited, { 0: end, index }) => editTokens(edited, index, index + end.length, "\n"), tokens);
+}
+
+/**
+ * Return tokens that were stored, as the page keeps them. If their bytes are not those of the text that was shown, then
+ * prompts are tokenized again, and generated tokens without text are left out.
+ */
+export function mendedTokens(tokens) {
+  const exact = withTexts(tokens);
+  if (exact.every((token, index) => token.text === tokens[index].text && isAddedRightly(token, index))) return withoutReturns(exact);
+  let mended = [];
+  for (let start = 0, end = 0; start < tokens.length; start = end) {
+    const { event } = tokens[start];
+    while (tokens[end]?.event === event) end += 1;
+    const run = tokens.slice(start, end);
+    if (event === "token") {
+      const arrivals = new Arrivals(mended);
+      for (const token of run) arrivals.add(token);
+      arrivals.finish();
+      mended = arrivals.tokens;
+    } else if (start === 0 || textOf(run)) mended = [...mended, pendingToken(textOf(run))]; // at the start perhaps only BOS
+  }
+  return mended;
+}
+
+/** Return whether the bytes of a token that are not shown can be those that a tokenizer has added. */
+function isAddedRightly({ event, added = 0, bytes, text, isOpen }, index) {
+  if (added === 0) return text !== "" || Boolean(isOpen);
+  return event === "prompt" && (index === 0 || (added === 1 && bytes[0] === 32));
 }
 
 /** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `branch` or `opened`. */
@@ -141,6 +280,11 @@ export class TextTree {
       copies.set(node, node.parent === null && !node.tokens.length ? root : this.insert(copies.get(node.parent) ?? root, node.kind, node.tokens, node.run));
     }
     this.goTo(copies.get(other.current));
+  }
+
+  /** Mend the tokens of all texts, see `mendedTokens`. */
+  mend() {
+    for (const node of this.nodes.values()) node.tokens = mendedTokens(node.tokens);
   }
 
   /** Make all tokens a text that the server has not tokenized. What was known of them is gone. */

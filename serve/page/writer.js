@@ -1,6 +1,6 @@
 // Writing: what a person types, what the model generates, and the tree that keeps all of it.
 
-import { alignTokens, makeToken, pendingToken, textOf, TextTree } from "./texts.js";
+import { appended, Arrivals, editTokens, makeToken, pendingToken, textOf, TextTree, withTexts } from "./texts.js";
 
 const BURST_MILLISECONDS = 1000;
 const TRACE_COUNT = 20;
@@ -30,22 +30,7 @@ export class Writer {
 
   /** Replace the characters from `start` to `end` of the text. Tokens that the change does not touch stay as they are. */
   replace(start, end, inserted) {
-    const left = [];
-    const right = [];
-    let [before, after, offset] = ["", "", 0];
-    for (const token of this.tokens) {
-      const tokenEnd = offset + token.text.length;
-      if (tokenEnd <= start) left.push(token);
-      else if (offset >= end) right.push(token);
-      else {
-        before += token.text.slice(0, Math.max(start - offset, 0));
-        after += token.text.slice(Math.max(end - offset, 0));
-        while (left.length && left.at(-1).text === "") left.pop(); // the first tokens of a character
-      }
-      offset = tokenEnd;
-    }
-    const text = before + inserted + after;
-    this.type([...left, ...(text ? [pendingToken(text)] : []), ...right]);
+    this.type(editTokens(this.tokens, start, end, inserted));
   }
 
   /** Show tokens that a person has changed. Changes that follow each other quickly are one step of Undo. */
@@ -78,18 +63,31 @@ export class Writer {
     while (true) {
       const node = this.tree.current;
       const { tokens } = node;
-      const pending = tokens.findIndex((token) => token.id === null);
-      if (pending < 0) return;
+      if (tokens.every((token) => token.id !== null)) return;
+      const tokenized = await this.tokenized(tokens);
+      if (node.tokens !== tokens) continue; // the text has changed in the meantime
+      node.tokens = tokenized;
+      if (node === this.tree.current) this.hooks.shown();
+    }
+  }
+
+  /** Return the tokens with those that the server makes of the text that is not tokenized. No text at all becomes BOS. */
+  async tokenized(tokens) {
+    let result = tokens.length ? tokens : [pendingToken("")];
+    while (true) {
+      const pending = result.findIndex((token) => token.id === null);
+      if (pending < 0) return result;
+      const { grammar } = result[pending];
+      const belongs = (token) => token?.event === "prompt" && (token.grammar === grammar || Boolean(token.added));
       let start = pending;
       let end = pending;
-      while (start > 0 && tokens[start - 1].event === "prompt") start -= 1;
-      while (end < tokens.length && tokens[end].event === "prompt") end += 1;
-      const text = textOf(tokens.slice(start, end));
-      const answer = await this.server.json("/tokenize", { content: text, with_pieces: true, add_special: start === 0 });
-      if (node.tokens !== tokens) continue; // the text has changed in the meantime
-      const known = tokens.slice(start, end).filter((token) => token.id !== null);
-      node.tokens = [...tokens.slice(0, start), ...reuse(alignTokens(text, answer.tokens), known), ...tokens.slice(end)];
-      if (node === this.tree.current) this.hooks.shown();
+      while (belongs(result[start - 1])) start -= 1;
+      while (belongs(result[end])) end += 1;
+      const part = result.slice(start, end);
+      const answer = await this.server.json("/gen/text/tokens", { text: textOf(part), after: start ? result[start - 1].id : null });
+      const made = answer.tokens.map((token) => makeToken({ event: "prompt", ...token, token: new TextDecoder().decode(new Uint8Array(token.bytes)), text: "", logprob: null, ...(grammar ? { grammar } : {}) }));
+      const known = part.filter((token) => token.id !== null);
+      result = withTexts([...result.slice(0, start), ...reuse(withTexts(made), known), ...result.slice(end)]);
     }
   }
 
@@ -122,7 +120,7 @@ export class Writer {
     if (kind === "branch") first.node = first.add(first.run);
     try {
       this.hooks.shown();
-      await Promise.all(texts.map((text, number) => this.receive(text, { ...fields, seed: (fields.seed + number) % SEED_COUNT }, key, controller.signal)));
+      await Promise.all(texts.map((text, number) => this.receive(text, tokens, { ...fields, seed: (fields.seed + number) % SEED_COUNT }, key, controller.signal)));
     } catch (error) {
       if (!controller.signal.aborted) {
         controller.abort(); // the other texts
@@ -139,19 +137,36 @@ export class Writer {
   }
 
   /** Let a text grow by the lines of a request, until it ends. */
-  async receive(text, fields, key, signal) {
+  async receive(text, tokens, fields, key, signal) {
+    let arrivals = new Arrivals(tokens);
+    let shown = tokens;
     let returns = []; // of tokens that have not come yet
-    for await (const line of this.server.lines("/gen/generate", fields, signal)) {
-      if (line.event === "start") text.run.start = line;
-      else if (line.event === "done") text.run.done = line;
-      else if (line.event === "rewind") {
-        returns = [...returns.filter((other) => other.index <= line.index), line]; // later places begin again
-      } else if (line.event === "token") {
-        text.node ??= text.add(text.run);
-        const own = returns.filter((other) => other.index === line.index);
-        text.node.tokens = [...text.node.tokens, makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) })];
-        text.grown();
+    const show = () => {
+      if (arrivals.tokens === shown) return; // nothing has become visible
+      text.node ??= text.add(text.run);
+      shown = arrivals.tokens;
+      text.node.tokens = shown;
+      text.grown();
+    };
+    try {
+      for await (const line of this.server.lines("/gen/generate", fields, signal)) {
+        if (line.event === "start") {
+          text.run.start = line;
+          // Healing removes the last tokens of the prompt, and the first tokens of the run spell them again.
+          if (line.heal) arrivals = new Arrivals(tokens.slice(0, line.prompt_tokens), textOf(tokens.slice(line.prompt_tokens)));
+          shown = arrivals.tokens;
+        } else if (line.event === "done") text.run.done = line;
+        else if (line.event === "rewind") {
+          returns = [...returns.filter((other) => other.index <= line.index), line]; // later places begin again
+        } else if (line.event === "token") {
+          const own = returns.filter((other) => other.index === line.index);
+          arrivals.add(makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) }));
+          show();
+        }
       }
+    } finally {
+      arrivals.finish();
+      if (text.node || textOf(arrivals.tokens) !== textOf(tokens)) show();
     }
   }
 
@@ -159,13 +174,12 @@ export class Writer {
     this.controller?.abort();
   }
 
-  /** Take another candidate in the place of a token, and continue from there as a new branch. */
-  async take(index, candidateId) {
+  /** Return the tokens with another candidate in the place of one of them, and the text beside which this branch belongs. */
+  branchAt(index, candidateId) {
     const replaced = this.tokens[index];
     const candidate = replaced.trace.candidates.find((other) => other.id === candidateId);
     const token = takenToken(candidate, replaced.trace, replaced);
-    const parent = this.tree.parentOfBranch(index);
-    return this.generate([...this.tokens.slice(0, index), token], { kind: "branch", parent });
+    return { tokens: appended(this.tokens.slice(0, index), [token]), parent: this.tree.parentOfBranch(index) };
   }
 }
 

@@ -28,7 +28,7 @@ def add_messages(store_path, count):
     """Add many messages, as fast as possible."""
     conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
     for number in range(int(count)):
-        (conversation.add_assistant_message if number % 2 else conversation.add_user_message)(f"message {number}")
+        (conversation.add_answer_version if number % 2 else conversation.add_user_message)(f"message {number}")
 
 
 if __name__ == "__main__":

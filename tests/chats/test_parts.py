@@ -49,7 +49,7 @@ def test_a_template_that_rejects_reasoning_gets_none(session, conversation):
     session = ChatSession(session.model, conversation, pytest.fail, JinjaChatTemplate(source))
     assert session.template.reasoning_tags == CHANNELS
     conversation.add_user_message("Hi")
-    conversation.add_assistant_message(HARMONY)
+    conversation.add_answer_version(HARMONY)
     conversation.add_user_message("Why?")
     record = list(session.answer(settings(max_tokens=2)))
     prompt = b"".join(map(session.model.vocabulary.piece, record[0].prompt_ids)).decode()
@@ -91,7 +91,7 @@ def test_tags_that_are_control_tokens_are_part_of_the_text():
 def test_export(conversation, session):
     conversation.set_system("Be brief.")
     conversation.add_user_message('Say "hi" 今天\n\nplease')
-    conversation.add_assistant_message("hi\n")
+    conversation.add_answer_version("hi\n")
     conversation.add_user_message("Thanks")
     messages = conversation.messages()
     assert markdown_of(messages) == (
@@ -114,7 +114,7 @@ def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
 def test_tags_in_a_message_of_the_user_are_ignored(session, conversation):
     conversation.add_user_message("What is <think>?")
     assert list(session.new_reasoning_splitter().append("A tag.")) == [("A tag.", False)]
-    conversation.add_assistant_message("A tag.")
+    conversation.add_answer_version("A tag.")
     assert list(session.new_reasoning_splitter().append("A tag.")) == [("A tag.", False)]
     session.template = JinjaChatTemplate(
         "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"

@@ -209,7 +209,7 @@ def test_there_must_be_something_to_answer(session, conversation):
         with pytest.raises(ChatError, match="there is no message of yours to answer"):
             call(settings())
     conversation.add_user_message("Hello")
-    conversation.add_assistant_message("Hi")
+    conversation.add_answer_version("Hi")
     with pytest.raises(ChatError, match="there is no message of yours to answer"):
         session.answer(settings())
 

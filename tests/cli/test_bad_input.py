@@ -143,10 +143,10 @@ USAGE = {
     "two selecting steps": (["x", "--chain", "greedy > dist"], "chain[0] greedy"),
     "flag out of range": (["x", "--top-p", "1.5"], "--top-p: 1.5 is not within 0..1; 1 = off\n"),
     "negative temperature": (["x", "--temp", "-1"], "--temp: -1 is not ≥ 0; 0 = the most likely token\n"),
-    "seed out of range": (["x", "--seed", "4294967296"], "--seed"),
+    "seed out of range": (["x", "--seed", "9223372036854775808"], "--seed"),
     "unknown parameter": (
         ["x", "--set", "top_k.kk=3"],
-        "--set top_k.kk: unknown parameter 'kk'; did you mean k?",
+        "--set top_k.kk: unknown parameter 'kk'; known: k",
     ),
     "--set without a value": (["x", "--set", "top_k.k"], "--set"),
     "temperature for greedy": (["x", "-P", "deterministic", "--temp", "2"], "greedy"),
@@ -169,7 +169,7 @@ USAGE = {
     ),
     "a command that is none": (
         ["presets", "shwo"],
-        "gen: gen presets has no command 'shwo'; did you mean show?",
+        "gen: gen presets: unknown command 'shwo'; did you mean show?",
     ),
     "a message behind chat": (
         ["chat", "Hi"],
@@ -381,7 +381,7 @@ def test_another_word_is_a_prompt(gen, word):
 
 CONFIGS = {
     "a model": ("model: none.gguf", "{file}: model: {folder}/none.gguf: there is no such file\n"),
-    "a preset": ("preset: creativ", "{file}: preset: unknown preset 'creativ'; did you mean creative? (known: "),
+    "a preset": ("preset: creativ", "{file}: preset: unknown preset 'creativ'; did you mean creative?"),
     "a number": ("model: 3", "{file}: model: 3 is not a path or a model's name\n"),
 }
 
@@ -426,7 +426,6 @@ ENDLESS = {
     "a text to score": (["score", "-f", "{}"], TEXT_TOO_LARGE),
     "a prompt of gen recover": (["recover", "-f", "{}", "--window", "5", "-o", "-"], TEXT_TOO_LARGE),
     "a text to check": (["grammars", "check", "json", "--text-file", "{}"], TEXT_TOO_LARGE),
-    "a preset that is shown": (["presets", "show", "{}"], TEXT_TOO_LARGE),
     "a run": (["inspect", "{}"], LINE_TOO_LONG),
     "lines to score": (["score", "--jsonl", "{}"], LINE_TOO_LONG),
     "requests": (["batch", "{}", "-o", "out.jsonl"], LINE_TOO_LONG),
@@ -438,11 +437,11 @@ ENDLESS_OPTIONS = {
     "a schema": (["-jf", "{}"], "--json-schema-file: {}: it is larger than 4 MB; give a shorter text\n"),
     "a template": (
         ["--chat-template-file", "{}"],
-        "--chat-template-file: {}: it is larger than 1 MB; give a shorter text\n",
+        "--chat-template-file: {}: it is larger than 8 MB; give a shorter text\n",
     ),
     "a template or a name": (
         ["--chat-template", "{}"],
-        "--chat-template: {}: it is larger than 1 MB; give a shorter text\n",
+        "--chat-template: {}: it is larger than 8 MB; give a shorter text\n",
     ),
     "a model": (["-m", "{}"], "{}: not a GGUF file\n"),
     "an adapter": (["--lora", "{}"], "--lora {}: not a GGUF file\n"),
@@ -460,6 +459,11 @@ def test_an_option_names_a_file_without_end(gen, arguments, message):
     code = 1 if "GGUF" in message else 2
     result = gen("x", *[argument.format("/dev/zero") for argument in arguments], code=code)
     assert result.err == f"gen: {message.format('/dev/zero')}"
+
+
+def test_a_preset_without_end_that_is_shown(gen):
+    result = gen("presets", "show", "/dev/zero", code=2)
+    assert result.err == "gen: /dev/zero: it is larger than 1 MB; give a shorter text\n"
 
 
 ENDLESS_PIPES = {

@@ -179,6 +179,61 @@ def test_seeds_come_from_the_id_and_the_seed_of_the_run(gen, work):
     assert len(set(texts[0].values())) == 3
 
 
+def test_unknown_fields_are_noted_once(gen, work):
+    message = {"role": "assistant", "content": "Red", "annotations": [], "reasoning_content": "Hm"}
+    asked = {"role": "user", "content": "Why?"}
+    lines = [chat(f"c{n}", messages=[asked] * n + [message, asked], tools=[{}], foo=n) for n in (1, 3)]
+    write(work / "in.jsonl", *lines)
+    done = gen("batch", "in.jsonl", *CHEAP)
+    assert [line["response"]["status_code"] for line in done.lines] == [200, 200]
+    paths = ["messages[1].annotations", "tools", "foo", "messages[1].reasoning_content"]
+    notes = [line for line in done.err.splitlines() if "has no effect" in line]
+    assert notes == [f"gen: note: line 1: body.{path} has no effect, nor has it in other lines" for path in paths]
+    done = gen("batch", "in.jsonl", "--strict-fields", *CHEAP, code=1)
+    assert ["body.messages" in line["error"]["message"] for line in done.lines] == [True, True]
+
+
+def test_whole_floats_are_integers(gen, work):
+    whole = {"prompt": [5.0, 6.0], "max_tokens": 3.0, "seed": 1.0, "set": {"top_k.k": 9.0}}
+    integers = {"prompt": [5, 6], "max_tokens": 3, "seed": 1, "set": {"top_k.k": 9}}
+    bodies = [
+        {"prompt": [5.0, 6.0], "max_tokens": 3.0, "seed": 1.0, "top_k": 9.0, "logit_bias": {"7.0": 0}},
+        {"prompt": [5, 6], "max_tokens": 3, "seed": 1, "top_k": 9, "logit_bias": {"7": 0}},
+    ]
+    lines = [completion(name, **body) for name, body in zip("ab", bodies, strict=True)]
+    write(work / "in.jsonl", {"id": 1.0, **whole}, {"id": 2, **integers}, *lines)
+    texts = {line["id"]: line["text"] for line in gen("batch", "in.jsonl", "--format", "jsonl", *CHEAP).lines}
+    assert texts["1"] == texts["2"]
+    assert texts["a"] == texts["b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "form", "message"),
+    [
+        (chat("a", logprobs=True, top_logprobs=60_000), "openai", "body.top_logprobs: 60000 is not within 0.."),
+        (completion("a", prompt="a", logprobs=60_000), "jsonl", "body.logprobs: 60000 is not within 0.."),
+        ({"prompt": "a", "logprobs": 60_000}, "openai", "logprobs: 60000 is not within 0.."),
+        ({"prompt": "a", "logprobs": 60_000}, "jsonl", "logprobs: 60000 is not within -1.."),
+        ({"prompt": "a", "max_tokens": 3.5}, "jsonl", "max_tokens: 3.5 is not an integer"),
+        ({"prompt": [5, 6.5]}, "jsonl", "prompt"),
+        (completion("a", prompt="a", top_k=1e300), "openai", "body.top_k: 1e+300 is not an integer"),
+    ],
+    ids=[
+        "chat",
+        "completion",
+        "short, as OpenAI's",
+        "short",
+        "a fraction",
+        "a fraction in a list",
+        "a huge float",
+    ],
+)
+def test_an_error_names_the_field_of_the_line(gen, work, line, form, message):
+    write(work / "in.jsonl", line)
+    (result,) = gen("batch", "in.jsonl", "--format", form, *CHEAP, code=1).lines
+    assert result["error"]["message"].startswith(f"line 1: {message}")
+
+
 BAD = {
     "not JSON": ("{nope", "it is not JSON"),
     "NaN": ('{"prompt": "a", "seed": NaN}', "NaN is not a number in JSON"),
@@ -208,7 +263,7 @@ BAD = {
     "too long": ({"prompt": "word " * 400}, "shorten it, or give a larger -c"),
     "a keyword that is not supported": (
         {"prompt": "n_ctx", "json_schema": {"uniqueItems": True}},
-        "/uniqueItems: 'uniqueItems' is not supported; --schema-lenient ignores it",
+        "/uniqueItems: 'uniqueItems' is not supported (here true); --schema-lenient ignores it",
     ),
     "a schema that is a file": (
         {"prompt": "a", "grammar": {"json_schema": "n_ctx.json"}},
@@ -220,8 +275,11 @@ BAD = {
     ),
     "no token of that id": ({"prompt": [10**9]}, "1000000000"),
     "n": (completion("c1", prompt="a", n=0), "body.n"),
-    "stream": (completion("c2", prompt="a", stream=True), "body.stream"),
-    "tools": (chat("c3", tools=[{"type": "function"}]), "body.tools"),
+    "a tool is insisted on": (chat("c2", tool_choice="required"), "body.tool_choice: 'required' is not none"),
+    "a misspelled field": (
+        completion("c3", prompt="a", temprature=1),
+        "body.temprature: there is no such field; did you mean temperature?",
+    ),
     "a picture": (
         chat("c9", messages=[{"role": "user", "content": [{"type": "image_url"}]}]),
         "body.messages.0.content",
@@ -234,12 +292,12 @@ BAD = {
     "url": (completion("c4", prompt="a") | {"url": "/v1/embeddings"}, "url"),
     "logprobs not asked": (chat("c5", top_logprobs=3), "needs logprobs: true"),
     "temperature": (completion("c6", prompt="a", temperature=-1), "body.temperature"),
-    "seed": (completion("c7", prompt="a", seed=-5), "body.seed"),
+    "seed": (completion("c7", prompt="a", seed=2**63), "body.seed"),
     "bias": (completion("c8", prompt="a", logit_bias={"the": 1}), "is not a token's id"),
     "an id that is a fraction": ({"id": 1.5, "prompt": "a"}, "id: 1.5 is not a string or an integer"),
     "an id that is true": ({"id": True, "prompt": "a"}, "id: true is not a string or an integer"),
     "an id that is a list": ({"id": ["a"], "prompt": "a"}, "id: ['a'] is not a string or an integer"),
-    "an id that is empty": ({"id": "", "prompt": "a"}, "id: it is empty"),
+    "an id that is empty": ({"id": "", "prompt": "a"}, "id: String should have at least 1 character"),
     "a custom_id that is a number": (completion(12, prompt="a"), "custom_id: 12 is not a string"),
     "twice": ({"id": "good", "prompt": "b"}, "the id 'good' is already used on line 1"),
     "whole rows": (
@@ -566,7 +624,9 @@ def test_a_failed_choice_is_one_failure(gen, work):
     assert "1 answered, 1 failed" in run.err
     lines = {line["custom_id"]: line for line in read(work / "out.jsonl")}
     assert len(read(work / "out.jsonl")) == 2
-    assert lines["long"]["error"]["code"] == "invalid_request"
+    error = lines["long"]["error"]
+    assert (error["code"], error["n_ctx"]) == ("context_length_exceeded", 64)
+    assert error["n_prompt_tokens"] >= 400
     assert len(lines["good"]["response"]["body"]["choices"]) == 2
     again = gen("batch", "in.jsonl", "-o", "out.jsonl", "-c", "64", "--resume", code=1)
     assert "0 answered, 0 failed, 2 already existed" in again.err
@@ -576,3 +636,13 @@ def test_a_short_result_has_one_text(gen, work):
     write(work / "in.jsonl", completion("two", prompt="a", n=2))
     result = gen("batch", "in.jsonl", "--format", "jsonl", *CHEAP, code=1)
     assert "body.n: a result of --format jsonl has one text" in result.lines[0]["error"]["message"]
+
+
+def test_parts_of_a_message_are_lines(gen, work):
+    parts = [{"type": "text", "text": text} for text in ("First line.", "Second line.")]
+    bodies = {"parts": parts, "text": "First line.\nSecond line."}
+    write(work / "in.jsonl", *(chat(name, content, seed=1) for name, content in bodies.items()))
+    results = gen("batch", "in.jsonl", *CHEAP).lines
+    texts = {line["response"]["body"]["choices"][0]["message"]["content"] for line in results}
+    counts = {line["response"]["body"]["usage"]["prompt_tokens"] for line in results}
+    assert (len(texts), len(counts)) == (1, 1)

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from logitsmith.common.journal import JournalError
 from logitsmith.jobs.journal import (
-    JournalError,
     check_and_write_settings,
     read_settings,
     settings_differences,

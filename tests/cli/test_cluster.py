@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from logitsmith.cli.inputs.model import ModelSpec
 from logitsmith.cli.options.model import ClusterOptions
-from logitsmith.cli.render import batch_progress as batch_display
-from logitsmith.cli.render import batch_progress as cluster_display
+from logitsmith.cli.render import batch_progress as batch_display, batch_progress as cluster_display
 from logitsmith.cli.render.batch_progress import BatchProgress, ProgressDisplay, worker_lines
 from logitsmith.cluster.worker import WorkerStatus
 from logitsmith.engine import Model
@@ -104,12 +103,6 @@ def test_a_model_behind_links_keeps_its_name_and_its_parts(tmp_path, monkeypatch
     model = model_for_workers(ModelSpec(Path(names[1]), "-m", arguments), ClusterOptions(on="ray"))
     assert model.path == tmp_path / names[0]
     assert model.files == [tmp_path / name for name in names]
-
-
-@pytest.mark.parametrize(("mmap", "is_mapped"), [(None, True), (True, True), (False, False)], ids=str)
-def test_workers_share_a_mapped_file(mmap, is_mapped):
-    spec = ModelSpec(Path("m.gguf"), "-m", {"threads": 1, "lora": [], "mmap": mmap})
-    assert model_for_workers(spec, ClusterOptions(on="ray")).arguments["mmap"] is is_mapped
 
 
 LINES = {

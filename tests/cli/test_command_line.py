@@ -144,6 +144,8 @@ def usual_line(command, chance):
         texts = USUAL.get(flag.value_type, ["nope", *flag.choices])
         if flag.flag.parse is not None:
             texts = ["on", "off", "auto", "all", "0", "8", "x"]
+        if flag.names_a_file:
+            texts = [text for text in texts if text]  # an empty name is refused
         if flag.is_argument:
             words.append(chance.choice([text for text in texts if not text.startswith("-")]))
         elif not flag.takes_value:
@@ -197,7 +199,6 @@ PUBLIC = {"_replace", "_exit"}
 PRIVATE = {
     "cli/interrupt.py": {"_HANDLER"},  # a name of the type stubs
     "engine/model.py": {"_Hash"},  # likewise
-    "engine/native/binding.py": {"_lib"},  # llama_cpp's library, see the module
 }
 
 

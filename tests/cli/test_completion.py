@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.store import ChatStore
+from logitsmith.cli.chat.commands import complete_line
 from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE, TypedWord, split_line
 from logitsmith.cli.completion.values import CompletionItem, CompletionResult
 from logitsmith.cli.completion.words import complete_words, is_group, subcommands
@@ -143,6 +144,24 @@ MODEL_COMPLETIONS = {
 @pytest.mark.parametrize(("line", "expected"), MODEL_COMPLETIONS.items())
 def test_models_are_completed_by_name_and_by_file(models, line, expected):
     assert texts(line) == expected
+
+
+EXPORT_COMPLETIONS = {
+    "": ["large.GGUF", "models/"],
+    "mod": ["models/"],
+    "models/": ["models/notes.txt", "models/tiny.gguf"],
+    ".": [".hidden/", ".secret.gguf"],
+    "~/mi": ["~/mine/"],
+    "nonsuch/": [],
+    "~nonsuch/": [],
+}
+
+
+@pytest.mark.parametrize(("typed", "expected"), EXPORT_COMPLETIONS.items())
+def test_the_file_of_an_export_is_completed(models, monkeypatch, typed, expected):
+    monkeypatch.setenv("HOME", str(models))
+    result, replaced = complete_line(None, f"/export {typed}")
+    assert ([item.text for item in result.items], replaced) == (expected, len(typed))
 
 
 def test_models_of_a_config_that_cannot_be_read_are_left_out(models):

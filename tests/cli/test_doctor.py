@@ -6,7 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.commands.doctor import _name_lines
+from logitsmith.cli.commands.doctor import _gpu_sentence, _names_by_origin
+from logitsmith.common.machine import _GPU_DRIVER_FILES as DRIVER_FILES, describe_machine
 
 
 @pytest.fixture
@@ -130,15 +131,46 @@ def test_a_folder_stands_once_with_all_its_names():
         {"name": "b", "origin": folder},
         {"name": "c", "origin": "built-in"},
     ]
-    lines = list(
-        _name_lines(
-            {"presets": [], "default_preset": "default", "grammars": grammars, "models": [], "plugins": []}
-        )
-    )
-    assert [line.split() for line in lines[2:]] == [
-        ["Grammars"],
-        ["built-in", "a,", "c"],
-        [folder],
-        ["b"],
-        ["Models"],
-    ]
+    assert list(_names_by_origin(grammars)) == [("built-in", "a, c"), (folder, "b")]
+
+
+GPU_ROWS = {
+    "a GPU that is used by a flag": (
+        {"has_gpu": True, "gpus": ["CUDA0: NVIDIA H200", "CUDA1: NVIDIA H200"], "gpu_backends": ["CUDA"]},
+        "NVIDIA",
+        ["CUDA0: NVIDIA H200", "CUDA1: NVIDIA H200", "-ngl 99"],
+    ),
+    "a build that finds no GPU": (
+        {"has_gpu": False, "gpus": [], "gpu_backends": ["CUDA"]},
+        "NVIDIA",
+        ["CUDA", "driver"],
+    ),
+    "a build without CUDA": ({}, "NVIDIA", ['CMAKE_ARGS="-DGGML_CUDA=on"', "llama-cpp-python==0.3.36"]),
+    "a build without HIP": ({}, "AMD", ['CMAKE_ARGS="-DGGML_HIP=on"']),
+    "a build without Vulkan": ({}, "unknown", ['CMAKE_ARGS="-DGGML_VULKAN=on"']),
+}
+
+
+@pytest.mark.parametrize(("build", "maker", "texts"), GPU_ROWS.values(), ids=GPU_ROWS)
+def test_it_says_what_to_type_for_a_gpu(build, maker, texts):
+    build = {"has_gpu": False, "gpus": [], "gpu_backends": [], "binding_version": "0.3.36"} | build
+    sentence = _gpu_sentence(build, maker)
+    assert [text for text in texts if text not in sentence] == []
+
+
+def test_without_a_gpu_there_is_nothing_to_type():
+    assert _gpu_sentence({"has_gpu": False, "gpus": [], "gpu_backends": []}, None) == "no"
+
+
+@pytest.mark.parametrize(
+    ("file", "maker"),
+    {"nvidiactl": "NVIDIA", "kfd": "AMD", "dri/renderD128": "unknown", "null": None}.items(),
+    ids=str,
+)
+def test_the_driver_of_a_gpu_is_found(tmp_path, monkeypatch, file, maker):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    files = [(name, folder.replace("/dev", str(tmp_path)), pattern) for name, folder, pattern in DRIVER_FILES]
+    monkeypatch.setattr("logitsmith.common.machine._GPU_DRIVER_FILES", files)
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    assert describe_machine()["gpu"] == maker

@@ -1,4 +1,4 @@
-"""Drafts of a smaller model on the command line: the same text, counts, and the check against a run without."""
+"""Drafts of a smaller model on the command line: the same text, counts, and errors."""
 
 import json
 import re
@@ -98,13 +98,6 @@ def test_statistics(gen, draft):
     assert re.search(r"^drafts +\d+ tokens drafted, \d+ accepted, \d+%$", samples, re.M)
 
 
-def test_a_check_that_finds_no_difference(gen, draft):
-    result = gen(*RUN, *draft, "--verify-draft")
-    assert result.err == "gen: 24 tokens: all are equal to those of the run without drafts\n"
-    assert gen(*RUN, "--lookup", "8", "--verify-draft").err == result.err
-    assert gen(*RUN, *draft, "--verify-draft", "--format", "jsonl", "--logprobs", "2", "--echo").err == result.err
-
-
 WRONG = {
     "no draft model": (
         ["--spec-draft-n-max", "4"],
@@ -125,12 +118,6 @@ WRONG = {
         "--spec-draft-n-min: 5 is more than --spec-draft-n-max, 4, so that no guess is used",
     ),
     "missing": (["-md", "nonsuch"], 1, "-md: nonsuch: there is no such file"),
-    "nothing to check": (
-        ["--verify-draft"],
-        2,
-        "checks a run with drafts; add -md FILE",
-    ),
-    "two texts": (["--lookup", "4", "--verify-draft", "--samples", "2"], 2, "--verify-draft checks one text"),
 }
 
 

@@ -137,14 +137,14 @@ def test_show_config_checks_the_grammar(gen, files):
 
 WRONG = {
     "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex both define a grammar"),
-    "an unknown name": (["--grammar", "jso"], "no grammar is named 'jso'; did you mean 'json'?"),
+    "an unknown name": (["--grammar", "jso"], "unknown grammar 'jso'; did you mean json?"),
     "a mistake": (["--grammar-file", "bad.gbnf"], "bad.gbnf: line 2, column 6: expected ::="),
     "no such file": (["--grammar-file", "none.gbnf"], "none.gbnf: there is no such file"),
     "a folder": (["--grammar-file", "grammars"], "grammars: it is a folder, not a file"),
     "not JSON": (["-j", "{"], "gen: --json-schema: line 1, column 2: not JSON"),
     "a keyword": (
-        ["-j", '{"not": {}}'],
-        "gen: --json-schema: /not: 'not' is not supported; --schema-lenient ignores",
+        ["-j", '{"not": {"const": 1}}'],
+        "gen: --json-schema: /not: 'not' is not supported (here {\"const\": 1}); --schema-lenient ignores",
     ),
     "lenient without a schema": (
         ["--regex", "a", "--schema-lenient"],
@@ -154,7 +154,7 @@ WRONG = {
     "a regex": (["--regex", "a("], "gen: --regex: line 1, column 2: unclosed group"),
     "a token that is none": (["--grammar", "root ::= <nothing>"], "<nothing> is not one token of this model"),
     "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "a root rule is allowed only with GBNF"),
-    "a root that is none": (["--grammar", "json", "--grammar-root", "objct"], "did you mean 'object'?"),
+    "a root that is none": (["--grammar", "json", "--grammar-root", "objct"], "did you mean object?"),
     "root without a grammar": (["--grammar-root", "a"], "--grammar-root needs a grammar"),
     "after without a grammar": (["--grammar-after", "a"], "--grammar-after needs a grammar"),
     "complete without a grammar": (["--grammar-complete"], "--grammar-complete needs a grammar"),
@@ -331,3 +331,15 @@ def test_a_schema_that_is_open_is_hinted_at(gen, schema, hint):
 def test_only_an_open_schema_takes_other_keys(gen, home, name, code):
     (home / "work" / "schema.json").write_text(OPEN_SCHEMAS[name][0])
     gen("grammars", "check", "schema.json", "--text-file", "-", stdin='{"a": 1, "z": 2}', code=code)
+
+
+def test_advice_about_a_preset_is_the_presets_own_form(gen, files):
+    (files / "strict.yaml").write_text("grammar: {json_schema: {uniqueItems: true}}\n")
+    message = gen("presets", "check", "strict.yaml", code=2).err
+    assert "/uniqueItems: 'uniqueItems' is not supported (here true); schema_lenient: true ignores it" in message
+
+
+def test_an_unknown_format_is_noted(gen, files):
+    (files / "bytes.json").write_text('{"items": {"type": "string", "format": "byte"}}')
+    result = gen("grammars", "check", "bytes.json", "--text", '["YQ=="]')
+    assert "left out of the JSON Schema: /items/format" in result.err

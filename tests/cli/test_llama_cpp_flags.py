@@ -8,8 +8,9 @@ import pytest
 from logitsmith.cli.app import COMMANDS, app
 from logitsmith.cli.inputs.model import _compute_options
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
+from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.foreign.llama_cpp import OPTIONS
-from logitsmith.presets.llama_cpp_flags import find_llama_cpp_flag, llama_cpp_flags, options_without_dashes
+from logitsmith.presets.llama_cpp_flags import find_llama_cpp_flag, llama_cpp_flags
 from typer.main import get_command
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
@@ -198,8 +199,6 @@ def test_a_foreign_flag_is_not_one_of_every_command_with_a_model(row):
 def test_a_flag_has_one_row_with_what_the_table_wants():
     names = [name for row in llama_cpp_flags() for name in row.names]
     assert len(names) == len(set(names))
-    without_dashes = {(name.lstrip("-"), row.option) for row in llama_cpp_flags() for name in row.names}
-    assert options_without_dashes().items() == {pair for pair in without_dashes if not pair[0].endswith("*")}
     assert all(re.fullmatch(r"--?[A-Za-z][\w.-]*\*?", name) for name in names)
     assert all((row.meaning == "") == (row.advice == "") for row in llama_cpp_flags())
     assert not any(row.option and row.meaning for row in llama_cpp_flags())
@@ -207,15 +206,70 @@ def test_a_flag_has_one_row_with_what_the_table_wants():
 
 
 def test_each_option_that_an_import_reads_has_a_row():
-    assert sorted(row.option for row in llama_cpp_flags() if row.option) == sorted(OPTIONS)
+    assert sorted(row.option for row in llama_cpp_flags() if row.is_imported) == sorted(OPTIONS)
 
 
 RECORDED = json.loads(Path(__file__).with_name("llama_cpp_flags.json").read_text(encoding="utf-8"))["flags"]
 """What tests/record_llama_cpp_flags.py found in llama.cpp's source."""
+
+
+NOT_IMPORTED = {
+    *("--display-prompt", "--no-display-prompt", "--color", "-p", "--prompt", "-f", "--file", "-e", "--escape"),
+    *("--no-escape", "--no-perf", "--no-show-timings", "-no-cnv", "--no-conversation", "-st", "--single-turn"),
+    *(
+        "--no-warmup",
+        "--simple-io",
+        "--log-disable",
+        "-v",
+        "--verbose",
+        "--log-verbose",
+        "--jinja",
+        "-h",
+        "--help",
+    ),
+    "-co",
+}
+"""Flags of `gen run` and llama.cpp that say nothing about the text: the prompt, the screen, and the log."""
+
+
+def shared_flags():
+    run = FLAGS[list(COMMANDS).index("run")] - NOT_IMPORTED
+    return sorted(name for flag in RECORDED for name in flag["names"] if name in run)
+
+
+@pytest.mark.parametrize("name", shared_flags())
+def test_an_import_loses_no_flag_of_gen_run(name):
+    """Each flag becomes a setting, or is named with the reason; the long ones also as keys of an INI file."""
+    value = VALUES.get(find_llama_cpp_flag(name).option, "2")
+    words = name if name in ("--ignore-eos", "--context-shift", "--no-context-shift") else f"{name} {value}"
+    texts = [f"llama-cli {words}"]
+    if name.startswith("--"):
+        texts.append(f"[*]\n{name[2:]} = {'true' if words == name else value}\n")
+    for text in texts:
+        imported, plain = import_text(text, "x"), import_text("llama-cli --temp 0.8", "x")
+        assert not any("does not know" in sentence for sentence in imported.unsupported_settings)
+        is_carried = (imported.chain, imported.other_settings) != (plain.chain, plain.other_settings)
+        is_named = set(imported.notes) > set(plain.notes) or imported.unsupported_settings != []
+        assert is_carried or is_named or name in SILENT, text
+
+
+VALUES = dict.fromkeys(("top-p", "min-p", "typical", "adaptive-target", "dry-multiplier", "temp"), "0.5")
+VALUES |= {"dynatemp-range": "0.5", "xtc-probability": "0.5", "reverse-prompt": "x", "grammar": "'root ::= x'"}
+VALUES |= {"json-schema": "{}", "samplers": "top_k", "mirostat": "1", "logit-bias": "15+1", "sampler-seq": "k"}
+VALUES |= {"grammar-file": "x.gbnf", "json-schema-file": "x.json", "system-prompt": "x"}
+SILENT = {
+    *("--xtc-threshold", "--repeat-last-n", "--dry-base", "--dry-allowed-length", "--dry-penalty-last-n"),
+    *("--dry-sequence-breaker", "--adaptive-decay", "--dynatemp-exp", "--mirostat-lr", "--mirostat-ent"),
+    *("--reasoning-budget-message",),
+}
+"""Flags without an effect of their own."""
+
+
 PROGRAMS = {"common", "completion", "cli", "server"}
 """Of the others, such as those that train or measure, `gen` is no counterpart."""
 FORMER = {"-cd", "--ctx-size-draft", "-dio", "--direct-io", "-ndio", "--no-direct-io", "--mmap", "--no-mmap"}
 FORMER |= {"--mlock", "-cpent", "-hfv", "-hfrv", "-hffv", "-mv", "--mmproj-device", "--spec-draft-sampling"}
+FORMER |= {"--cfg-scale", "--cfg-negative-prompt", "--cfg-negative-prompt-file"}
 """Names of earlier versions, which people still type."""
 KEYS = {"--cached", "--load-on-startup", "--moe-cache-mib", "--nextn", "--stop-timeout"}
 """What only a file of settings for several models has."""
@@ -407,8 +461,8 @@ OTHER_WAYS = {
     "start": "gen: 'start' is not a command: use gen serve; to use the word as a prompt: gen run start",
     "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model on this machine: -m MODEL",
     "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
-    "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",
-    "grammars json": "gen: gen grammars has no command 'json'; use gen grammars show json",
+    "presets creative": "gen: gen presets: unknown command 'creative'; use gen presets show creative",
+    "grammars json": "gen: gen grammars: unknown command 'json'; use gen grammars show json",
 }
 
 

@@ -33,8 +33,11 @@ VERBS = {
 """Verbs and adverbs that make ``gen``, or a command before them, the subject of a sentence."""
 FILTERS = {"pass", "concat", "scan", "check"}
 """Names of filters that a chat template cannot call: a name with a space is not a name in Jinja."""
-FLAGS_OF_OTHERS = {"--allowlist-unicode-rule", "--force-reinstall", "--no-cache-dir", "--head", "--json"}
-"""Flags of pip and ray, and one that no program of llama.cpp has."""
+FLAGS_OF_OTHERS = {
+    *("--force-reinstall", "--no-cache-dir", "--no-binary", "--no-deps", "--head", "--env"),
+    *("--allowlist-unicode-rule", "--json"),
+}
+"""Flags of pip, ray and docker, and two that no program of llama.cpp has."""
 SHELL_SCRIPTS = ROOT / "cli" / "completion" / "shells.py"
 """Its texts are scripts, in which ``gen`` is a word of another program's command line."""
 

@@ -90,6 +90,7 @@ def test_the_list_as_json(gen, user):
         "name": "ollama:smol:135m",
         "source": "Ollama",
         "path": "",
+        "adapters": [],
         "size_bytes": 98362432,
         "architecture": "llama",
         "quantization": "Q4_1",

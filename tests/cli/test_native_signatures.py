@@ -53,8 +53,8 @@ DIFFERENT = {
         ("ggml_abort_callback", "declares bool (int, pointer)", "bool (pointer)"),
     ),
     "no callback": (
-        "del lib.llama_log_callback",
-        ("llama_log_callback", "does not declare the callback", "void (int, pointer, pointer)"),
+        "del lib.ggml_abort_callback",
+        ("ggml_abort_callback", "does not declare the callback", "bool (pointer)"),
     ),
 }
 

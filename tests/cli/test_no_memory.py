@@ -21,9 +21,9 @@ main({arguments!r})
 @pytest.mark.parametrize(
     ("fault", "arguments"),
     [
-        pytest.param("import logitsmith.engine as e; e.Model.from_plan = no_map", ["x", "-n", "1"], id="ENOMEM"),
+        pytest.param("import logitsmith.engine as e; e.Model.load = no_map", ["x", "-n", "1"], id="ENOMEM"),
         pytest.param(
-            "import logitsmith.engine as e; e.Model.from_plan = no_memory", ["x", "-n", "1"], id="MemoryError"
+            "import logitsmith.engine as e; e.Model.load = no_memory", ["x", "-n", "1"], id="MemoryError"
         ),
         pytest.param("threading.Thread.start = no_thread", ["{model}", "-n", "1"], id="a thread without a stack"),
     ],

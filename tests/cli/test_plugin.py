@@ -1,4 +1,4 @@
-"""Another package's sampler: installed by pip, named in a preset, loaded for nobody else."""
+"""What another package offers: installed by pip, loaded when it is named; what is broken harms nobody."""
 
 import json
 import subprocess
@@ -43,7 +43,53 @@ class Boom(Sampler):
     def apply(self, candidates):
         raise ValueError("kaput")
 '''
+COMMANDS = '''
+import sys
+
+import typer
+from logitsmith.common.errors import LogitsmithError
+
+app = typer.Typer()
+number = 3
+
+
+@app.command()
+def ends(code: int) -> None:
+    """End with a code."""
+    sys.exit(code)
+
+
+@app.command()
+def fails(kind: str) -> str:
+    """Fail."""
+    if kind == "sentence":
+        raise LogitsmithError("no luck")
+    return "a value that is no exit code"
+
+
+def untyped(thing: 'Nothing') -> None:
+    """Take what has no type."""
+'''
+FORMATS = """
+from logitsmith.presets import Format, ForeignStep, Imported, PresetError
+
+
+def read(file):
+    return Imported([ForeignStep("top_k", {"k": int(file.text.split()[1])})])
+
+
+def fail(file):
+    raise ValueError("kaput")
+
+
+FIRST = Format("first", "First", "a first", read, recognize=lambda file: float(file.text.startswith("topk ")))
+FRAIL = Format("frail", "Frail", "a frail one", fail, fail, recognize=fail)
+OTHER = Format("another", "Other", "another", read)
+EMPTY = Format("empty", "Empty", "nothing")
+"""
 FILES = {
+    "odd_commands.py": COMMANDS,
+    "odd_formats.py": FORMATS,
     "even_only_sampler.py": MODULE,
     "exits_sampler.py": "raise SystemExit(3)\n",
     "broken_sampler.py": "raise RuntimeError('out of order')\n",
@@ -54,6 +100,11 @@ FILES = {
     "even_only-1.0.dist-info/entry_points.txt": (
         "[logitsmith.samplers]\neven-only = even_only_sampler:EvenOnly\nbroken = broken_sampler:Broken\n"
         "boom = even_only_sampler:Boom\nexits = exits_sampler:Exits\ntop-p = even_only_sampler:EvenOnly\n"
+        "[logitsmith.commands]\nodd = odd_commands:app\nbroken = broken_sampler:Broken\nrun = odd_commands:app\n"
+        "number = odd_commands:number\nuntyped = odd_commands:untyped\ntwo words = odd_commands:app\n"
+        "[logitsmith.preset_formats]\nfirst = odd_formats:FIRST\nfrail = odd_formats:FRAIL\n"
+        "broken = broken_sampler:Broken\nollama = odd_formats:FIRST\nhf = odd_formats:FIRST\n"
+        "other = odd_formats:OTHER\nempty = odd_formats:EMPTY\n"
     ),
 }
 
@@ -109,14 +160,16 @@ def test_listed_but_not_loaded(gen, installed):
 def test_a_broken_one_is_reported_by_name_and_breaks_nothing_else(gen, home, installed):
     path = preset(home, "[broken, dist]")
     result = gen("x", "-P", path, code=2, PYTHONPATH=installed)
-    assert "the plug-in 'broken' (broken_sampler:Broken) failed to load: out of order" in result.err
+    assert "the plug-in 'broken' of even-only (broken_sampler:Broken) failed to load: out of order" in result.err
     assert gen("x", "-n", "2", "--seed", "1", PYTHONPATH=installed).out
     assert "even_only was loaded" in gen("x", "-P", preset(home, "[even_only]"), PYTHONPATH=installed).out
 
 
 def test_one_that_ends_the_process_or_fails_at_work_is_reported_by_name(gen, installed):
     result = gen("x", "--chain", "exits > dist", code=2, PYTHONPATH=installed)
-    assert "the plug-in 'exits' (exits_sampler:Exits) failed to load: it called sys.exit(3)" in result.err
+    assert "the plug-in 'exits' of even-only (exits_sampler:Exits) failed to load: it called sys.exit(3)\n" in (
+        result.err
+    )
     result = gen("x", "--chain", "boom > dist", code=1, PYTHONPATH=installed)
     assert result.err == "gen: boom: apply failed: ValueError: kaput\n"
 
@@ -128,3 +181,74 @@ def test_one_that_leaves_nothing_to_choose_from_keeps_the_rows(gen, installed):
 def test_one_with_a_name_that_is_taken_is_listed_as_hidden(gen, installed):
     out = gen("samplers", PYTHONPATH=installed).out
     assert "top_p: offered by another package, even_only_sampler:EvenOnly (hidden by the built-in top_p)" in out
+
+
+def test_commands_of_another_package(gen, installed):
+    listed = gen("--help", PYTHONPATH=installed).out
+    section = listed[listed.index("Plug-ins:") : listed.index("Options:")]
+    names = [line.split()[0] for line in section.splitlines()[1:] if line]
+    assert names == ["odd", "broken", "number", "untyped"]
+    assert "End with a code." in gen("odd", "--help", PYTHONPATH=installed).out
+    assert gen("odd", "ends", "7", code=7, PYTHONPATH=installed).err == ""
+    assert gen("odd", "fails", "x", PYTHONPATH=installed).err == ""
+    assert gen("odd", "fails", "sentence", code=1, PYTHONPATH=installed).err == "gen: no luck\n"
+    assert "Missing argument" in gen("odd", "ends", code=2, PYTHONPATH=installed).err
+    assert "'two' is not a command" not in gen("two words", "-n", "1", PYTHONPATH=installed).err  # a prompt
+    assert "Continue a prompt" in gen("run", "--help", PYTHONPATH=installed).out
+
+
+BROKEN_COMMANDS = {
+    "broken": "the plug-in 'broken' of even-only (broken_sampler:Broken) failed to load: out of order",
+    "number": "the plug-in 'number' of even-only (odd_commands:number) is neither a typer.Typer nor a function",
+    "untyped": "the plug-in 'untyped' of even-only (odd_commands:untyped) cannot be used: ",
+}
+
+
+@pytest.mark.parametrize(("name", "message"), BROKEN_COMMANDS.items(), ids=BROKEN_COMMANDS)
+def test_a_broken_command_is_named_where_it_is_used(gen, installed, name, message):
+    assert gen(name, "--help", code=1, PYTHONPATH=installed).err.startswith(f"gen: {message}")
+
+
+def test_formats_of_another_package(gen, home, installed):
+    (home / "work" / "theirs").write_text("topk 5\n")
+    result = gen("presets", "import", "theirs", PYTHONPATH=installed)
+    assert "  - top_k: {k: 5}\n  - dist\n" in result.out
+    notes = [
+        "'broken' of even-only (broken_sampler:Broken) failed to load: out of order; its format is left out",
+        "'frail' of even-only (odd_formats:FRAIL) failed at theirs: ValueError: kaput",
+        "'empty' of even-only (odd_formats:EMPTY) cannot be used: it has neither `read` nor `write`;"
+        " its format is left out",
+        "'hf' of even-only (odd_formats:FIRST) is not used: gen has a format of this name",
+        "'ollama' of even-only (odd_formats:FIRST) is not used: gen has a format of this name",
+        "'other' of even-only (odd_formats:OTHER) cannot be used: its name is 'another', not 'other';"
+        " its format is left out",
+    ]
+    assert sorted(result.err.splitlines()) == sorted(f"gen: note: the plug-in {note}" for note in notes)
+    assert gen("presets", "import", "theirs", "--from", "FIRST", PYTHONPATH=installed).out
+    result = gen("presets", "export", "creative", "--to", "frail", code=2, PYTHONPATH=installed)
+    assert result.err == "gen: the plug-in 'frail' of even-only (odd_formats:FRAIL) failed: ValueError: kaput\n"
+    result = gen("presets", "import", "theirs", "--from", "broken", code=2, PYTHONPATH=installed)
+    assert result.err.endswith("'broken' of even-only (broken_sampler:Broken) failed to load: out of order\n")
+    assert "first" in gen("presets", "import", "theirs", "--from", "zzz", code=2, PYTHONPATH=installed).err
+
+
+def test_own_formats_are_read_as_before(gen, home, installed):
+    (home / "work" / "Modelfile").write_text("FROM x\nPARAMETER top_k 7\n")
+    arguments = ("presets", "import", "Modelfile")
+    assert gen(*arguments, PYTHONPATH=installed).out == gen(*arguments).out
+
+
+def test_the_doctor_lists_all_of_them(gen, installed):
+    result = gen("doctor", "--format", "json", code=1, PYTHONPATH=installed)
+    report = json.loads(result.out[result.out.index("{\n") :])  # one module prints a line when it is imported
+    states = {(row["kind"], row["name"]): row["state"] for row in report["plugins"]}
+    assert states["sampler", "top_p"] == "hidden by the built-in top_p"
+    assert states["command", "odd"] == "works"
+    assert states["command", "run"] == "gen has a command of this name"
+    assert states["command", "broken"] == "cannot be used"
+    assert states["command", "two words"].startswith("the name of a command is a letter")
+    assert states["preset format", "first"] == "works"
+    assert states["preset format", "hf"] == "gen has a format of this name"
+    assert states["preset format", "empty"] == "cannot be used"
+    assert {row["package"] for row in report["plugins"]} == {"even-only"}
+    assert len([row for row in report["problems"] if row["problem"].startswith("the plug-in ")]) == 8

@@ -96,20 +96,20 @@ def test_sections_are_listed_and_chosen(gen, work):
         assert f"holds 2 presets; choose one by {usage}:\n  Calm\n  Wild, wide\n" in result.err
     chosen = yaml.safe_load(gen("presets", "import", "kobold.presets", "--section", "Wild, wide").out)
     assert chosen["chain"][0] == {"temperature": {"t": 1.4}}
-    assert "there is no section 'Nope'" in gen("x", "-P", "kobold.presets#Nope", code=2).err
+    assert "unknown section 'Nope'" in gen("x", "-P", "kobold.presets#Nope", code=2).err
     assert "holds one preset only" in gen("x", "-P", "webui.yaml#Nope", code=2).err
 
 
 SECTION_HINTS = {
-    "swapped": ("Clam", "did you mean Calm? (known: Calm, Wild, wide)"),
-    "case": ("wild, WIDE", "did you mean Wild, wide? (known: Calm, Wild, wide)"),
+    "swapped": ("Clam", "did you mean Calm?"),
+    "case": ("wild, WIDE", "did you mean Wild, wide?"),
     "far": ("zebra", "known: Calm, Wild, wide"),
 }
 
 
 @pytest.mark.parametrize(("section", "hint"), SECTION_HINTS.values(), ids=SECTION_HINTS)
 def test_a_section_of_a_similar_name_is_suggested(gen, work, section, hint):
-    message = f"gen: kobold.presets: there is no section {section!r}; {hint}\n"
+    message = f"gen: kobold.presets: unknown section {section!r}; {hint}\n"
     assert gen("x", "-P", f"kobold.presets#{section}", code=2).err == message
 
 
@@ -342,9 +342,9 @@ def test_a_saved_import_finds_its_grammar_from_everywhere(gen, work, home):
     (work / "sub").mkdir()
     (work / "sub/yes.gbnf").write_text('root ::= "yes" | "no"\n')
     (work / "sub/llama.ini").write_text("temp = 0.5\ngrammar-file = yes.gbnf\n")
-    assert 'grammar: {file: "yes.gbnf"}' in gen("presets", "import", "sub/llama.ini").out
+    assert "grammar: {file: yes.gbnf}" in gen("presets", "import", "sub/llama.ini").out
     gen("presets", "import", "sub/llama.ini", "--save", "answer")
-    assert f'grammar: {{file: "{work}/sub/yes.gbnf"}}' in gen("presets", "show", "answer").out
+    assert f"grammar: {{file: {work}/sub/yes.gbnf}}" in gen("presets", "show", "answer").out
     assert gen("presets", "check", "answer").out.startswith("answer: ok")
 
 

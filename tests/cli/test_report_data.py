@@ -11,8 +11,7 @@ from math import exp
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.logprobs import RecordedTrace, read_stream
 from logitsmith.logprobs.report import page
 from logitsmith.logprobs.report.run_data import TOKENS_PER_BLOCK, RunReader, packed_trace

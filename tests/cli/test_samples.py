@@ -66,15 +66,19 @@ def test_llama_servers_answer_is_a_list(gen):
     assert answers[1]["content"] == single_answer["content"]
 
 
-def test_seeds_begin_again_after_the_largest(gen):
-    lines = gen(*RUN, "--seed", str(2**32 - 1), "--samples", "2", "--format", "jsonl").lines
-    assert [line["seed"] for line in lines if line["event"] == "start"] == [2**32 - 1, 0]
+SEEDS = {2**32 - 1: 2**32, -2: 0, -5: -4, 2**63 - 1: -(2**63)}
+
+
+@pytest.mark.parametrize(("seed", "next_seed"), SEEDS.items(), ids=str)
+def test_seeds_count_up_without_minus_one(gen, seed, next_seed):
+    lines = gen(*RUN, "--seed", str(seed), "--samples", "2", "--format", "jsonl").lines
+    assert [line["seed"] for line in lines if line["event"] == "start"] == [seed, next_seed]
 
 
 def test_a_random_seed_is_that_of_the_command(gen):
     lines = gen(*RUN, "--samples", "2", "--format", "jsonl").lines
     first, second = (line for line in lines if line["event"] == "start")
-    assert second["seed"] == (first["seed"] + 1) % 2**32
+    assert second["seed"] == first["seed"] + 1
     assert f"--seed {first['seed']}" in first["command"]
 
 

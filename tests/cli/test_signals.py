@@ -59,6 +59,31 @@ def test_a_command_without_work_to_keep_ends_with_its_code(environment, number, 
     assert b"Traceback" not in err
 
 
+ENDLESS_LOAD = """
+import ctypes, os, sys
+from logitsmith.engine.native import model
+
+def load(self, path):
+    os.write(2, b"loading\\n")
+    while True:
+        ctypes.CDLL(None).usleep(100_000)
+
+model._NativeModelParams.load = load
+from logitsmith.cli import main
+sys.argv = ["gen", "score", "a"]
+main()
+"""
+
+
+@signals
+def test_one_signal_ends_a_load_that_nothing_can_stop(environment, number):
+    with start([sys.executable, "-c", ENDLESS_LOAD], environment) as process:
+        assert process.stderr.readline() == b"loading\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (CODES[number], b"")
+
+
 LOST_IN_AN_IMPORT = """
 import os, signal, sys, weakref
 from logitsmith.cli import app, main
@@ -69,13 +94,13 @@ def lose(*_):
     os.kill(os.getpid(), {number})
     for _ in range(1000): pass
 
-def import_command(_):
+def load_command(_):
     thing = Thing()
     reference = weakref.ref(thing, lose)
     del thing
     while True: pass
 
-app.import_command = import_command
+app.load_command = load_command
 sys.argv = ["gen", "samplers"]
 main()
 """
@@ -98,11 +123,11 @@ class Name:
         for _ in range(1000): pass
         {then}
 
-def import_command(_):
+def load_command(_):
     class Thing:
         name = Name()
 
-app.import_command = import_command
+app.load_command = load_command
 sys.argv = ["gen", "samplers"]
 main()
 """

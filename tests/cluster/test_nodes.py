@@ -1,7 +1,6 @@
 """Tasks on a cluster of several nodes: no task is lost if nodes fail or are added."""
 
-from itertools import count as count_up
-from itertools import takewhile
+from itertools import count as count_up, takewhile
 
 import pytest
 from logitsmith.cluster.connection import connect

@@ -3,8 +3,7 @@
 from itertools import chain, repeat
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.cluster.tasks import Shard, ShardQueue, Task
 
 

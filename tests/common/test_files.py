@@ -1,4 +1,4 @@
-"""Files: named ones, whole ones, and ones that are only appended to."""
+"""Files: named ones, and whole ones."""
 
 import errno
 import io
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from logitsmith.common.files import (
-    AppendOnlyFile,
     InputTooLargeError,
     TextFileError,
     bounded_lines,
@@ -72,20 +71,6 @@ def test_a_whole_file_is_there_or_as_before(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["out.bin"]
 
 
-def test_lines_are_appended_and_an_incomplete_one_is_removed(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    path.write_bytes(b"one\ntor")
-    file = AppendOnlyFile(path)
-    assert file.lock()
-    assert list(file.lines()) == [b"one\n", b"tor"]
-    file.truncate(4)
-    file.append(b"two\n")
-    file.sync()
-    file.sync_folder()
-    assert (path.read_bytes(), file.size) == (b"one\ntwo\n", 8)
-    file.close()
-
-
 SMALL = 2_000_000
 READS = {
     "as long as is allowed": (b"x" * SMALL, None),
@@ -135,52 +120,6 @@ def test_a_device_without_end_is_read_to_the_limit():
         next(bounded_lines(file, SMALL))
     with pytest.raises(TextFileError, match="it is larger than 2 MB; give a shorter text"):
         read_text_file(Path("/dev/zero"), SMALL)
-
-
-def test_one_process_at_a_time(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    first, second = AppendOnlyFile(path), AppendOnlyFile(path)
-    assert first.lock()
-    assert not second.lock()
-    first.close()
-    assert second.lock()
-    second.close()
-
-
-def test_a_file_that_was_removed_is_not_locked(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    file = AppendOnlyFile(path)
-    path.unlink()
-    assert not file.lock()
-    file.close()
-
-
-def test_a_failed_write_leaves_the_lines_before_it(tmp_path, monkeypatch):
-    path = tmp_path / "journal.jsonl"
-    file = AppendOnlyFile(path)
-    file.append(b"one\n")
-    real_write = os.write
-
-    def write_half(handle, data):
-        if len(data) < 4:
-            raise OSError(28, "No space left on device")
-        return real_write(handle, data[: len(data) // 2])
-
-    monkeypatch.setattr(os, "write", write_half)
-    with pytest.raises(OSError, match="No space"):
-        file.append(b"second\n")
-    file.close()
-    assert path.read_bytes() == b"one\n"
-
-
-def test_a_device_is_written_to_and_nothing_else():
-    file = AppendOnlyFile(Path(os.devnull))
-    assert not file.is_regular
-    assert file.lock()
-    file.append(b"line\n")
-    file.truncate(0)
-    file.sync()
-    file.close()
 
 
 def test_why_a_file_is_not_written(tmp_path):

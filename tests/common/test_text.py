@@ -1,7 +1,14 @@
 """Bytes to text, and near names."""
 
 import pytest
-from logitsmith.common.text import NotUTF8Error, decode_utf8, is_utf8, nearest_name, replace_surrogates
+from logitsmith.common.text import (
+    UndecodableTextError,
+    decode_text,
+    encode_as_utf8,
+    is_utf8,
+    nearest_name,
+    replace_surrogates,
+)
 
 
 @pytest.mark.parametrize(
@@ -10,11 +17,13 @@ from logitsmith.common.text import NotUTF8Error, decode_utf8, is_utf8, nearest_n
         pytest.param(b"", "", id="empty"),
         pytest.param("größe\n".encode(), "größe\n", id="text"),
         pytest.param(b"\xef\xbb\xbfa", "a", id="byte order mark"),
+        pytest.param(b"\xff\xfea\x00\n\x00", "a\n", id="UTF-16 of PowerShell"),
+        pytest.param("\ufeffgröße 😀".encode("utf-16-be"), "größe 😀", id="UTF-16, big-endian"),
     ],
 )
-def test_utf8_is_decoded(data, text):
-    assert decode_utf8(data) == text
-    assert is_utf8(data)
+def test_text_is_decoded(data, text):
+    assert decode_text(data) == text
+    assert encode_as_utf8(data) == text.encode()
 
 
 @pytest.mark.parametrize(
@@ -23,13 +32,19 @@ def test_utf8_is_decoded(data, text):
         pytest.param(b"ab\xffc", (2, 1, 0xFF), id="first line"),
         pytest.param(b"a\nb\n\xc3", (4, 3, 0xC3), id="torn character in the third line"),
         pytest.param(b"\xef\xbb\xbfa\xff", (4, 1, 0xFF), id="behind a byte order mark"),
+        pytest.param(b"\xff\xfea\x00\n\x00b", (6, 2, 0x62), id="half a character of UTF-16"),
+        pytest.param(b"\xfe\xff\x00a\xdc\x00\x00b", (4, 1, 0xDC), id="half of a surrogate pair"),
     ],
 )
 def test_the_first_wrong_byte_is_named(data, place):
-    with pytest.raises(NotUTF8Error) as caught:
-        decode_utf8(data)
+    with pytest.raises(UndecodableTextError) as caught:
+        decode_text(data)
     assert (caught.value.offset, caught.value.line, caught.value.byte) == place
-    assert not is_utf8(data)
+
+
+def test_bytes_of_characters():
+    assert is_utf8("ß".encode())
+    assert not is_utf8(b"a\xff")
 
 
 @pytest.mark.parametrize(

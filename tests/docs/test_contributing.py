@@ -22,7 +22,6 @@ from logitsmith.samplers import build, catalogue
 from typer.testing import CliRunner
 
 from ..recover.conftest import api
-from ..test_layering import ROOMS
 from .markdown import FILES, ROOT, name_of, without_blocks
 from .test_counts import number_in_words
 
@@ -59,7 +58,7 @@ def test_the_sampler_works():
 def test_the_flag_works():
     names = dict(vars(sampling))
     field = block("top_h: float")
-    exec(f"@options_class\nclass Flags(SamplingOptions):\n{indent(field, '    ')}", names)
+    exec(f"@dataclass(frozen=True, kw_only=True)\nclass Flags(SamplingOptions):\n{indent(field, '    ')}", names)
     app, seen = typer.Typer(), []
     app.command(cls=GenCommand)(takes_options(names["Flags"])(seen.append))
     assert "--top-h" in CliRunner().invoke(app, ["--help"]).output
@@ -89,7 +88,7 @@ def test_the_format_works():
 def test_what_is_done_for_a_format_is_there():
     assert isinstance(output.Format.jsonl, str)
     assert set(output.FORMATS) == set(output.Format)
-    assert "if options.format is Format.jsonl:" in (ROOT / "cli" / "commands" / "run.py").read_text()
+    assert "case Format.jsonl:" in (ROOT / "cli" / "render" / "answers.py").read_text()
     assert "LLAMA_CPPS_FLAGS" in (ROOT / "tests" / "cli" / "test_commands.py").read_text()
 
 
@@ -119,6 +118,7 @@ def gen_as_extended(tmp_path_factory):
     tree = tmp_path_factory.mktemp("extended")
     package = tree / "logitsmith"
     package.mkdir()
+    shutil.copy(ROOT / "src" / "logitsmith" / "__init__.py", package)
     for room in ("common", "engine", "grammars", "logprobs", "models", "presets", "samplers"):
         (package / room).symlink_to(ROOT / room)
     for room in ("cli", "recover"):
@@ -137,15 +137,14 @@ def gen_as_extended(tmp_path_factory):
     replace("cli/options/output.py", 'jsonl = "jsonl"\n', 'jsonl = "jsonl"\n    tsv = "tsv"\n')
     insert("cli/options/output.py", "    Format.openai: ", f"    {block('Format.tsv: ')}")
     insert(
-        "cli/commands/run.py",
-        "    if options.format is Format.jsonl:",
-        indent(block("if options.format is Format.tsv:"), "    "),
+        "cli/render/answers.py",
+        "            case Format.jsonl:",
+        indent(block("case Format.tsv:"), "            "),
     )
     (package / "recover/endpoints/acme.py").write_text(block('"""Acme\'s API'))
-    insert(
-        "recover/__init__.py", "    from .endpoints.base import", "    from .endpoints.acme import AcmeEndpoint\n"
-    )
-    insert("recover/__init__.py", '    "Basis",', '    "AcmeEndpoint",\n')
+    exported = re.search(r"\*\*Export it\*\* in .*?: `(.*?)`.*?`(.*?)`", CONTRIBUTING, re.DOTALL).groups()
+    insert("recover/__init__.py", "    from .endpoints.base import", f"    {exported[0]}\n")
+    insert("recover/__init__.py", '        ".endpoints.base": ', f"        {exported[1]},\n")
     replace("cli/commands/recover.py", 'openai = "openai"\n', 'openai = "openai"\n    acme = "acme"\n')
     flag_of_servers = "limit=at_least(1),\n        required_companions=Api.llama_server.as_flag,\n"
     wider = f"limit=at_least(1),\n        {block('required_companions=')}"
@@ -201,7 +200,6 @@ def catalogue_walks():
         "cli/test_completion.py",
         "cli/test_screens.py",
         "docs/test_counts.py",
-        "test_names.py",
         "test_layering.py",
     )
     return sorted({str(path.relative_to(ROOT)) for path in files} | {f"tests/{name}" for name in more})
@@ -210,11 +208,8 @@ def catalogue_walks():
 @pytest.mark.slow
 def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
     left_out = ("__pycache__", ".*", "site", "dist", "build", "*.egg-info")
-    shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(*left_out))
-    tree, package = tmp_path / "tree", tmp_path / "tree" / "logitsmith"
-    package.mkdir()
-    for room in ROOMS:
-        (package / room).symlink_to(tree / room)
+    shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*left_out))
+    tree = tmp_path / "tree"
 
     def edit(path, pattern, new):
         text, count = re.subn(pattern, lambda _: new, (tree / path).read_text())
@@ -222,7 +217,7 @@ def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
         (tree / path).write_text(text)
 
     def run(*words):
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
         done = subprocess.run(
             [sys.executable, *words], check=False, cwd=tree, env=environment, capture_output=True, text=True
         )

@@ -13,7 +13,7 @@ import gguf
 import llama_cpp.llama_cpp as lib
 import numpy as np
 from llama_cpp._ggml import libggml
-from logitsmith.engine.native.binding import failed_assertions_as_errors, pop_last_error
+from logitsmith.engine.native.binding import pop_last_error
 
 WIDTH, HEADS, LAYERS, HIDDEN, CONTEXT_TOKENS, EXPERTS = 128, 2, 2, 192, 512, 4
 HEAD_WIDTH = WIDTH // HEADS
@@ -257,8 +257,7 @@ def tensor_shapes(path: Path, metadata: dict[str, object]) -> dict[str, tuple[in
             del extents[-1]
         shapes[libggml.ggml_get_name(address).decode()] = tuple(reversed(extents))
 
-    with failed_assertions_as_errors():
-        model = lib.llama_model_init_from_user(context, on_tensor, None, lib.llama_model_default_params())
+    model = lib.llama_model_init_from_user(context, on_tensor, None, lib.llama_model_default_params())
     if not model:
         raise ValueError(f"{metadata['general.architecture']}: {pop_last_error()}")
     lib.llama_model_free(model)

@@ -16,6 +16,7 @@ from logitsmith.engine import (
     generate_many,
 )
 from logitsmith.grammars import resolve_grammar
+from logitsmith.models.errors import PromptTooLongError
 from logitsmith.samplers import SamplingError, build
 
 STORY = "top-k40 > top-p0.95 > temp0.9"
@@ -249,7 +250,7 @@ def test_a_failure_does_not_affect_other_requests(model):
     answers = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
     failed = {outcome.id: outcome.error for outcome in answers if isinstance(outcome, BatchFailure)}
     assert {key: type(error) for key, error in failed.items()} == {
-        "too long": ModelError,
+        "too long": PromptTooLongError,
         "breaks immediately": SamplingError,
         "breaks later": SamplingError,
         "negative": ModelError,

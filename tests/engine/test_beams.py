@@ -361,7 +361,7 @@ def test_a_chat_an_echo_and_healing(pruned):
         generate_request(pruned, GenerationRequest("The capital of Fran", "greedy", max_tokens=1, heal=True))
     )
     assert healed[0][0].prompt_ids == drawn[0].prompt_ids
-    assert all(b"".join(event.data for event in run[1:-1]).decode() == run[-1].text for run in healed)
+    assert all(b"".join(event.own_data for event in run[1:-1]).decode() == run[-1].text for run in healed)
 
 
 def test_an_interruption_keeps_the_texts(pruned):

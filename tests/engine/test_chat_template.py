@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - a template reads better on one line
 
+import json
 import re
 from datetime import datetime
 
@@ -214,6 +215,150 @@ def test_note_reaches_the_caller(model):
 def test_content_in_parts():
     source = "{% for m in messages %}{% for part in m.content %}{{ part.text }}|{% endfor %}{% endfor %}"
     assert render(source, [USER, ASSISTANT]).text == "Hi <b>|Hello.|"
+
+
+PARTS = [{"type": "text", "text": text} for text in ("First.", "Second.")]
+WRITTEN_PARTS = {
+    "texts only": (TURNS, PARTS, "[user]First.\nSecond."),
+    "parts only": (
+        "{% for m in messages %}{% for part in m.content %}{{ part.text }}|{% endfor %}{% endfor %}",
+        PARTS,
+        "First.|Second.|",
+    ),
+    "texts and parts": (
+        "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+        "{{ part.text }}|{% endfor %}{% endif %}{% endfor %}",
+        PARTS,
+        "First.|Second.|",
+    ),
+    "lists as JSON": ("{% for m in messages %}{{ m.content|tojson }}{% endfor %}", PARTS, '"First.\\nSecond."'),
+    "an empty first part": (TURNS, [{"type": "text", "text": ""}, *PARTS], "[user]First.\nSecond."),
+    "an empty part between": (
+        TURNS,
+        [PARTS[0], {"type": "text", "text": ""}, PARTS[1]],
+        "[user]First.\n\nSecond.",
+    ),
+    "no parts": (TURNS, [], "[user]"),
+    "trimmed": (
+        "{# You have access to the following functions in JSONSchema format #}" + TURNS,
+        [{"type": "text", "text": " a "}, {"type": "text", "text": "b "}],
+        "[user]a\nb",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "parts", "expected"), WRITTEN_PARTS.values(), ids=WRITTEN_PARTS)
+def test_parts_of_a_message(source, parts, expected):
+    """As in llama-server: lines of one text, unless the template reads parts itself."""
+    assert render(source, [{"role": "user", "content": parts}]).text == expected
+
+
+def test_parts_of_a_system_message_that_is_merged(model):
+    template = open_chat_template(model, REFUSES_SYSTEM)
+    messages = [{"role": "system", "content": PARTS}, {"role": "user", "content": PARTS}]
+    assert template.render(messages).text == "[user]First.\nSecond.\nFirst.\nSecond."
+
+
+def test_builtin_templates_write_parts_as_lines(model):
+    text = format_chat(model, [{"role": "user", "content": PARTS}], open_chat_template(model, "chatml"))
+    assert "user\nFirst.\nSecond.<|im_end|>" in text
+
+
+OPENS_THINKING = TURNS + "{% if add_generation_prompt %}[assistant]<think>\n{% endif %}{# </think> #}"
+CLOSES_THINKING = (
+    "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]<think>\n{% endif %}"
+)
+BEGINNINGS = {
+    "no reasoning": (
+        TURNS + "{% if add_generation_prompt %}[assistant]{% endif %}",
+        "Yes",
+        "[user]Hi <b>[assistant]Yes",
+    ),
+    "a header of complete answers": (
+        "{% for m in messages %}<{{ m.role }}>{{ '<final>' if m.role == 'assistant' }}{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}",
+        "Yes",
+        "<user>Hi <b><assistant><final>Yes",
+    ),
+    "a prompt that opens reasoning": (OPENS_THINKING, "Yes", "[user]Hi <b>[assistant]<think></think>Yes"),
+    "a template that closes it": (CLOSES_THINKING, "Yes", "[user]Hi <b>[assistant]<think>\n\n</think>\n\nYes"),
+    "no beginning of answers": (TURNS, "Yes", "[user]Hi <b>Yes"),
+    "reasoning of another kind": (
+        TURNS + "{% if add_generation_prompt %}[assistant]My steps:\n{% endif %}",
+        "Yes",
+        "[user]Hi <b>[assistant]Yes",
+    ),
+    "an answer with its reasoning": (
+        OPENS_THINKING,
+        "<think>\nHm.\n</think>\n\nYes",
+        "[user]Hi <b>[assistant]<think>\nHm.\n</think>\n\nYes",
+    ),
+    "an unfinished reasoning": (OPENS_THINKING, "<think>\nHm", "[user]Hi <b>[assistant]<think>\nHm"),
+    "the end of a reasoning": (
+        OPENS_THINKING,
+        "Hm.\n</think>\n\nYes",
+        "[user]Hi <b>[assistant]<think>\nHm.\n</think>\n\nYes",
+    ),
+    "reasoning is off": (
+        TURNS + "{% if add_generation_prompt %}[assistant]<think></think>{% endif %}",
+        "Yes",
+        "[user]Hi <b>[assistant]<think></think>Yes",
+    ),
+    "an answer may not be last": (
+        "{% if messages[-1].role != 'user' %}{{ raise_exception('no') }}{% endif %}" + OPENS_THINKING,
+        "Yes",
+        "[user]Hi <b>[assistant]<think></think>Yes",
+    ),
+    "channels": (
+        "{% for m in messages %}<|start|>{{ m.role }}{{ '<|channel|>final' if m.role == 'assistant' }}<|message|>"
+        "{{ m.content }}<|end|>{% endfor %}{{ '' if true else '<|channel|>analysis<|message|>' }}"
+        "{% if add_generation_prompt %}<|start|>assistant{% endif %}",
+        "Yes",
+        "<|start|>user<|message|>Hi <b><|end|><|start|>assistant<|channel|>final<|message|>Yes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "beginning", "expected"), BEGINNINGS.values(), ids=BEGINNINGS)
+def test_the_beginning_of_an_answer(source, beginning, expected):
+    """It stands where the template writes answers, and never inside a reasoning that the prompt opens."""
+    assert JinjaChatTemplate(source).render_beginning([USER], beginning).text == expected
+
+
+def test_builtin_templates_begin_answers(model):
+    text = format_chat(model, [USER], open_chat_template(model, "chatml"), beginning="Yes")
+    assert text.endswith("<|im_start|>assistant\nYes")
+
+
+JSON_FILES = {
+    "a text": {"chat_template": TURNS, "bos_token": "<other>"},
+    "a list": {"chat_template": [{"name": "tool_use", "template": "x{{ 1 }}"}, {"name": "default", "template": TURNS}]},
+    "a list of one": {"chat_template": [{"name": "rag", "template": TURNS}]},
+    "a table": {"chat_template": {"default": TURNS, "tool_use": "x{{ 1 }}"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", JSON_FILES.values(), ids=JSON_FILES)
+def test_the_template_of_a_json_text(model, values):
+    text = format_chat(model, [USER], open_chat_template(model, json.dumps(values, indent=2)))
+    assert text == "[user]Hi <b>"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"a": "{{ 1 }}"}, "this JSON has no chat_template"),
+        ({"chat_template": 1}, "this JSON has no chat_template"),
+        (
+            {"chat_template": {"rag": "{{ 1 }}", "tool_use": "{{ 1 }}"}},
+            "the chat templates rag, tool_use, and none is named default",
+        ),
+    ],
+)
+def test_a_json_text_without_a_template(model, values, message):
+    with pytest.raises(ModelError, match=message):
+        open_chat_template(model, json.dumps(values))
 
 
 TAGS = {

@@ -260,8 +260,7 @@ def test_the_first_event_says_who_drafts_and_how_exactly(model, draft_path):
 
 PROMISES = {
     "Q8_0": (3, "exact"),
-    "Q4_K_M": (2, "exact"),
-    "Q4_K_M, a longer draft": (3, "to rounding"),
+    "Q4_K_M": (2, "exact"),  # with more tokens it depends on the processor
     "F16": (1, "to rounding"),
 }
 
@@ -270,7 +269,7 @@ PROMISES = {
 def test_what_is_promised_depends_on_the_quantization(quantized_models, name):
     """As docs/reproducibility.md says of the tokens in one call."""
     draft_tokens, level = PROMISES[name]
-    with Model.load(quantized_models.path(name.partition(",")[0]), n_ctx=256) as model:
+    with Model.load(quantized_models.path(name), n_ctx=256) as model:
         promise = model.draft_exactness(draft_tokens)
         assert promise.level.value == level
         assert promise.max_exact_tokens is None
@@ -607,15 +606,15 @@ def test_everything_else_works_in_a_batch(model, draft_path, options):
 
 
 def test_a_promise_counts_the_draft(quantized_models):
-    """Three tokens in one call are exact with this quantization, and four are not."""
-    path = quantized_models.path("Q4_K_M")
+    """With this quantization two tokens in one call of a request round differently from one."""
+    path = quantized_models.path("F16")
     with Model.load(path, n_ctx=256) as model:
         requests = [
             GenerationRequest([5, 6, 7 + n_max], "greedy", max_tokens=4, id=n_max, draft=DraftOptions(path, n_max))
-            for n_max in (0, 2, 3)
+            for n_max in (0, 1)
         ]
         levels = {answer.id: answer.exactness.level.value for answer in generate_many(model, requests, 2)}
-        assert levels == {0: "exact", 2: "exact", 3: "to rounding"}
+        assert levels == {0: "exact among themselves", 1: "to rounding"}
 
 
 def test_a_draft_model_that_does_not_fit_fails_its_request_alone(model, tmp_path, draft_path):

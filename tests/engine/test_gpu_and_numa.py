@@ -2,10 +2,9 @@
 
 import llama_cpp.llama_cpp as lib
 import pytest
-from logitsmith.common import machine as limits
+from logitsmith.common import llama_cpp_limits as limits
 from logitsmith.engine import GpuOptions, ModelError
-from logitsmith.engine.native import binding as numa
-from logitsmith.engine.native import options as native_gpu
+from logitsmith.engine.native import binding as numa, options as native_gpu
 from logitsmith.engine.native.binding import use_numa
 from logitsmith.engine.native.options import set_gpu_options
 

@@ -7,7 +7,7 @@ import pytest
 from logitsmith.grammars.ban_scanner import BanScanner
 from logitsmith.grammars.bans import MAX_MATCH_CHARACTERS, parse_ban_lines, parse_bans
 from logitsmith.grammars.errors import GrammarError
-from logitsmith.grammars.linear_regex import LinearRegex, iterate_matches
+from logitsmith.grammars.linear_regex import NO_THREADS, LinearRegex
 
 WRONG = [
     pytest.param([""], r"bans\[0\]: an empty phrase would ban every text", id="empty phrase"),
@@ -71,6 +71,23 @@ def test_matches_equal_those_of_re(pattern):
                 if matches_exactly(pattern, text, start, end):
                     expected.setdefault(end, start)
         assert {end: start for start, end in iterate_matches(regex, text)} == expected, (pattern, text)
+
+
+def iterate_matches(regex, text):
+    """Yield the earliest start and the end of the matches in a text, one for each end."""
+    threads, before = NO_THREADS, ""
+    for position, character in enumerate(text):
+        late_start = regex.late_match_start(threads, before, character)
+        if late_start is not None:
+            yield late_start, position
+        threads = regex.step(threads, before, character, position, 0)
+        start = regex.match_start(threads)
+        if start is not None:
+            yield start, position + 1
+        before = character
+    late_start = regex.late_match_start(threads, before, "")
+    if late_start is not None:
+        yield late_start, len(text)
 
 
 def matches_exactly(pattern, text, start, end):

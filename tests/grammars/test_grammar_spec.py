@@ -3,8 +3,13 @@
 import datetime
 
 import pytest
-from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, find_mismatch, resolve_grammar
-from logitsmith.grammars import grammar as parsed_grammar
+from logitsmith.grammars import (
+    BYTE_VOCABULARY,
+    GrammarError,
+    find_mismatch,
+    grammar as parsed_grammar,
+    resolve_grammar,
+)
 from logitsmith.grammars.gbnf import grammar as gbnf_grammar
 from logitsmith.grammars.spec import TriggeredConstraint
 
@@ -57,7 +62,7 @@ def test_after():
 
 # Each row: the value, what is said.
 WRONG = {
-    "an unknown name": ("yes_mo", "did you mean 'yes_no'?"),
+    "an unknown name": ("yes_mo", "did you mean yes_no?"),
     "an unknown key": ({"grammar": "x"}, "unknown key 'grammar'"),
     "nothing": ({}, "got none of them"),
     "two": ({"regex": "a", "name": "json"}, "got name and regex"),
@@ -84,7 +89,7 @@ CHECKED = {
     "a regex": ({"regex": "(a"}, "regex: "),
     "a name that is not a root": (
         {"name": "json", "root": "rot"},
-        "grammar json: line 1, column 1: there is no rule 'rot'",
+        "grammar json: line 1, column 1: unknown root rule 'rot'",
     ),
 }
 

@@ -9,35 +9,37 @@ from logitsmith.grammars import GrammarError, compile_grammar, random_sentence, 
 from logitsmith.presets import preset_json_schema
 
 REFUSED = {
-    "not": ({"not": {}}, "/not: 'not' is not supported; schema_lenient=True ignores it"),
+    "not": (
+        {"not": {"const": 1}},
+        "/not: 'not' is not supported (here {\"const\": 1}); schema_lenient=True ignores it",
+    ),
     "uniqueItems": ({"items": {"uniqueItems": True}}, "/items/uniqueItems: 'uniqueItems' is not supported"),
     "if": ({"allOf": [{"if": {"const": 1}, "then": {"const": 2}}]}, "/allOf/0/if: 'if' is not supported"),
-    "contains": ({"anyOf": [{}, {"contains": {}}]}, "/anyOf/1/contains: 'contains' is not supported"),
-    "a key with a slash": ({"properties": {"a/b~": {"not": {}}}}, "/properties/a~1b~0/not: "),
+    "contains": ({"anyOf": [{}, {"contains": {"const": 1}}]}, "/anyOf/1/contains: 'contains' is not supported"),
+    "a key with a slash": ({"properties": {"a/b~": {"not": {"const": 1}}}}, "/properties/a~1b~0/not: "),
     "behind a reference": (
         {"$ref": "#/$defs/a", "$defs": {"a": {"propertyNames": {"pattern": "a"}}}},
         "/$defs/a/propertyNames: ",
     ),
-    "a format": ({"properties": {"a": {"format": "phone"}}}, "/properties/a/format: the format 'phone' is"),
     "an empty enum": (
         {"type": "array", "items": {"enum": []}, "minItems": 1},
-        "/items/enum: the list is empty, so no JSON matches it",
+        "/items: Unsatisfiable schema: enum is empty",
     ),
-    "an empty anyOf": ({"anyOf": []}, "/anyOf: the list is empty, so no JSON matches it"),
-    "a type": ({"items": {"type": "strin"}}, "/items/type: 'strin' is not a type; did you mean 'string'?"),
-    "a type of several": ({"type": ["x", "null"]}, "/type: 'x' is not a type; must be object, array, string"),
+    "an empty anyOf": ({"anyOf": []}, "Unsatisfiable schema: anyOf is empty"),
+    "a type": ({"items": {"type": "strin"}}, "/items/type: unknown type 'strin'; did you mean string?"),
+    "a type of several": ({"type": ["x", "null"]}, "/type: unknown type 'x'; known: object, array, string"),
     "a reference": (
         {"properties": {"a": {"$ref": "#/$defs/persn"}}, "$defs": {"person": {}}},
-        "/properties/a/$ref: the schema has no '#/$defs/persn'; did you mean '#/$defs/person'?",
+        "/properties/a/$ref: the schema has no '#/$defs/persn'; did you mean #/$defs/person?",
     ),
     "an anchor": ({"items": {"$ref": "#a"}}, "/items/$ref: the schema has no anchor 'a'"),
     "another document": ({"$ref": "http://a/b"}, "/$ref: 'http://a/b' is another document"),
     "oneOf that overlaps": (
         {"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}},
-        "/items/oneOf: several options may match the same JSON; write anyOf",
+        '/items/oneOf: several options may match the same JSON, such as /oneOf/0, {"type": "integer"}, and',
     ),
     "look-around": ({"properties": {"a": {"type": "string", "pattern": "(?=a)"}}}, "/properties/a/pattern: look"),
-    "a word's border": ({"type": "string", "pattern": "\\bfoo"}, "/pattern: look-around and \\b are not"),
+    "a word's border": ({"type": "string", "pattern": "\\bfoo"}, "/pattern: look-around, \\b and"),
     "a pattern": ({"items": {"type": "string", "pattern": "a("}}, "/items/pattern: 'a(': unclosed group"),
     "a count of properties": (
         {"properties": {"a": {"minProperties": 1, "properties": {"b": {}}}}},
@@ -46,7 +48,7 @@ REFUSED = {
     "a number": ({"items": {"minLength": "a"}}, '/items/minLength: "a" is not an integer ≥ 0'),
     "a limit": ({"items": {"minimum": "a"}}, '/items/minimum: "a" is not a number'),
     "a list": ({"prefixItems": [{"required": "a"}]}, '/prefixItems/0/required: "a" is not a list'),
-    "no list": ({"items": {"anyOf": {}}}, "/items/anyOf: must be a list"),
+    "no list": ({"items": {"anyOf": {}}}, "/items/anyOf: {} is not a list"),
     "a multiple with too many remainders": (
         {"items": {"multipleOf": 9_999_999}},
         "/items/multipleOf: multiples of 9999999 are not supported, only multiples of numbers up to 50,000",
@@ -61,38 +63,38 @@ REFUSED = {
         {"allOf": [{"properties": {"a": {"multipleOf": 997}}}, {"properties": {"a": {"multipleOf": 991}}}]},
         "/allOf: the least common multiple of the values of multipleOf below is too large",
     ),
-    "no factor": ({"items": {"multipleOf": 0}}, "/items/multipleOf: must be a number above 0"),
+    "no factor": ({"items": {"multipleOf": 0}}, "/items/multipleOf: 0 is not a number above 0"),
     "a range": (
         {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 5, "maximum": 1}},
-        "/items: no JSON matches it: minimum (5) is greater than maximum (1)",
+        "/items: Unsatisfiable schema: minimum (5) is greater than maximum (1)",
     ),
     "a number in place of a schema": ({"properties": {"a": 5}}, "/properties/a: 5 is not a schema; must be"),
     "null in place of a schema": ({"items": {"items": None}}, "/items/items: null is not a schema"),
     "a list that no schema is": ({"additionalProperties": "no"}, '/additionalProperties: "no" is not a schema'),
-    "a key that is not a string": ({"items": {"required": [5]}}, "/items/required: 5 is not a string"),
-    "no type": ({"items": {"type": []}, "minItems": 1, "type": "array"}, "/items/type: the list is empty"),
+    "a key that is not a string": ({"items": {"required": [5]}}, "/items/required/0: 5 is not a string"),
+    "no type": ({"items": {"type": []}, "minItems": 1, "type": "array"}, "/items: Unsatisfiable schema: "),
     "a key that is forbidden": (
         {"type": "object", "required": ["x"], "additionalProperties": False},
-        "/required: 'x' is not one of the properties, and additionalProperties forbids others",
+        "Unsatisfiable schema: required property 'x'",
     ),
     "a property that is forbidden": (
         {"type": "object", "required": ["x"], "properties": {"x": False}},
-        "/required: no JSON matches the property 'x'",
+        "Unsatisfiable schema: required property 'x'",
     ),
-    "an item that is forbidden": ({"type": "array", "items": False, "minItems": 1}, "/minItems: no JSON matches"),
-    "two types": ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "no JSON matches it: its parts require"),
-    "between two numbers": ({"type": "integer", "minimum": 1.2, "maximum": 1.5}, "no integer is in [1.2"),
-    "two constants": ({"const": 1, "enum": [2]}, "no JSON matches it: its parts allow different values"),
+    "an item that is forbidden": ({"type": "array", "items": False, "minItems": 1}, "Unsatisfiable schema: "),
+    "two types": ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "Unsatisfiable schema: "),
+    "between two numbers": ({"type": "integer", "minimum": 1.2, "maximum": 1.5}, "Unsatisfiable schema: "),
+    "two constants": ({"const": 1, "enum": [2]}, "Unsatisfiable schema: its parts allow different"),
     "a pattern and a length": (
         {"type": "string", "pattern": "^a+$", "maxLength": 0},
-        "no string matches its pattern, format and length together",
+        "Unsatisfiable schema: Regex is empty",
     ),
     "a pattern of keys": ({"type": "object", "patternProperties": {"(": {}}}, "/patternProperties: '(': unclosed"),
     "patterns of keys": (
         {"items": {"patternProperties": {"^a": {"const": 1}, "^ab": {"const": 2}}}},
-        "/items/patternProperties: a key may match both ^a and ^ab",
+        "/items: patternProperty regexes /^a/ and /^ab/ are not disjoint",
     ),
-    "an option of llguidance": ({"x-guidance": {"foo": True}}, "/x-guidance: unknown key 'foo'; allowed are "),
+    "an option of llguidance": ({"x-guidance": {"foo": True}}, "/x-guidance: unknown field `foo`, "),
 }  # fmt: skip
 
 
@@ -241,10 +243,8 @@ REAL_LIFE = {
     "an order": (
         ORDER,
         [
-            "/dependentRequired",
             "/properties/lines/contains",
             "/properties/note/not",
-            "/properties/state/oneOf (read as anyOf)",
         ],
     ),
     "a tool": (TOOL, ["/properties/arguments/minProperties", "/properties/arguments/properties/query/pattern"]),
@@ -255,7 +255,6 @@ REAL_LIFE = {
             "/definitions/stringArray/uniqueItems",
             "/dependencies",
             "/properties/enum/uniqueItems",
-            "/properties/pattern/format",
             "/properties/type/anyOf/1/uniqueItems",
         ],
     ),
@@ -263,14 +262,11 @@ REAL_LIFE = {
         jsonschema.Draft7Validator.META_SCHEMA,
         [
             "/definitions/stringArray/uniqueItems",
-            "/properties/$id/format",
-            "/properties/$ref/format",
-            "/properties/pattern/format",
             "/properties/patternProperties/propertyNames",
             "/properties/type/anyOf/1/uniqueItems",
         ],
     ),
-    "a preset": (preset_json_schema(), []),
+    "a preset": (preset_json_schema(), ["/properties/seed/anyOf/0/minimum"]),
 }
 
 
@@ -311,12 +307,12 @@ def test_it_is_refused_unless_it_is_lenient(schema, left_out):
 
 
 def test_the_option_of_llguidance_is_the_same():
-    schema = {"not": {}, "type": "integer", "x-guidance": {"lenient": True}}
+    schema = {"not": {"const": 1}, "type": "integer", "x-guidance": {"lenient": True}}
     assert compile_grammar(json.dumps(schema), kind="json_schema").parsed.ignored_schema_paths == ("/not",)
 
 
 def test_a_table_is_lenient():
-    spec = resolve_grammar({"json_schema": {"not": {}, "type": "null"}, "schema_lenient": True})
+    spec = resolve_grammar({"json_schema": {"not": {"const": 1}, "type": "null"}, "schema_lenient": True})
     assert spec.ignored_schema_paths == ("/not",)
     assert spec.description["left_out"] == "/not"
     with pytest.raises(GrammarError, match="schema_lenient is allowed only with a JSON Schema, not with regex"):

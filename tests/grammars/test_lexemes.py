@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from logitsmith.grammars import compile_grammar
 
 from .drawn import ALPHABET, gbnf, grammars, whole

@@ -862,6 +862,13 @@ def test_every_grammar_is_in_both_tables():
     assert set(names) == set(TAKEN) == set(REFUSED)
 
 
+def test_a_file_that_is_no_text_is_listed_without_a_description(tmp_path):
+    (tmp_path / "a.gbnf").write_bytes(b"PK\x03\x04")
+    (tmp_path / "b.gbnf").write_text("# B\n")
+    entries = [entry for entry in list_grammars([("mine", tmp_path)]) if entry.origin == "mine"]
+    assert [(entry.name, entry.description) for entry in entries] == [("a", ""), ("b", "B")]
+
+
 @pytest.mark.parametrize("entry", list_grammars(), ids=lambda entry: entry.name)
 def test_the_first_comment_describes_it(entry):
     lines = entry.path.read_text(encoding="utf-8").splitlines()

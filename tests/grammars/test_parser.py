@@ -185,11 +185,17 @@ MISTAKES = {
     "an open count": ('root ::= "a"{2', 1, 13, "a count must be {m}, {m,} or {m,n}", " " * 12 + "^"),
     "a long count": ('root ::= "a"{1234567}', 1, 13, "at most six digits", " " * 12 + "^"),
     "five signs": ('root ::= "a"*****', 1, 17, "more than 4 repetitions", " " * 16 + "^"),
-    "a rule that is not there": ('root ::= "a" | number', 1, 16, "rule 'number' is not defined", " " * 15 + "^"),
-    "a rule misspelt": ('root ::= nmber\nnumber ::= "1"', 1, 10, "did you mean 'number'?", " " * 9 + "^"),
+    "a rule that is not there": (
+        'root ::= "a" | number',
+        1,
+        16,
+        "unknown rule 'number'; known: root",
+        " " * 15 + "^",
+    ),
+    "a rule misspelt": ('root ::= nmber\nnumber ::= "1"', 1, 10, "did you mean number?", " " * 9 + "^"),
     "the first of two that are not there": ('x ::= "a" z\nroot ::= y x', 1, 11, "rule 'z'", " " * 10 + "^"),
-    "no root": ('main ::= "a"', 1, 1, "there is no rule 'root'", "^"),
-    "a root misspelt": ('roots ::= "a"', 1, 1, "did you mean 'roots'?", "^"),
+    "no root": ('main ::= "a"', 1, 1, "unknown root rule 'root'", "^"),
+    "a root misspelt": ('roots ::= "a"', 1, 1, "did you mean roots?", "^"),
     "left recursion": ('root ::= root "a" | "b"', 1, 10, "left recursion: root > root", " " * 9 + "^"),
     "left recursion behind an alternative": ('root ::= "b" | root "a"', 1, 16, "root > root", " " * 15 + "^"),
     "indirect left recursion": (
@@ -281,12 +287,12 @@ def test_mistakes(source, line, column, message, caret):
 def test_another_root():
     source = 'root ::= "a"\nx ::= "b" root'
     assert compile_grammar(source, root="x").matches("ba")
-    with pytest.raises(GrammarError, match="there is no rule 'y' to begin with"):
+    with pytest.raises(GrammarError, match="unknown root rule 'y'"):
         compile_grammar(source, root="y")
 
 
 def test_a_group_is_not_a_root():
-    with pytest.raises(GrammarError, match="there is no rule 'root_13'"):
+    with pytest.raises(GrammarError, match="unknown root rule 'root_13'"):
         compile_grammar('root ::= (((((("a"))))))', root="root_13")
 
 
@@ -315,3 +321,19 @@ def test_without_a_vocabulary_only_ids_are_read():
     assert parse_gbnf("root ::= <[7]>").find_token_ids(None)
     with pytest.raises(GrammarError, match="needs a model's vocabulary"):
         parse_gbnf("root ::= <a>").find_token_ids(None)
+
+
+# Each row: GBNF, and a sentence of it.
+CONTROL_CHARACTERS = {
+    "DEL in text": (r'root ::= "\x7f"', b"\x7f"),
+    "DEL as it is": ('root ::= "a\x7fb" root? "c"', b"a\x7fbc"),
+    "DEL in a class beside recursion": (r'root ::= [\x7f] root "b" | "c"', b"\x7fcb"),
+    "NUL": (r'root ::= "\x00" root | "\u0000"', b"\0\0"),
+    "all below the space": (r"root ::= [\x00-\x1f]+", bytes(range(0x20))),
+    "C1": (r'root ::= "\x85" root | "\U0000009f"', "\x85\x9f".encode()),
+}
+
+
+@pytest.mark.parametrize(("source", "sentence"), CONTROL_CHARACTERS.values(), ids=CONTROL_CHARACTERS)
+def test_control_characters(source, sentence):
+    assert compile_grammar(source).matches(sentence)

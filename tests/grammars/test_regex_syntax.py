@@ -6,9 +6,9 @@ import warnings
 
 import pytest
 from logitsmith.grammars.errors import GrammarError
-from logitsmith.grammars.linear_regex import LinearRegex, iterate_matches
+from logitsmith.grammars.linear_regex import LinearRegex
 
-from .test_bans import matches_exactly
+from .test_bans import iterate_matches, matches_exactly
 
 FRAGMENTS = [
     *("a", "b", "|", "(", "(", ")", ")", "(?:", "(?P<n>", "(?=", "(?!", "(?<=a)", "(?>", "(?P=n)", "(?(1)"),

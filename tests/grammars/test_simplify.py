@@ -1,8 +1,7 @@
 """Rules written more plainly say the same, and are taken by the engine of the masks."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.grammars import compile_grammar
 from logitsmith.grammars.gbnf.grammar import parse_gbnf
 from logitsmith.grammars.gbnf.lark import expression

@@ -2,8 +2,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
 
 from .drawn import gbnf, grammars

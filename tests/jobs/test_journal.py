@@ -1,7 +1,8 @@
 """Lines in a file of results that no batch wrote."""
 
 import pytest
-from logitsmith.jobs.journal import JournalError, ResultJournal
+from logitsmith.common.journal import JournalError
+from logitsmith.jobs.journal import ResultJournal
 
 OURS = '{"id": "o", "request_id": "178036a8a003f4879a67c8d7", "text": "x", "error": null}\n'
 GOOD = '{"id": "a", "text": "x", "error": null}\n'
@@ -22,7 +23,7 @@ INVALID = {
     "NaN": ('{"id": "a", "text": NaN, "error": null}', "NaN is not a number in JSON"),
     "not JSON": (
         "nope",
-        "it is not JSON: a value is missing, at character 1; remove this line, or choose another file",
+        "it is not JSON: Expecting value, at character 1; remove this line, or choose another file",
     ),
     "an array": ("[]", "it has neither an answer nor an error"),
 }

@@ -7,8 +7,11 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
+from logitsmith.common.strict_json import json_line
 from logitsmith.logprobs import Distribution, TokenLogprob, TokenRecord
 from logitsmith.logprobs.events import Done, PromptToken, Start, Timings, Token
+from logitsmith.logprobs.jsonl import token_fields
+from logitsmith.logprobs.openai import ChatAnswer, TextAnswer
 
 START = Start(
     model="SmolLM2-135M-Instruct",
@@ -102,6 +105,31 @@ class Run:
     def text_frame(self):
         """Those of a shape that may begin with the prompt."""
         return {**self.frame, "prompt": self.prompt, "echo": self.echo is not None}
+
+
+def text_answer(whole):
+    """OpenAI's answer to a text, with the prompt if the run has an echo."""
+    return TextAnswer(**whole.frame, echo=whole.echo is not None)
+
+
+def text_completion(whole):
+    answer = text_answer(whole)
+    return answer.whole(answer.chunks(whole.events, prompt=whole.prompt))
+
+
+def chat_completion(whole):
+    answer = ChatAnswer(**whole.frame)
+    return answer.whole(answer.chunks(whole.events))
+
+
+def token_line(token):
+    """The line of jsonl of a generated token."""
+    return json_line({"event": "token", **token_fields(token)})
+
+
+def prompt_line(token):
+    """The line of jsonl of a token of the prompt."""
+    return json_line({"event": "prompt", **token_fields(token)})
 
 
 def event(kind, record):

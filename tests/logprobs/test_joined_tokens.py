@@ -1,20 +1,17 @@
 """The tokens of every shape, joined, are its text: whatever ended it, and wherever tokens divide characters."""
 
-import json
 import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.engine.vocabulary import TextStream
 from logitsmith.logprobs import tokens_of_text
-from logitsmith.logprobs.jsonl import format_result_line
-from logitsmith.logprobs.openai import chat_completion, text_completion
+from logitsmith.logprobs.batch_results import result_line
 from logitsmith.logprobs.other_apis import llama_server_completion, together_completion
 from logitsmith.logprobs.text_tokens import HeldBackText, TextTokenStream
 
-from .steps import cut_texts, run, said, step
+from .steps import chat_completion, cut_texts, run, said, step, text_completion
 
 _PART_OF_A_CHARACTER = re.compile(r"\\x([0-9a-f]{2})")
 
@@ -43,17 +40,17 @@ def named_bytes(name):
 
 
 def of_text(whole):
-    (choice,) = text_completion(whole.events, **whole.text_frame)["choices"]
+    (choice,) = text_completion(whole)["choices"]
     return map(named_bytes, choice["logprobs"]["tokens"]), choice["text"]
 
 
 def of_chat(whole):
-    (choice,) = chat_completion(whole.events, **whole.frame)["choices"]
+    (choice,) = chat_completion(whole)["choices"]
     return (bytes(token["bytes"]) for token in choice["logprobs"]["content"]), choice["message"]["content"]
 
 
 def of_together(whole):
-    (choice,) = together_completion(whole.events, **whole.text_frame)["choices"]
+    (choice,) = together_completion([whole.events], **whole.text_frame)["choices"]
     return map(named_bytes, choice["logprobs"]["tokens"]), choice["text"]
 
 
@@ -64,7 +61,7 @@ def of_llama_server(whole):
 
 
 def of_batch(whole):
-    found = json.loads(format_result_line(whole.events, "a", 1, answer_id="b", exactness="exact"))
+    found = result_line(whole.events, "a", 1, answer_id="b", exactness="exact")
     assert len(found["tokens"]) == len(whole.tokens)
     return (token["text"].encode() for token in found["tokens"]), found["text"]
 
@@ -138,10 +135,10 @@ def test_an_end_token_has_an_entry_without_text_in_llama_servers_shape():
 def test_echoed_tokens_lack_the_space_of_the_tokenizer():
     echo = (replace(step(b" Hi"), added_bytes=1), step(b" all", said(-2.0)))
     whole = whole_run([b" you"], echo=echo)
-    (choice,) = text_completion(whole.events, **whole.text_frame)["choices"]
+    (choice,) = text_completion(whole)["choices"]
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"] == "Hi all you"
     assert choice["logprobs"]["text_offset"] == [0, 2, 6]
-    (prompt,) = together_completion(whole.events, **whole.text_frame)["prompt"]
+    (prompt,) = together_completion([whole.events], **whole.text_frame)["prompt"]
     assert "".join(prompt["logprobs"]["tokens"]) == prompt["text"] == "Hi all"
 
 

@@ -7,13 +7,11 @@ import math
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from logitsmith.common.strict_json import encode_json
-from logitsmith.logprobs.jsonl import format_done_line, format_prompt_line, format_start_line, format_token_line
+from hypothesis import given, strategies as st
+from logitsmith.common.strict_json import encode_json, json_line
 from logitsmith.logprobs.records import display_text
 
-from .steps import DATA, NO_NUMBERS, STEPS, TEXTS, likely, said, step
+from .steps import DATA, NO_NUMBERS, STEPS, TEXTS, likely, prompt_line, said, step, token_line
 
 HALF = b"\xf0\x9f"
 ROW = struct.pack("<3f", -0.5, -1.5, -math.inf)
@@ -153,7 +151,7 @@ def strict(line):
     return json.loads(line, parse_constant=pytest.fail, object_pairs_hook=once)
 
 
-@pytest.mark.parametrize(("write", "event"), [(format_token_line, "token"), (format_prompt_line, "prompt")])
+@pytest.mark.parametrize(("write", "event"), [(token_line, "token"), (prompt_line, "prompt")])
 @pytest.mark.parametrize(("distributions", "fields"), FIELDS.values(), ids=FIELDS)
 def test_fields_and_their_order(write, event, distributions, fields):
     found = strict(write(step(b" a", *distributions, index=3)))
@@ -162,7 +160,7 @@ def test_fields_and_their_order(write, event, distributions, fields):
     assert [*found] == [*wanted]
 
 
-@pytest.mark.parametrize("write", [format_token_line, format_prompt_line])
+@pytest.mark.parametrize("write", [token_line, prompt_line])
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
 def test_what_json_has_no_number_for_is_null(write, value):
     model = said(value, (b"a", value), named=likely((b"b", value)), entropy=value)
@@ -175,17 +173,17 @@ def test_what_json_has_no_number_for_is_null(write, value):
 
 
 def test_a_row_is_read_back_byte_for_byte():
-    found = strict(format_token_line(step(b"x", said(-0.5, row=ROW))))
+    found = strict(token_line(step(b"x", said(-0.5, row=ROW))))
     assert struct.unpack("<3f", base64.b64decode(found["row"], validate=True)) == (-0.5, -1.5, -math.inf)
 
 
 def test_a_row_of_nothing_is_still_a_row():
-    assert strict(format_token_line(step(b"x", said(-0.5, row=b""))))["row"] == ""
+    assert strict(token_line(step(b"x", said(-0.5, row=b""))))["row"] == ""
 
 
 @pytest.mark.parametrize("value", [-0.1, -1e-320, -1.7976931348623157e308, -0.0, -2 / 3], ids=str)
 def test_numbers_are_written_exactly(value):
-    found = strict(format_token_line(step(b"x", said(value, entropy=-value))))
+    found = strict(token_line(step(b"x", said(value, entropy=-value))))
     assert (found["logprob"], found["entropy"]) == (value, -value)
     assert math.copysign(1, found["logprob"]) == -1
 
@@ -193,7 +191,7 @@ def test_numbers_are_written_exactly(value):
 @pytest.mark.parametrize(("data", "text"), SPELLINGS.values(), ids=SPELLINGS)
 def test_a_token_is_spelled(data, text):
     assert display_text(data) == text
-    found = strict(format_token_line(step(data, said(-0.5, (data, -0.5)))))
+    found = strict(token_line(step(data, said(-0.5, (data, -0.5)))))
     for token in (found, *found["top_logprobs"]):
         assert (token["token"], bytes(token["bytes"])) == (text, data)
 
@@ -211,54 +209,45 @@ def test_a_spelling_is_the_text_or_printable_ascii(data):
 
 
 @pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
-@pytest.mark.parametrize("write", [format_start_line, format_done_line])
-def test_any_text_stays_on_one_line(write, text):
-    assert strict(write({"text": text}))["text"] == text
+def test_any_text_stays_on_one_line(text):
+    assert strict(json_line({"text": text}))["text"] == text
 
 
 @pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
 def test_any_text_of_a_token_stays_on_one_line(text):
-    found = strict(format_token_line(step(text.encode(), text=text)))
+    found = strict(token_line(step(text.encode(), text=text)))
     assert (found["token"], found["text"]) == (text, text)
 
 
 def test_text_is_not_escaped_to_ascii():
-    assert '"é中😀"' in format_start_line({"text": "é中😀"})
-
-
-def test_the_ends_name_their_event_first():
-    assert format_start_line({"seed": 1}) == '{"event": "start", "seed": 1}\n'
-    assert (
-        format_done_line({"text": "x", "usage": {"n": 1}}) == '{"event": "done", "text": "x", "usage": {"n": 1}}\n'
-    )
+    assert json_line({"text": "é中😀"}) == '{"text": "é中😀"}\n'
 
 
 def test_text_may_lag_behind_the_bytes():
-    found = strict(format_token_line(step(HALF, text="")))
+    found = strict(token_line(step(HALF, text="")))
     assert (found["token"], found["text"]) == ("bytes:\\xf0\\x9f", "")
 
 
 def test_a_special_token_is_named_but_not_in_the_text():
-    found = strict(format_token_line(step(b"<|im_end|>", is_control=True)))
+    found = strict(token_line(step(b"<|im_end|>", is_control=True)))
     assert (found["token"], found["text"]) == ("<|im_end|>", "")
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan], ids=str)
-@pytest.mark.parametrize("write", [format_start_line, format_done_line])
-def test_a_number_that_json_lacks_is_an_error_and_not_written(write, value):
+def test_a_number_that_json_lacks_is_an_error_and_not_written(value):
     with pytest.raises(ValueError, match="Out of range float"):
-        write({"chain": [{"logit_bias": {"bias": value}}]})
+        json_line({"chain": [{"logit_bias": {"bias": value}}]})
 
 
 @given(STEPS)
 def test_any_step_is_strict_json_on_one_line(token):
-    found = strict(format_token_line(token))
+    found = strict(token_line(token))
     assert bytes(found["bytes"]) == token.data
     assert found["text"] == token.text
     assert [*found][:5] == ["event", "index", "id", "token", "bytes"]
     assert ("logprobs_from" in found) == bool(token.distributions)
     assert ("chain" in found) == (len(token.distributions) == 2)
-    assert strict(format_prompt_line(token)) == {**found, "event": "prompt"}
+    assert strict(prompt_line(token)) == {**found, "event": "prompt"}
 
 
 @given(st.dictionaries(TEXTS, TEXTS | st.floats(allow_nan=False, allow_infinity=False) | st.none()))

@@ -5,8 +5,7 @@ import math
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.common.strict_json import encode_json
 from logitsmith.logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
 from pydantic import Field

@@ -2,23 +2,35 @@
 
 import json
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import accumulate
 from typing import Annotated, Literal
 
 import httpx2
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.common.strict_json import encode_json
-from logitsmith.logprobs import openai as shapes
-from logitsmith.logprobs.openai import SERVER_SENT_DONE, server_sent
+from logitsmith.logprobs.openai import SERVER_SENT_DONE, ChatAnswer, server_sent
 from logitsmith.logprobs.text_tokens import TextOffsets
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import Field
 
-from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, cut_texts, follow, pieces, run, said, step
+from .steps import (
+    FINISH_REASONS,
+    NO_NUMBERS,
+    STEPS,
+    chat_completion,
+    cut_texts,
+    follow,
+    pieces,
+    run,
+    said,
+    step,
+    text_answer,
+    text_completion,
+)
 from .strict import Ours, Strict, Usage, checked
 
 Logprob = Annotated[float, Field(le=0)] | None
@@ -150,22 +162,14 @@ ECHOES = {
 TEXT_RUNS = {**RUNS, **ECHOES}
 
 
-def text_completion(whole):
-    return shapes.text_completion(whole.events, **whole.text_frame)
-
-
-def chat_completion(whole):
-    return shapes.chat_completion(whole.events, **whole.frame)
-
-
 def text_parts(whole):
     """A run as it is streamed as text."""
-    return shapes.text_chunks(whole.events, **whole.text_frame)
+    return text_answer(whole).stream(whole.events, whole.prompt)
 
 
 def chat_parts(whole):
     """A run as it is streamed as a chat."""
-    return shapes.chat_chunks(whole.events, **whole.frame)
+    return ChatAnswer(**whole.frame).stream(whole.events)
 
 
 def stream(parts):
@@ -199,7 +203,7 @@ def test_a_text_completion_is_strict(whole):
     logprobs = found.logprobs
     assert (logprobs is None) == (whole.source is None)
     if logprobs is not None:
-        count = sum(not token.is_control for token in whole.tokens) + len(whole.echo or ())
+        count = len(whole.tokens) + len(whole.echo or ())
         lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.text_offset)
         assert [len(values) for values in lists] == [count] * 3
         assert (logprobs.top_logprobs is None) == (whole.top == 0)
@@ -333,7 +337,8 @@ def test_chunks_share_their_head(parts):
 
 def test_a_text_completion_to_the_letter():
     one = follow(
-        step(b" a", said(-0.5, (b" a", -0.5), (b"b", -1.5))), step(b"c", said(-2.0, (b"d", -0.25), (b"e", -1.0)))
+        step(b" a", said(-0.5, (b" a", -0.5), (b"b", -1.5)), token=0),
+        step(b"c", said(-2.0, (b"d", -0.25), (b"e", -1.0))),
     )
     assert text_completion(run(one, reason="length")) == {
         "id": "cmpl-0123456789abcdef",
@@ -415,7 +420,7 @@ def test_echo_puts_the_prompt_first():
     logprobs = choice["logprobs"]
     assert choice["text"] == "<s>Hi 😀 thereThe cat\nsat"
     assert logprobs["tokens"] == [
-        "<s>",
+        "",  # a BOS token that the tokenizer added is not part of the text
         "<s>Hi",
         "bytes: \\xf0\\x9f",
         "bytes:\\x98\\x80",
@@ -428,6 +433,13 @@ def test_echo_puts_the_prompt_first():
     assert logprobs["token_logprobs"] == [None, -4.0, -5.0, -0.25, -2.0, -0.5, -1.25, -0.1, -2.0]
     assert logprobs["top_logprobs"][:2] == [None, {"Hello": -1.0, "<s>Hi": -4.0}]
     assert logprobs["text_offset"] == [0, 0, 5, 6, 7, 13, 16, 20, 21]
+
+
+def test_a_stream_has_the_end_of_a_prompt_whose_token_a_stop_string_cuts():
+    healed = replace(step(b"ab", text=""), healed_bytes=1)
+    whole = run([healed], stop="b", text="", echo=(), prompt="a", source=None, top=0)
+    assert "".join(part["choices"][0]["text"] for part in text_parts(whole)) == "a"
+    assert text_completion(whole)["choices"][0]["text"] == "a"
 
 
 def test_echo_counts_the_written_tokens_alone():
@@ -529,8 +541,8 @@ def test_special_tokens_are_not_in_the_text():
     )
     (choice,) = text_completion(run(steps))["choices"]
     assert choice["text"] == "a😀b"
-    assert choice["logprobs"]["tokens"] == ["bytes:a\\xf0\\x9f", "bytes:\\x98\\x80b"]
-    assert choice["logprobs"]["text_offset"] == [0, 1]
+    assert choice["logprobs"]["tokens"] == ["bytes:a\\xf0\\x9f", "", "bytes:\\x98\\x80b", ""]
+    assert choice["logprobs"]["text_offset"] == [0, 1, 1, 3]
     (choice,) = chat_completion(run(steps))["choices"]
     assert choice["message"]["content"] == "a😀b"
     assert [bytes(token["bytes"]) for token in choice["logprobs"]["content"]] == [b"a\xf0\x9f", b"\x98\x80b"]
@@ -546,15 +558,22 @@ def test_a_split_character_leaves_no_replacement_character(make):
 
 # Each row: a step, then its likely tokens by text.
 BY_TEXT = {
-    "chosen among them": (step(b"a", said(-0.5, (b"a", -0.5), (b"b", -1.0))), {"a": -0.5, "b": -1.0}),
+    "chosen among them": (step(b"a", said(-0.5, (b"a", -0.5), (b"b", -1.0)), token=0), {"a": -0.5, "b": -1.0}),
     "chosen beside them": (step(b"c", said(-3.0, (b"a", -0.5))), {"a": -0.5, "c": -3.0}),
-    "two that print alike": (step(b"c", said(-3.0, (b"a", -0.5), (b"a", -1.0))), {"a": -0.5, "c": -3.0}),
-    "chosen prints like a likelier one": (step(b"a", said(-3.0, (b"a", -0.5))), {"a": -0.5}),
+    "two that print alike": (
+        step(b"c", said(-3.0, (b"a", -0.5), (b"a", -1.0))),
+        {"a": -0.5, "token_id:1": -1.0, "c": -3.0},
+    ),
+    "chosen prints like a likelier one": (step(b"a", said(-3.0, (b"a", -0.5))), {"token_id:0": -0.5, "a": -3.0}),
+    "chosen is the less likely of two that print alike": (
+        step(b"a", said(-1.0, (b"a", -0.5), (b"a", -1.0)), token=1),
+        {"token_id:0": -0.5, "a": -1.0},
+    ),
     "spelled like the bytes of another": (
         step(b"x", said(-3.0, (b"bytes:\\xf0", -0.5), (b"\xf0", -1.0))),
-        {"bytes:\\xf0": -0.5, "x": -3.0},
+        {"bytes:\\xf0": -0.5, "token_id:1": -1.0, "x": -3.0},
     ),
-    "empty texts": (step(b"", said(-3.0, (b"", -1.0))), {"": -1.0}),
+    "empty texts": (step(b"", said(-3.0, (b"", -1.0))), {"token_id:0": -1.0, "": -3.0}),
     "impossible ones are left out": (step(b"a", said(None, (b"b", -0.5), (b"c", float("-inf")))), {"b": -0.5}),
     "an impossible one that prints alike": (step(b"a", said(-1.0, (b"a", None))), {"a": -1.0}),
     "none": (step(b"a", said(None)), {}),
@@ -589,7 +608,7 @@ def test_a_missing_logprob_is_null(value):
 
 
 def test_the_first_distribution_is_written():
-    one = step(b"a", said(-0.5, (b"a", -0.5)), said(-0.25, (b"b", -0.25), source="chain"))
+    one = step(b"a", said(-0.5, (b"a", -0.5)), said(-0.25, (b"b", -0.25), source="chain"), token=0)
     logprobs = text_completion(run([one]))["choices"][0]["logprobs"]
     assert (logprobs["token_logprobs"], logprobs["top_logprobs"]) == ([-0.5], [{"a": -0.5}])
     (token,) = chat_completion(run([one]))["choices"][0]["logprobs"]["content"]

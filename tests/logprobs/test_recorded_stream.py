@@ -6,19 +6,17 @@ from contextlib import suppress
 from math import isfinite
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from logitsmith.common.strict_json import encode_json
+from hypothesis import example, given, strategies as st
+from logitsmith.common.strict_json import encode_json, json_line
 from logitsmith.logprobs import RecordedDone, RecordedStart, RecordedTokenLine, StreamError, read_stream
-from logitsmith.logprobs.jsonl import format_done_line, format_prompt_line, format_start_line, format_token_line
 
 from ..traced_runs import jsonl, traced_events
-from .steps import NO_NUMBERS, STEPS, TEXTS, likely, said, step
+from .steps import NO_NUMBERS, STEPS, TEXTS, likely, prompt_line, said, step, token_line
 
-START = format_start_line(
-    {"model": "tiny 😀", "seed": 7, "chain": [{"greedy": {}}], "logprobs": {"from": ["model"]}}
+START = json_line(
+    {"event": "start", "model": "tiny 😀", "seed": 7, "chain": [{"greedy": {}}], "logprobs": {"from": ["model"]}}
 )
-DONE = format_done_line({"finish_reason": "length", "text": "é中", "usage": {"total_tokens": 3}})
+DONE = json_line({"event": "done", "finish_reason": "length", "text": "é中", "usage": {"total_tokens": 3}})
 RICH = step(
     "é中".encode() + b"\xf0",
     said(-0.5, ("é".encode(), -0.5), (b"\x80", -1e-7), named=likely((b"no", None)), entropy=1.25, row=b"\0\0\0\0"),
@@ -27,13 +25,13 @@ RICH = step(
 )
 LINES = {
     "start": START,
-    "prompt": format_prompt_line(step(b"a")),
-    "token": format_token_line(step(b"b", said(-1e-7, (b"b", -1e-7), entropy=1e-6))),
-    "token of both": format_token_line(RICH),
+    "prompt": prompt_line(step(b"a")),
+    "token": token_line(step(b"b", said(-1e-7, (b"b", -1e-7), entropy=1e-6))),
+    "token of both": token_line(RICH),
     "done": DONE,
 }
 
-GOOD = format_token_line(step(b"a", said(-0.5))).encode()
+GOOD = token_line(step(b"a", said(-0.5))).encode()
 
 
 def read(text):
@@ -58,12 +56,12 @@ def assert_same(seen, distribution):
     ]
 
 
-@given(st.lists(st.tuples(st.sampled_from([format_prompt_line, format_token_line]), STEPS), max_size=4), TEXTS)
+@given(st.lists(st.tuples(st.sampled_from([prompt_line, token_line]), STEPS), max_size=4), TEXTS)
 def test_what_is_written_is_read_back(written, text):
     lines = [
-        format_start_line({"model": text, "seed": 3}),
+        json_line({"event": "start", "model": text, "seed": 3}),
         *(write(one) for write, one in written),
-        format_done_line({"finish_reason": "stop", "text": text}),
+        json_line({"event": "done", "finish_reason": "stop", "text": text}),
     ]
     start, *tokens, done = read("".join(lines))
     assert (type(start), start.model, start.seed) == (RecordedStart, text, 3)
@@ -71,7 +69,7 @@ def test_what_is_written_is_read_back(written, text):
     assert len(tokens) == len(written)
     for seen, (write, one) in zip(tokens, written, strict=True):
         assert type(seen) is RecordedTokenLine
-        assert seen.event == ("token" if write is format_token_line else "prompt")
+        assert seen.event == ("token" if write is token_line else "prompt")
         assert (bytes(seen.data), seen.text) == (one.data, one.text)
         told = {distribution.source: distribution for distribution in one.distributions}
         assert seen.logprobs_from == (one.distributions[0].source if one.distributions else None)
@@ -93,7 +91,7 @@ KNOWN = {
 
 @pytest.mark.parametrize(("distributions", "model", "chain"), KNOWN.values(), ids=KNOWN)
 def test_known_of_each_source(distributions, model, chain):
-    (seen,) = read(format_token_line(step(b"a", *distributions)))
+    (seen,) = read(token_line(step(b"a", *distributions)))
     for source, logprob in (("model", model), ("chain", chain)):
         known = seen.distribution(source)
         assert (None if known is None else known.logprob) == logprob
@@ -106,20 +104,20 @@ def test_the_chain_s_is_never_taken_for_the_model_s():
 
 
 def test_what_the_chain_removed_is_known_to_have_no_logprob():
-    (seen,) = read(format_token_line(step(b"a", said(-0.5), said(None, source="chain"))))
+    (seen,) = read(token_line(step(b"a", said(-0.5), said(None, source="chain"))))
     assert seen.distribution("chain") is not None
     assert seen.distribution("chain").logprob is None
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
 def test_no_number_is_read_as_none(value):
-    (seen,) = read(format_token_line(step(b"a", said(value, (b"b", value), entropy=value))))
+    (seen,) = read(token_line(step(b"a", said(value, (b"b", value), entropy=value))))
     assert (seen.logprob, seen.entropy, seen.top_logprobs[0].logprob) == (None, None, None)
 
 
 @pytest.mark.parametrize("last", LINES.values(), ids=LINES)
 def test_a_last_line_cut_off_anywhere_ends_the_stream(last):
-    before = START + GOOD.decode() + format_token_line(RICH)
+    before = START + GOOD.decode() + token_line(RICH)
     events = read(before)
     assert len(events) == 3
     data = last.encode()
@@ -135,7 +133,7 @@ def test_a_last_line_without_its_line_end_is_whole(last):
 
 @given(st.lists(STEPS, min_size=1, max_size=3), st.data())
 def test_a_stream_cut_off_anywhere_is_read_as_far_as_it_goes(steps, data):
-    lines = [START, *map(format_token_line, steps), DONE]
+    lines = [START, *map(token_line, steps), DONE]
     whole = "".join(lines).encode()
     cut = data.draw(st.integers(0, len(whole)))
     found = read(whole[:cut])
@@ -169,8 +167,8 @@ WRONG = {
     "another event": (b'{"event": "ping"}', "it is not an event of a jsonl stream"),
     "an event that is not a string": (b'{"event": 3}', "it is not an event of a jsonl stream"),
     "a server-sent event": (b"data: [DONE]", "not JSON"),
-    "no bytes": (b'{"event": "token", "logprob": -1}', "bytes: it is missing"),
-    "no logprob": (b'{"event": "prompt", "bytes": []}', "logprob: it is missing"),
+    "no bytes": (b'{"event": "token", "logprob": -1}', "bytes: Field required"),
+    "no logprob": (b'{"event": "prompt", "bytes": []}', "logprob: Field required"),
     "a byte too large": (token_of(bytes=[0, 256]), "bytes.1: "),
     "a byte below 0": (token_of(bytes=[-1]), "bytes.0: "),
     "bytes as text": (token_of(bytes="a"), "bytes: "),
@@ -179,7 +177,7 @@ WRONG = {
     "another source": (token_of(logprobs_from="server"), "logprobs_from: "),
     "a likely token without bytes": (
         token_of(top_logprobs=[{"bytes": [], "logprob": -1}, {"logprob": -1}]),
-        "top_logprobs.1.bytes: it is missing",
+        "top_logprobs.1.bytes: Field required",
     ),
     "a likely token above 1": (
         token_of(top_logprobs=[{"bytes": [], "logprob": 1}]),
@@ -245,7 +243,7 @@ def test_line_ends_of_windows():
 
 def test_a_separator_inside_a_text_ends_no_line():
     text = "a\u2028b\x85c\x1cd"
-    (seen,) = read(format_token_line(step(text.encode(), text=text)))
+    (seen,) = read(token_line(step(text.encode(), text=text)))
     assert (seen.text, bytes(seen.data).decode()) == (text, text)
 
 

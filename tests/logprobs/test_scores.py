@@ -6,8 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.common.strict_json import encode_json
 from logitsmith.logprobs import Distribution, Score, TokenLogprob, choice_scores, text_score
 

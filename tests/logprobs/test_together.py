@@ -4,15 +4,13 @@ import json
 from typing import Annotated, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.common.strict_json import encode_json
 from logitsmith.logprobs import other_apis
 from logitsmith.logprobs.openai import logprobs_by_text
 from pydantic import Field
 
-from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, said, step
-from .steps import run as any_run
+from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, run as any_run, said, step
 from .strict import Ours, Strict, Usage, checked
 
 Logprob = Annotated[float, Field(le=0)] | None
@@ -104,7 +102,7 @@ ECHO = follow(
 
 
 def together_completion(whole, chat):
-    return other_apis.together_completion(whole.events, chat=chat, **whole.text_frame)
+    return other_apis.together_completion([whole.events], chat=chat, **whole.text_frame)
 
 
 def run(steps, **rest):
@@ -225,7 +223,7 @@ def test_a_special_token_is_not_in_the_text():
         "choices"
     ]
     assert choice["text"] == "1. Define"
-    assert choice["logprobs"]["tokens"] == ["1", ".", " Define"]
+    assert choice["logprobs"]["tokens"] == ["1", ".", " Define", ""]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), FINISH_REASONS.items())

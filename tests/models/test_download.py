@@ -319,7 +319,7 @@ def test_offline_by_choice(hub, cache, monkeypatch):
 
 def test_without_the_extra(hub, cache, monkeypatch):
     monkeypatch.setattr("logitsmith.models.hub.can_pull", lambda: False)
-    with pytest.raises(ModelError, match=r"downloads need a Python package: pip install 'huggingface-hub>="):
+    with pytest.raises(ModelError, match=r"downloads need the extra hub: .*\[hub\]"):
         pull()
 
 
@@ -332,7 +332,7 @@ def test_an_installation_without_the_extra():
         "except ModelError as error: print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("hf:a/b: downloads need a Python package: pip install 'huggingface-hub>=")
+    assert shown.startswith("hf:a/b: downloads need the extra hub: ")
 
 
 def test_a_disk_that_is_full(hub, cache, monkeypatch):

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from logitsmith.engine import Model, ModelError, locate, read_facts, read_metadata, resolve_model
 from logitsmith.engine.native.options import plan_load
-from logitsmith.models.gguf import TENSOR_TYPES, check_gguf
+from logitsmith.models.gguf import TENSOR_TYPES, check_gguf, check_is_model
+
+from .folders import write_tiny
 
 
 def string(text):
@@ -64,6 +66,22 @@ GOOD = {
     "four experts of which two are used": llama_file(
         pair("llama.expert_count", 4, struct.pack("<I", 4)),
         pair("llama.expert_used_count", 4, struct.pack("<I", 2)),
+    ),
+    "experts of which each layer uses another number": llama_file(
+        pair("llama.expert_count", 4, struct.pack("<I", 4)),
+        pair("llama.expert_used_count", 9, struct.pack("<IQ2i", 5, 2, 1, 2)),
+    ),
+    "two groups of experts": llama_file(
+        pair("llama.expert_count", 4, struct.pack("<I", 4)),
+        pair("llama.expert_used_count", 4, struct.pack("<I", 2)),
+        pair("llama.expert_group_count", 4, struct.pack("<I", 2)),
+        pair("llama.expert_group_used_count", 4, struct.pack("<I", 1)),
+    ),
+    "one expert that is none": small_file(
+        pairs=[
+            pair("general.architecture", 8, string("hunyuan-dense")),
+            pair("hunyuan-dense.expert_count", 4, struct.pack("<I", 1)),
+        ]
     ),
     "yarn": llama_file(pair("llama.rope.scaling.type", 8, string("yarn"))),
     "a norm in F32": small_file(name="blk.0.attn_norm.weight", shape=(32,)),
@@ -241,3 +259,34 @@ def test_a_file_is_a_path_or_its_name(pruned_model, read):
 def test_a_file_that_cannot_be_read_is_a_model_error(name, read, kind):
     with pytest.raises(ModelError):
         read(kind(name))
+
+
+KINDS = {
+    "safetensors": (b'\x40\x01\0\0\0\0\0\0{"__metadata__":{}}', "safetensors"),
+    "a page in lower case": (b"\n<!doctype html><html>", "web page"),
+    "JSON": (b'{"error": "not found"}', "JSON"),
+    "gzip": (b"\x1f\x8b\x08", "gunzip"),
+    "PyTorch": (b"\x80\x02ctorch", "PyTorch"),
+    "a sentence": (b"Entry not found", "no such file"),
+    "XML": (b'<?xml version="1.0"?><Error>', "error page"),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), KINDS.values(), ids=KINDS)
+def test_files_that_are_no_models(tmp_path, data, words):
+    path = tmp_path / "x.gguf"
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=words):
+        check_is_model(path)
+
+
+@pytest.mark.parametrize("name", ["x.gguf", "x-00002-of-00003.gguf", "x-00001-of-00002.gguf"])
+def test_the_first_part_under_another_name(tmp_path, name):
+    path = write_tiny(tmp_path / name, split__no=0, split__count=3)
+    with pytest.raises(ModelError, match=r"00001-of-00003\.gguf"):
+        check_is_model(path)
+
+
+def test_another_part_under_another_name(tmp_path):
+    with pytest.raises(ModelError, match="part 2 of 3"):
+        check_is_model(write_tiny(tmp_path / "x.gguf", split__no=1, split__count=3))

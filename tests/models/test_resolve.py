@@ -1,12 +1,14 @@
 """The arguments of ``-m``: paths, names, parts of names, and names of tools."""
 
+import json
 from pathlib import Path
 
 import pytest
 from logitsmith.engine import Model, ModelError, ModelNotHereError, locate, resolve_model
-from logitsmith.models.resolve import parse_hub_reference
+from logitsmith.models.listing import list_models, model_name
+from logitsmith.models.resolve import parse_hub_reference, resolve_files
 
-from .folders import in_hub_cache, in_ollama, write_tiny
+from .folders import blob, in_hub_cache, in_ollama, write_manifest, write_tiny
 
 REGISTRY = "registry.ollama.ai/library"
 
@@ -202,9 +204,85 @@ def test_a_part_that_is_missing_is_named(parts, tmp_path):
         Model.load(tmp_path / parts[0].name)
 
 
+@pytest.mark.parametrize(
+    ("third", "found"), [(1, "part 2 of a model"), (0, "part 1 of a model"), (None, "no part")]
+)
+def test_a_part_under_the_name_of_another_is_named(parts, tmp_path, third, found):
+    for path in parts[:2]:
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / parts[2].name).symlink_to(locate()[0] if third is None else parts[third])
+    with pytest.raises(ModelError, match=rf"x-00003-of-00003.gguf: this is {found}.*, not part 3"):
+        Model.load(tmp_path / parts[0].name)
+
+
 def test_a_part_that_is_cut_off_is_named(parts, tmp_path):
     for path in parts[:2]:
         (tmp_path / path.name).symlink_to(path)
     (tmp_path / parts[2].name).write_bytes(parts[2].read_bytes()[:-64])
     with pytest.raises(ModelError, match=r"x-00003-of-00003.gguf: truncated"):
         Model.load(tmp_path / parts[0].name)
+
+
+def with_layers(root, name, layers, base):
+    """Add a model to Ollama's store that has the layers of another model, and more: (media type, bytes)."""
+    manifest = json.loads((root / "manifests" / base.replace(":", "/")).read_text())
+    for kind, data in layers:
+        manifest["layers"].append(
+            {"mediaType": f"application/vnd.ollama.image.{kind}", "digest": blob(root, data)}
+        )
+    write_manifest(root / "manifests", name, manifest)
+
+
+def test_adapters_of_a_model_of_ollama(home):
+    root, library = home / ".ollama/models", "registry.ollama.ai/library"
+    path = in_ollama(root, f"{library}/base:latest")
+    with_layers(
+        root, f"{library}/mario:latest", [("adapter", b"one"), ("adapter", b"two")], f"{library}/base:latest"
+    )
+    with_layers(root, f"{library}/seer:latest", [("projector", b"eye")], f"{library}/base:latest")
+    assert resolve_files("ollama:base") == (path, (), False)
+    assert resolve_files("ollama:seer") == (path, (), True)
+    files = resolve_files("mario")
+    assert [adapter.read_bytes() for adapter in files.adapters] == [b"one", b"two"]
+    assert files.path == path
+    assert model_name(path, files.adapters) == "ollama:mario:latest"
+    assert model_name(path) == "ollama:base:latest"
+    with pytest.raises(ModelError, match="fits 2 models"):
+        resolve_files("ollama:r")
+    files.adapters[1].unlink()
+    with pytest.raises(ModelError, match="adapter is missing"):
+        resolve_files("mario")
+
+
+ELSEWHERE = (
+    *("https://example.com/a.gguf", "http://127.0.0.1:8000/a.gguf", "HTTPS://example.com/a.gguf?x=1"),
+    *("s3://bucket/a.gguf", "file:///a.gguf", "oci://x/y"),
+)
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+def test_addresses_elsewhere(home, text):
+    with pytest.raises(ModelError, match="downloads from Hugging Face only"):
+        resolve_model(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["https://huggingface.co/me/Tiny/resolve/main/a.gguf?download=true", "hf.co/me/Tiny"]
+)
+def test_addresses_of_the_hub(home, text):
+    with pytest.raises(ModelNotHereError):
+        resolve_model(text)
+
+
+def test_links_list_a_file_once(home):
+    folder = home / "mine"
+    folder.mkdir()
+    write_tiny(folder / "one.gguf")
+    (folder / "a-link.gguf").symlink_to(folder / "one.gguf")
+    (folder / "again").symlink_to(folder)
+    (folder / "deeper").mkdir()
+    (folder / "deeper" / "up").symlink_to("..")
+    (folder / "deeper" / "two.gguf").symlink_to("../one.gguf")
+    assert [entry.name for entry in list_models([folder])] == ["one"]
+    assert resolve_model("two", [folder]).samefile(folder / "one.gguf")
+    assert [entry.name for entry in list_models([folder, folder / "again", folder / "deeper"])] == ["one"]

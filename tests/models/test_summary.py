@@ -5,8 +5,7 @@ import mmap
 import gguf
 import pytest
 from gguf import GGUFReader
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from logitsmith.engine import locate, read_facts, read_summaries
 from logitsmith.models import gguf as quick_header
 from logitsmith.models.gguf import HeaderReader, QuickHeaderReader
@@ -28,7 +27,7 @@ def summary_of(path):
 def read_with(cls, path):
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = cls(data)
-        return reader.read_min_file_bytes(), dict(reader.values), reader.tensor_count, list(reader.tokens())
+        return reader.read_min_file_bytes(), dict(reader.values), reader.tensor_count, reader._token_list_place
 
 
 def test_the_bundled_model():

@@ -11,8 +11,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from llama_cpp import llama_cpp
 from logitsmith.engine import Model, locate
 from logitsmith.engine.native.vocabulary import NativeVocabulary

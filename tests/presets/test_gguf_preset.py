@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from logitsmith.presets import PresetError
-from logitsmith.presets.foreign.formats import import_metadata, preset_from_metadata
+from logitsmith.presets.foreign.formats import import_metadata
 
 
 def metadata(**keys: str) -> dict[str, str]:
@@ -56,16 +56,18 @@ CHAINS: dict[str, tuple[dict[str, str], list[Any]]] = {
 
 @pytest.mark.parametrize(("keys", "chain"), CHAINS.values(), ids=CHAINS)
 def test_chain(keys: dict[str, str], chain: list[Any]) -> None:
-    preset = preset_from_metadata(metadata(**keys))
-    assert preset is not None
+    imported = import_metadata(metadata(**keys))
+    assert imported is not None
+    preset = imported.preset
     assert preset.chain == [*chain, "dist"]
     assert (preset.name, preset.source) == ("model", "model")
 
 
 @pytest.mark.parametrize("temperature", ["0", "-1"])
 def test_a_temperature_of_0_takes_the_most_likely_token(temperature: str) -> None:
-    preset = preset_from_metadata(metadata(temp=temperature))
-    assert preset is not None
+    imported = import_metadata(metadata(temp=temperature))
+    assert imported is not None
+    preset = imported.preset
     assert preset.chain == [K, P, M, "greedy"]
 
 
@@ -78,7 +80,7 @@ NONE = {
 
 @pytest.mark.parametrize("keys", NONE.values(), ids=NONE)
 def test_none(keys: dict[str, str]) -> None:
-    assert preset_from_metadata(metadata(**keys)) is None
+    assert import_metadata(metadata(**keys)) is None
 
 
 REFUSED = {
@@ -98,7 +100,7 @@ REFUSED = {
 @pytest.mark.parametrize(("keys", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(keys: dict[str, str], message: str) -> None:
     with pytest.raises(PresetError) as caught:
-        preset_from_metadata(metadata(**keys))
+        import_metadata(metadata(**keys))
     assert str(caught.value) == f"general.sampling.{message}"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from logitsmith.common.plugins import Plugin
 from logitsmith.presets import Preset, load_preset, resolve_settings
 from logitsmith.samplers import Sampler, SamplerInfo, build, registry
 from pydantic import Field, model_validator
@@ -31,12 +31,12 @@ class Counted(Sampler):
 
 @pytest.fixture(autouse=True)
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    points = {"counted": (EntryPoint("counted", f"{__name__}:Counted", registry.GROUP),)}
-    monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
-    registry._load_plugin.cache_clear()
+    points = {"counted": Plugin("counted", (f"{__name__}:Counted",))}
+    monkeypatch.setattr(registry, "plugins", lambda: points)
+    registry.load_plugin.cache_clear()
     created.clear()
     yield
-    registry._load_plugin.cache_clear()
+    registry.load_plugin.cache_clear()
 
 
 @pytest.mark.parametrize(

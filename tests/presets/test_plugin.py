@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import pytest
+from logitsmith.common.plugins import Plugin
 from logitsmith.presets import PresetError, resolve_settings
 from logitsmith.presets.overrides import rearrange_by_samplers
 from logitsmith.samplers import Sampler, SamplerInfo, Stage, registry
@@ -57,13 +57,13 @@ class PlugLast(Sampler):
 @pytest.fixture(autouse=True)
 def plug_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     points = {
-        cls.about.name: (EntryPoint(cls.about.name, f"{__name__}:{cls.__name__}", registry.GROUP),)
+        cls.about.name: Plugin(cls.about.name, (f"{__name__}:{cls.__name__}",))
         for cls in (Plug, PlugBias, PlugLast)
     }
-    monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
-    registry._load_plugin.cache_clear()
+    monkeypatch.setattr(registry, "plugins", lambda: points)
+    registry.load_plugin.cache_clear()
     yield
-    registry._load_plugin.cache_clear()
+    registry.load_plugin.cache_clear()
 
 
 # chain, what is set: the steps in their order.

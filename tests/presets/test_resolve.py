@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from logitsmith.common.seeds import SEED_VALUES
 from logitsmith.presets import Override, Preset, PresetError, load_preset, resolve_settings
 from logitsmith.presets.overrides import parse_set
 from logitsmith.samplers import StepError, build
@@ -203,7 +204,10 @@ REFUSED_SETS = {
     "choice": ("top_p.boundary=both", "--set top_p.boundary: 'both' is not include or exclude"),
     "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not an object such as {42: -1.5}"),
     "bias_value": ("logit_bias={5: x}", "--set logit_bias.5: 'x' is not a number"),
-    "yaml": ("stop=[a", "--set stop: line 1, column 1: this [ is never closed"),
+    "yaml": (
+        "stop=[a",
+        "--set stop: line 1, column 1: while parsing a flow sequence, expected ',' or ']', but got '<stream end>'",
+    ),
     "occurrence_0": ("top_p#0=1", f"--set top_p#0: 'top_p#0' {FORM}"),
     "occurrence_word": ("top_p#x=1", f"--set top_p#x: 'top_p#x' {FORM}"),
     "occurrence_missing": ("top_p#2=1", "--set top_p#2: there is no top_p#2; the chain has 1 top_p step"),
@@ -221,7 +225,10 @@ REFUSED_SETS = {
         f"--set greedy: the chain selects by dist, not by greedy; {A_CHAIN} that ends in greedy",
     ),
     "selector_off": ("dist=false", f"--set dist: dist selects the token; {A_CHAIN}"),
-    "seed": ("seed=-1", "--set seed: -1 is not an integer within 0..4294967295"),
+    "seed": (
+        "seed=9223372036854775808",
+        f"--set seed: 9223372036854775808 is not {SEED_VALUES}",
+    ),
     "stop": ("stop=['']", "--set stop[0]: '' is empty; a stop string has at least one character"),
     "system": ("system=a: b", "--set system: {'a': 'b'} is not a string"),
 }

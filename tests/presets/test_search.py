@@ -6,8 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-from logitsmith.presets import PresetEntry, PresetError, config_folder, find_preset, list_presets, load_preset
-from logitsmith.presets import search as search_module
+from logitsmith.presets import (
+    PresetEntry,
+    PresetError,
+    config_folder,
+    find_preset,
+    list_presets,
+    load_preset,
+    search as search_module,
+)
 from logitsmith.presets.user_config import user_config
 
 BUILT_IN = [
@@ -118,10 +125,10 @@ def test_name_is_shown_as_its_file(project: Path, suffix: str) -> None:
 
 
 UNKNOWN = {
-    "near": ("creativ", f"did you mean creative? ({KNOWN})"),
-    "case": ("Creative", f"did you mean creative? ({KNOWN})"),
-    "swapped": ("percise", f"did you mean precise? ({KNOWN})"),
-    "without its dash": ("MINP", f"did you mean min-p? ({KNOWN})"),
+    "near": ("creativ", "did you mean creative?"),
+    "case": ("Creative", "did you mean creative?"),
+    "swapped": ("percise", "did you mean precise?"),
+    "without its dash": ("MINP", "did you mean min-p?"),
     "far": ("xyz", KNOWN),
     "begins alike only": ("koala", KNOWN),
     "empty": ("", KNOWN),
@@ -206,7 +213,10 @@ BAD_CONFIGS = {
     "number": ("model: 3", "model: 3 is not a path or a model's name"),
     "empty_text": ("preset: ''", "preset: '' is not a name or a path"),
     "list": ("[a]", "the file holds a list; it must hold keys and values, as in key: value"),
-    "syntax": ("model: [", "line 1, column 9: a value is missing"),
+    "syntax": (
+        "model: [",
+        "line 1, column 9: while parsing a flow node, expected the node content, but found '<stream end>'",
+    ),
 }
 
 

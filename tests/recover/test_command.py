@@ -278,7 +278,7 @@ def test_no_advice_to_delete_a_file_that_another_run_writes(here, tmp_path):
     with api(answer) as url:
         done = here(*asked(url, "--checkpoint", "c"), code=1)
     journal.close()
-    assert "c: another run is writing this checkpoint" in done.err
+    assert "c: another run is writing to it" in done.err
     assert "delete" not in done.err
     assert fake.calls == 0
 

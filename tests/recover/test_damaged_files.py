@@ -35,7 +35,7 @@ def test_an_invalid_line_of_a_checkpoint_is_named(tmp_path, line, problem):
     path = tmp_path / "c"
     content = f"{json.dumps({'recover': 1, **RUN})}\n{json.dumps(ANSWER)}\n{line}\n"
     path.write_text(content)
-    with pytest.raises(RecoverError, match=r"c: line 3 is not a response \(.*\); the file is damaged$") as caught:
+    with pytest.raises(RecoverError, match=r"c: line 3 is not a response: .*; the file is damaged$") as caught:
         QueryJournal(path, RUN, resume=True)
     assert problem in str(caught.value)
     assert path.read_text() == content

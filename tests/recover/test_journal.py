@@ -4,6 +4,7 @@ removed."""
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -146,7 +147,7 @@ def test_an_incomplete_header_is_rewritten(tmp_path, cut):
     about = {"endpoint": {}, "prompt": "x"}
     journal = QueryJournal(tmp_path / "c", about, False)
     whole = (tmp_path / "c").read_bytes()
-    journal._file.close()
+    journal._journal.close()
     (tmp_path / "c").write_bytes(whole[:-cut])
     journal = QueryJournal(tmp_path / "c", about, False)
     assert (tmp_path / "c").read_bytes() == whole
@@ -177,10 +178,14 @@ def test_responses_of_two_models_are_not_mixed(tmp_path, name):
 
 
 def test_a_response_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
-    from logitsmith.common import files as append_only_file
-
     forced = []
-    monkeypatch.setattr(append_only_file.os, "fsync", lambda number: forced.append(os.fstat(number).st_size))
+
+    def force(number):
+        status = os.fstat(number)
+        if stat.S_ISREG(status.st_mode):
+            forced.append(status.st_size)
+
+    monkeypatch.setattr(os, "fsync", force)
     path = tmp_path / "c"
     endpoint = Fake(ROW, 5)
     seen = []
@@ -286,9 +291,7 @@ def test_two_runs_do_not_share_a_checkpoint(tmp_path):
 
 def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
     """Without this check, responses would be written to a file that has no name."""
-    from logitsmith.common import files as append_only_file
-
-    monkeypatch.setattr(append_only_file, "flock", lambda *_: (tmp_path / "c").unlink())
+    monkeypatch.setattr("logitsmith.common.journal.flock", lambda *_: (tmp_path / "c").unlink())
     with pytest.raises(RecoverError, match="another run is writing"):
         QueryJournal(tmp_path / "c", {"endpoint": {}, "prompt": "x"}, False)
 

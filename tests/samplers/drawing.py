@@ -4,8 +4,7 @@ import math
 from itertools import accumulate
 
 import numpy as np
-from hypothesis import assume
-from hypothesis import strategies as st
+from hypothesis import assume, strategies as st
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeSampler

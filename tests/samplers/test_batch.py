@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import Candidates, build
 from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
 

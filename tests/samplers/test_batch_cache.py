@@ -4,11 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
-from logitsmith.samplers.batch import penalties as cache
-from logitsmith.samplers.batch import step as batch_step
+from hypothesis import given, strategies as st
+from logitsmith.samplers.batch import SamplingData, SamplingParam, penalties as cache, sample, step as batch_step
 from logitsmith.samplers.batch.arguments import row_lengths
 from logitsmith.samplers.batch.penalties import NO_COUNTS, TokenCountCache, TokenCounts, count_tokens
 

@@ -5,13 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import Candidates, SamplingError, build
-from logitsmith.samplers.batch import SamplingParam, penalties, sample
-from logitsmith.samplers.batch import candidates as heads_module
-from logitsmith.samplers.batch import candidates as nucleus
-from logitsmith.samplers.batch import step as random_draw
+from logitsmith.samplers.batch import (
+    SamplingParam,
+    candidates as heads_module,
+    candidates as nucleus,
+    penalties,
+    sample,
+    step as random_draw,
+)
 from logitsmith.samplers.batch.candidates import find_top_candidates
 from logitsmith.samplers.batch.logits import BLOCK_COUNT, LogitTable
 from logitsmith.samplers.batch.penalties import NO_PENALTIES, BatchRowSelection, PenalizedLogits

@@ -2,10 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from logitsmith.samplers import Candidates, SamplingError
-from logitsmith.samplers import candidates as candidates_module
+from hypothesis import assume, given, strategies as st
+from logitsmith.samplers import Candidates, SamplingError, candidates as candidates_module
 
 from ..oracle.native import NativeSampler
 from .rows import LARGE, NEG, make_row, ranked, row, rows, table
@@ -277,7 +275,7 @@ def test_the_quick_exp_of_all_numbers_is_as_near_as_draws_take_it_to_be():
     assert 0 < worst + 2.0**-24 <= candidates_module._FLOAT32_EXP_ERROR
 
 
-def test_pending_drops_are_carried_out_when_the_arrays_are_read():
+def test_some_rows_are_dropped():
     candidates = Candidates(row(5, 4, 3, 2, 1, 0))
     candidates.drop(np.array([1, 2]))
     assert candidates.max == 5

@@ -2,8 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from logitsmith.common.seeds import SEED_VALUES
 from logitsmith.samplers import (
     SEED_MAX,
+    SEED_MIN,
     BuildContext,
     Candidates,
     Chain,
@@ -284,17 +286,38 @@ def test_a_sampler_that_only_says_that_it_selects():
 
 @pytest.mark.parametrize(
     ("seed", "shown"),
-    [(-1, "-1"), (SEED_MAX + 1, "4294967296"), (1.0, "1.0"), (True, "true"), (None, "null"), ("1", "'1'")],
+    [
+        (SEED_MIN - 1, "-9223372036854775809"),
+        (SEED_MAX + 1, "9223372036854775808"),
+        (1.0, "1.0"),
+        (True, "true"),
+        (None, "null"),
+        ("1", "'1'"),
+    ],
 )
 def test_a_seed_outside_the_range(seed, shown):
     with pytest.raises(SamplingError) as caught:
         build([], seed=seed)
-    assert str(caught.value) == f"seed: {shown} is not an integer within 0..4294967295"
+    assert str(caught.value) == f"seed: {shown} is not {SEED_VALUES}"
 
 
-@pytest.mark.parametrize("seed", [0, SEED_MAX])
+@pytest.mark.parametrize("seed", [SEED_MIN, 0, SEED_MAX])
 def test_a_seed_at_the_ends(seed):
     assert build([], seed=seed).seed == seed
+
+
+@pytest.mark.parametrize("seed", [7 + 2**32, 7 - 2**32, 7 + 2**62, 7 - 2**63], ids=str)
+def test_samplers_get_the_low_32_bits_of_a_seed(seed):
+    chain, small = build([], seed=seed), build([], seed=7)
+    assert chain.seed == seed
+    logits = row(*[0.0] * 1000)
+    assert [chain.sample(logits) for _ in range(50)] == [small.sample(logits) for _ in range(50)]
+
+
+def test_minus_one_is_a_random_seed_that_repeats():
+    seeds = {build([], seed=-1).seed for _ in range(5)}
+    assert len(seeds) > 1
+    assert min(seeds) >= 0
 
 
 def test_config_spells_everything_out_and_builds_the_same_chain():

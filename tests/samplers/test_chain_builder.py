@@ -148,7 +148,7 @@ NO_STEPS = {
     ),
     "a colon": ("top_k:40", "chain[0]: 'top_k:40' is not a step; write name, name0.8, name=value or name("),
     "a call with two values": ("top_k(40, 2)", "chain[0]: '40' is not key=value"),
-    "an unknown name": ("top_x40", "chain[0]: unknown sampler 'top_x40'; did you mean top_p?"),
+    "an unknown name": ("top_x40", "chain[0]: unknown sampler 'top_x40'; "),
     "a version": ("mirostat2", "chain[0]: 'mirostat2' may be mirostat_v2 or mirostat=2"),
 }
 

@@ -2,10 +2,16 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build, catalogue, parse_chain, parse_notation, registry
-from logitsmith.samplers import building as compact_notation
+from hypothesis import given, strategies as st
+from logitsmith.samplers import (
+    SamplingError,
+    build,
+    building as compact_notation,
+    catalogue,
+    parse_chain,
+    parse_notation,
+    registry,
+)
 
 READ = {
     "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [
@@ -120,7 +126,7 @@ def test_refusal(text, message):
 
 
 def test_a_plug_ins_name_may_end_in_digits(monkeypatch):
-    monkeypatch.setattr(registry, "_plugin_entry_points", lambda: {"sampler2": (), "sampler": ()})
+    monkeypatch.setattr(registry, "plugins", lambda: {"sampler2": (), "sampler": ()})
     assert parse_notation("sampler2 > sampler20.5 > Sampler3") == ["sampler2", {"sampler2": 0.5}, {"Sampler": 3}]
 
 

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build, make_sampler
 
 from ..oracle.native import NativeChain
@@ -278,7 +277,11 @@ def test_a_vocabulary_of_another_size():
         ({"breakers": 5}, "chain[0].dry.breakers.0: 5 is not a string"),
         ({"breakers": ["\n", 3]}, "chain[0].dry.breakers.1: 3 is not a string"),
         ({"match": "exact"}, "chain[0].dry.match: 'exact' is not overlap or last_token"),
-        ({"dry_base": 2}, "chain[0].dry: unknown parameter 'dry_base'; did you mean base?"),
+        (
+            {"dry_base": 2},
+            "chain[0].dry: unknown parameter 'dry_base'; "
+            "known: multiplier, base, allowed_length, last_n, breakers, match",
+        ),
         (0.8, "chain[0].dry.breakers needs a vocabulary: build the chain with vocab="),
         (
             {"multiplier": 0.8, "breakers": ["x"], "match": "last_token"},

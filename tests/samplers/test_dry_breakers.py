@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
 from logitsmith.samplers.methods.dry import LastBreakerTracker, SequenceBreakers
@@ -30,6 +29,10 @@ class PieceVocabulary(FakeVocabulary):
         return [longest, *self.tokenize(data[len(self._pieces[longest]) :])]
 
 
+def starting(text, index):
+    return [(token, rest) for ids, rest in tokens_starting(text, index) for token in ids.tolist()]
+
+
 def named(tokens, pieces):
     return sorted((pieces[token], rest) for token, rest in tokens)
 
@@ -50,7 +53,11 @@ HEADS = {
 
 @pytest.mark.parametrize(("text", "pieces", "expected"), HEADS.values(), ids=HEADS)
 def test_heads(text, pieces, expected):
-    assert named(tokens_starting(text, pieces), pieces) == expected
+    index = TokenBytesIndex(pieces)
+    containing = index.containing(text)
+    found = [(token, b"") for token in containing]
+    found += [(token, rest) for token, rest in starting(text, index) if token not in containing]
+    assert named(found, pieces) == expected
 
 
 def of(*letters, least, most):
@@ -63,13 +70,13 @@ PIECES = st.lists(of(b"a", b"b", least=0, most=5), min_size=5, max_size=30)
 
 @given(TEXTS, PIECES)
 def test_heads_by_brute_force(text, pieces):
-    expected = []
-    for token, piece in enumerate(pieces):
-        if text in piece:
-            expected.append((token, b""))
-        else:
-            expected += [(token, text[n:]) for n in range(1, len(text)) if piece.endswith(text[:n])]
-    assert sorted(tokens_starting(text, pieces)) == sorted(expected)
+    expected = [
+        (token, text[n:])
+        for token, piece in enumerate(pieces)
+        for n in range(1, len(text))
+        if piece.endswith(text[:n])
+    ]
+    assert sorted(starting(text, TokenBytesIndex(pieces))) == sorted(expected)
 
 
 @given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import LARGE, LARGEST, NEG, make_row, native, refuses, row, rows, run, table
@@ -195,7 +194,7 @@ def test_keeps_no_state():
         ({"temperature": -1}, "chain[0].dynatemp.temperature: -1 is not ≥ 0"),
         ({"temperature": math.nan}, "chain[0].dynatemp.temperature: nan is not a finite number (≥ 0)"),
         ({"exponent": -0.5}, "chain[0].dynatemp.exponent: -0.5 is not ≥ 0"),
-        ({"temp": 1}, "chain[0].dynatemp: unknown parameter 'temp'; did you mean temperature?"),
+        ({"temp": 1}, "chain[0].dynatemp: unknown parameter 'temp'; known: temperature, range, exponent"),
     ],
 )
 def test_refusal(value, message):

@@ -1,8 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import HALVES, LARGE, NEG, check_floor, refuses, row, rows, run, softmax, table
@@ -84,7 +83,7 @@ def test_after_a_step_that_reorders():
         ),
         ({"unit": 0.0}, "chain[0].epsilon_cutoff.unit: 0.0 is not > 0 and ≤ 1"),
         ({"unit": 2}, "chain[0].epsilon_cutoff.unit: 2 is not > 0 and ≤ 1"),
-        ({"eps": 2}, "chain[0].epsilon_cutoff: unknown parameter 'eps'; did you mean epsilon?"),
+        ({"eps": 2}, "chain[0].epsilon_cutoff: unknown parameter 'eps'; known: epsilon, unit"),
     ],
 )
 def test_refusal(value, message):

@@ -1,8 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import HALVES, LARGE, NEG, check_floor, refuses, row, rows, run, softmax, table

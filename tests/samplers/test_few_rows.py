@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import Candidates
 from logitsmith.samplers.candidates import FEW_ROWS, certain_position, running_sums
 from logitsmith.samplers.kernels import position_of_share

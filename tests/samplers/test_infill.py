@@ -3,8 +3,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import SamplingError, build
 

@@ -2,12 +2,21 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, MAX_FLOAT32, MIN_FLOAT32, NEG, FakeVocabulary, refuses, row, rows, run
-from .rows import vocabulary_with_ends as with_ends
+from .rows import (
+    LARGE,
+    MAX_FLOAT32,
+    MIN_FLOAT32,
+    NEG,
+    FakeVocabulary,
+    refuses,
+    row,
+    rows,
+    run,
+    vocabulary_with_ends as with_ends,
+)
 
 # factor, start, number of tokens in the output, logits, end tokens, logits afterwards
 WORKED = {

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import BuildContext, Candidates, build, make_sampler
 from logitsmith.samplers.mersenne_twister import MersenneTwister
 

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import Candidates, build
 from logitsmith.samplers.methods.mirostat import surprises
 

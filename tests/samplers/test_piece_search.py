@@ -2,8 +2,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers.tokens import TextCompletions, TokenBytesIndex
 
 PIECES = [b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"", b"bcab"]

@@ -4,8 +4,7 @@ from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build, catalogue
 
 from .rows import FakeVocabulary, make_row, rows, run

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import LARGE, MAX_FLOAT32, MIN_FLOAT32, NEG, refuses, row, rows, run, table
@@ -98,7 +97,7 @@ def test_neutral_is_identity(logits, curve):
         (1e39, "chain[0].quadratic.factor: 1e+39: must be within the range of float32, ±3.4e38"),
         ("much", "chain[0].quadratic.factor: 'much' is not a number (≥ 0)"),
         ({"curve": 0.5}, "chain[0].quadratic.curve: 0.5 is not ≥ 1"),
-        ({"smoothing_curve": 2}, "chain[0].quadratic: unknown parameter 'smoothing_curve'; did you mean curve?"),
+        ({"smoothing_curve": 2}, "chain[0].quadratic: unknown parameter 'smoothing_curve'; known: factor, curve"),
     ],
 )
 def test_refusal(value, message):

@@ -144,7 +144,7 @@ def test_a_near_miss_is_suggested(typed, near):
 def test_what_is_known_is_listed_when_nothing_is_near(typed):
     with pytest.raises(SamplingError) as caught:
         find_sampler(typed)
-    assert str(caught.value) == f"unknown sampler {typed!r}; known are {', '.join(ENTRIES)}"
+    assert str(caught.value) == f"unknown sampler {typed!r}; known: {', '.join(ENTRIES)}"
 
 
 def test_an_unknown_step_names_its_place():
@@ -230,8 +230,8 @@ no_default = lib_of_odd_samplers:NoDefault
 
 
 def forget():
-    registry._plugin_entry_points.cache_clear()
-    registry._load_plugin.cache_clear()
+    registry.plugins.cache_clear()
+    registry.load_plugin.cache_clear()
 
 
 @pytest.fixture
@@ -281,23 +281,34 @@ class TestPlugins:
         [
             (
                 "no_module",
-                "the plug-in 'no_module' (lib_that_is_not_there:Odd) failed to load: "
+                "the plug-in 'no_module' of lib-of-odd-samplers ("
+                "lib_that_is_not_there:Odd) failed to load: "
                 "No module named 'lib_that_is_not_there'",
             ),
             (
                 "no_class",
-                "the plug-in 'no_class' (lib_of_odd_samplers:Even) failed to load: "
+                "the plug-in 'no_class' of lib-of-odd-samplers ("
+                "lib_of_odd_samplers:Even) failed to load: "
                 "module 'lib_of_odd_samplers' has no attribute 'Even'",
             ),
-            ("broken", "the plug-in 'broken' (lib_that_breaks:Odd) failed to load: out of order"),
-            ("exits", "the plug-in 'exits' (lib_that_exits:Odd) failed to load: it called sys.exit(3)"),
+            (
+                "broken",
+                "the plug-in 'broken' of lib-of-odd-samplers (lib_that_breaks:Odd) failed to load: out of order",
+            ),
+            (
+                "exits",
+                "the plug-in 'exits' of lib-of-odd-samplers ("
+                "lib_that_exits:Odd) failed to load: it called sys.exit(3)",
+            ),
             (
                 "no_sampler",
-                "the plug-in 'no_sampler' (lib_of_odd_samplers:number) is not a Sampler with an `about`",
+                "the plug-in 'no_sampler' of lib-of-odd-samplers ("
+                "lib_of_odd_samplers:number) is not a Sampler with an `about`",
             ),
             (
                 "no_about",
-                "the plug-in 'no_about' (lib_of_odd_samplers:Nameless) is not a Sampler with an `about`",
+                "the plug-in 'no_about' of lib-of-odd-samplers ("
+                "lib_of_odd_samplers:Nameless) is not a Sampler with an `about`",
             ),
         ],
     )

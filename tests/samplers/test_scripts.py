@@ -4,8 +4,7 @@ from functools import cache
 import numpy as np
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build
 from logitsmith.samplers.chain_state import ChainStates
 

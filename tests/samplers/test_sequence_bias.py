@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build
 from logitsmith.samplers.chain_state import ChainStates
 
@@ -87,6 +86,7 @@ WORKED = {
     "ids, one rest and two ends": ({"ids": [[[0, 2], 1], [[0, 3], 2]]}, b"", b"New", {b" York": 1, b"York": 2}),
     "ids, rests of two lengths": ({"ids": [[[6, 7, 2], 1], [[7, 2], 2], [[2], 4]]}, b"", b"Ne|w", {b" York": 7}),
     "ids that repeat": ({"ids": [[[6, 6, 6], 1]]}, b"", b"Ne|Ne", {b"Ne": 1}),
+    "ids, a text shorter than a rest": ({"ids": [[[0, 2], 1], [[1, 4, 5, 3], 2]]}, b"", b"New", {b" York": 1}),
     "ids with a control token": ({"ids": [[[17, 0], 1]]}, b"<s>", b"", {b"New": 1}),
     "ids and texts": ({"bias": {"York": 1}, "ids": [[[0, 2], 2]]}, b"", b"New", {b"York": 1, b" York": 3}),
 }  # fmt: skip
@@ -271,7 +271,7 @@ def test_an_id_outside_the_vocabulary(ids, given_vocabulary):
         ({"ids": [[[], 2]]}, "chain[0].sequence_bias.ids.0.0: []: a sequence needs at least one token id"),
         ({"ids": [[[1, -1], 2]]}, "chain[0].sequence_bias.ids.0.0: [1, -1]: token id -1 is not ≥ 0"),
         ({"ids": [[[1, True], 2]]}, "chain[0].sequence_bias.ids.0.0.1: true is not an integer"),
-        ({"ids": [[[1]]]}, "chain[0].sequence_bias.ids.0.1: it is missing"),
+        ({"ids": [[[1]]]}, "chain[0].sequence_bias.ids.0.1: Field required"),
         (
             {"ids": [[[1], 2], [[1], 3]]},
             "chain[0].sequence_bias.ids: [[[1], 2], [[1], 3]]: the sequence [1] is listed twice",

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import Candidates, build
 
 from .rows import LARGE, NEG, make_row, refuses, row, rows, run

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers.methods.dry import SuffixAutomaton, WindowSuffixMatcher, suffix_match_lengths
 
 # text -> for each place, how many letters up to it are the same as the last ones

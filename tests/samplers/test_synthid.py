@@ -5,8 +5,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from logitsmith.samplers import build
 from logitsmith.samplers.chain_state import ChainStates
 from logitsmith.samplers.mersenne_twister import random_bits
@@ -281,7 +280,7 @@ def test_notation(text):
     [
         ([1.5], "chain[0].synthid.keys.0: 1.5 is not an integer"),
         ([1, 2**63], f"chain[0].synthid.keys.1: {2**63} is not < {2**63}"),
-        ([0] * 257, "chain[0].synthid.keys: it has 257 items, but must have at most 256"),
+        ([0] * 257, "chain[0].synthid.keys: Value should have at most 256 items after validation, not 257"),
         ({"ngram_len": 1}, "chain[0].synthid.ngram_len: 1 is not within 2..1000"),
         (
             {"sampling_table_size": 2**25},

@@ -3,8 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import HALVES, LARGE, NEG, refuses, row, rows, run
@@ -161,7 +160,7 @@ def test_pad_is_the_default():
         (math.nan, "chain[0].tfs.z: nan is not a finite number (0..1)"),
         ("half", "chain[0].tfs.z: 'half' is not a number (0..1)"),
         ({"pad": 1}, "chain[0].tfs.pad: 1 is not true or false"),
-        ({"padding": True}, "chain[0].tfs: unknown parameter 'padding'; did you mean pad?"),
+        ({"padding": True}, "chain[0].tfs: unknown parameter 'padding'; known: z, pad"),
         ({"min_keep": 1}, "chain[0].tfs: unknown parameter 'min_keep'; known: z, pad"),
     ],
 )

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import LARGE, LARGEST, NEG, make_row, native, refuses, row, rows, run, table

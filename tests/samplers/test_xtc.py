@@ -3,8 +3,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeChain
@@ -239,7 +238,10 @@ def test_neutral_is_identity(params, logits):
         ({"min_keep": 0}, "chain[0].xtc.min_keep: 0 is not ≥ 1"),
         ({"keep_special": "yes"}, "chain[0].xtc.keep_special: 'yes' is not false, true or cancel"),
         ({"keep_special": None}, "chain[0].xtc.keep_special: null is not false, true or cancel"),
-        ({"prob": 1}, "chain[0].xtc: unknown parameter 'prob'; did you mean probability?"),
+        (
+            {"prob": 1},
+            "chain[0].xtc: unknown parameter 'prob'; known: probability, threshold, min_keep, keep_special",
+        ),
         (
             {"probability": 0.5, "keep_special": True},
             "chain[0].xtc.keep_special: true needs a vocabulary: build the chain with vocab=",

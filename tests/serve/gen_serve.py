@@ -21,7 +21,7 @@ import sys
 from importlib import import_module
 for name, value in {constants!r}.items():
     module, _, constant = name.rpartition(".")
-    setattr(import_module("logitsmith.serve." + module), constant, value)
+    setattr(import_module("logitsmith." + module), constant, value)
 sys.argv = ["gen", *{arguments!r}]
 from logitsmith.cli import main
 main()
@@ -34,7 +34,7 @@ class GenServe:
     Args:
         arguments: more flags.
         model: the model.
-        constants: values of constants of serve/, such as shorter limits of time.
+        constants: values of constants of modules, such as shorter limits of time.
         waits: False to return while the model is loaded.
     """
 

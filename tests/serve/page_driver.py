@@ -90,6 +90,27 @@ class PageDriver:
         self.press("Generate")
         self.wait_for_end()
 
+    def stop_while_writing(self):
+        """Generate, and press Stop when the seventh token comes.
+
+        The page presses the button itself: the text of a small model would end before Python asks how long it is.
+        """
+        self.evaluate(
+            """() => {
+                const server = page.writer.server;
+                const lines = server.lines;
+                server.lines = async function* (...request) {
+                    server.lines = lines;
+                    let count = 0;
+                    for await (const line of lines.apply(server, request)) {
+                        if (line.event === "token" && ++count === 7) document.getElementById("stop").click();
+                        yield line;
+                    }
+                };
+            }"""
+        )
+        self.generate()
+
     def wait_for_end(self):
         """Wait until the model does not write any more."""
         self.tab.wait_for_timeout(60)

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 from logitsmith.engine.model import Model
+from logitsmith.grammars import compile_guard
+from logitsmith.grammars.compile_guard import CompileGuard
 from logitsmith.grammars.errors import GrammarError
 from logitsmith.grammars.spec import resolve_grammar
-from logitsmith.serve import compile_guard
-from logitsmith.serve.compile_guard import CompileGuard
 from logitsmith.serve.errors import UnavailableError
 
 ENDLESS = "start: A\nA: /(.*a.*){10}/ & /(.*b.*){10}/ & ~/(.*c.{17}.*)/"
@@ -23,8 +23,8 @@ def vocabulary(pruned_model):
 @pytest.fixture
 def guard(vocabulary):
     """A guard with one process, which has compiled a grammar."""
-    guard = CompileGuard(vocabulary, 1)
-    guard.check(regex("a+"))
+    guard = CompileGuard(vocabulary, 1, unavailable=UnavailableError)
+    regex("a+").try_compilation(guard)
     yield guard
     guard.close()
 
@@ -47,23 +47,23 @@ def test_a_process_that_was_killed_is_replaced(guard):
     with idle_compiler(guard) as compiler:
         compiler._process.send_signal(signal.SIGKILL)
         compiler._process.wait()
-    guard.check(regex("b+"))
+    regex("b+").try_compilation(guard)
     with idle_compiler(guard) as other:
         assert other is not compiler
         assert other._process.poll() is None
 
 
 def test_processes_that_are_always_killed_are_not_a_fault_of_the_grammar(guard, monkeypatch):
-    def kill(compiler, spec):
+    def kill(compiler, *arguments):
         compiler._process.kill()
-        return compile_grammar(compiler, spec)
+        return compile_grammar(compiler, *arguments)
 
     compile_grammar = compile_guard._Compiler.compile
     with monkeypatch.context() as patch:
         patch.setattr(compile_guard._Compiler, "compile", kill)
         with pytest.raises(UnavailableError, match="ended twice"):
-            guard.check(regex("c+"))
-    guard.check(regex("c+"))
+            regex("c+").try_compilation(guard)
+    regex("c+").try_compilation(guard)
 
 
 def test_a_busy_machine_is_not_a_fault_of_the_grammar(guard, monkeypatch):
@@ -72,17 +72,17 @@ def test_a_busy_machine_is_not_a_fault_of_the_grammar(guard, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(compile_guard, "_MAX_WAIT_SECONDS", 0.0)
         with pytest.raises(UnavailableError, match="the machine is busy"):
-            guard.check(regex("d+"))
-    guard.check(regex("d+"))
+            regex("d+").try_compilation(guard)
+    regex("d+").try_compilation(guard)
 
 
 def test_a_grammar_that_takes_too_long_is_remembered(guard, monkeypatch):
     spec = resolve_grammar({"lark": ENDLESS}, ())
     with pytest.raises(GrammarError, match="processor time"):
-        guard.check(spec)
+        spec.try_compilation(guard)
     monkeypatch.delattr(compile_guard._Compiler, "compile")
     with pytest.raises(GrammarError, match="processor time"):
-        guard.check(spec)
+        spec.try_compilation(guard)
 
 
 @pytest.mark.parametrize("number", [signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV])
@@ -91,4 +91,4 @@ def test_a_process_at_its_limits_is_the_fault_of_the_grammar(guard, number):
         compiler._process.send_signal(number)
         compiler._process.wait()
     with pytest.raises(GrammarError):
-        guard.check(regex("e+"))
+        regex("e+").try_compilation(guard)

@@ -127,7 +127,7 @@ def test_a_lookup_for_each_request(small_server, looking_up):
             "speculative.n_min: 4 is more than speculative.n_max, 2",
         ),
         ({"speculative.p_min": 1.5}, "speculative.p_min"),
-        ({"speculative.n_maximum": 3}, "did you mean speculative.n_max?"),
+        ({"speculative.n_mxa": 3}, "did you mean speculative.n_max?"),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from .gen_serve import GenServe
+from .sillytavern_bodies import recorded_bodies
 
 CLASSIC = {
     "prompt": "The sea was",
@@ -104,81 +105,6 @@ LITE = {
 }
 """The request of KoboldAI Lite."""
 
-SILLYTAVERN_KOBOLDCPP = {
-    "prompt": "The sea was",
-    "model": "",
-    "stream": False,
-    "api_type": "koboldcpp",
-    "api_server": "http://x",
-    "max_new_tokens": 8,
-    "max_tokens": 8,
-    "n_predict": 8,
-    "num_predict": 8,
-    "num_ctx": 512,
-    "temperature": 1,
-    "top_p": 1,
-    "typical": 1,
-    "typical_p": 1,
-    "top_k": 0,
-    "top_a": 0,
-    "tfs": 1,
-    "min_p": 0.05,
-    "sampler_seed": 5,
-    "seed": 5,
-    "rep_pen": 1.05,
-    "repetition_penalty": 1.05,
-    "repeat_penalty": 1.05,
-    "rep_pen_range": 0,
-    "repetition_penalty_range": 0,
-    "repeat_last_n": 0,
-    "rep_pen_slope": 1,
-    "min_keep": 0,
-    "mirostat": 0,
-    "mirostat_mode": 0,
-    "mirostat_tau": 5,
-    "mirostat_eta": 0.1,
-    "skew": 0,
-    "min_tokens": 0,
-    "nsigma": 0,
-    "top_n_sigma": 0,
-    "adaptive_target": -0.01,
-    "adaptive_decay": 0.9,
-    "max_tokens_second": 0,
-    "ban_eos_token": False,
-    "ignore_eos": False,
-    "stop": ["\nYou:"],
-    "stopping_strings": ["\nYou:"],
-    "dynamic_temperature": False,
-    "dynatemp_low": 1,
-    "dynatemp_high": 1,
-    "dynatemp_range": 0,
-    "dynatemp_exponent": 1,
-    "smoothing_factor": 0,
-    "smoothing_curve": 1,
-    "xtc_threshold": 0.1,
-    "xtc_probability": 0,
-    "dry_allowed_length": 2,
-    "dry_multiplier": 0,
-    "dry_base": 1.75,
-    "dry_sequence_breakers": ["\n", ":"],
-    "dry_penalty_last_n": 0,
-    "guidance_scale": 1,
-    "negative_prompt": "",
-    "custom_token_bans": "",
-    "banned_strings": [],
-    "grammar": "",
-    "trim_stop": True,
-    "truncation_length": 512,
-    "grammar_retain_state": False,
-    "sampler_order": [6, 0, 1, 3, 4, 2, 5],
-    "add_bos_token": True,
-    "skip_special_tokens": True,
-    "include_reasoning": False,
-    "logprobs": 10,
-    "n_probs": 10,
-}
-"""SillyTavern's request to the type KoboldCpp, which goes to OpenAI's route."""
-
 
 def generate(http, **fields):
     """Return the first result, and the facts about the answer."""
@@ -242,8 +168,8 @@ def test_sillytavern_chain_has_its_order(http):
 
 
 def test_sillytavern_koboldcpp(http):
-    answer = http.post("/v1/completions", json=SILLYTAVERN_KOBOLDCPP).json()
-    assert answer["x_gen"]["ignored"] == ["num_ctx", "truncation_length"]
+    answer = http.post("/v1/completions", json=recorded_bodies()["koboldcpp", "usual"]).json()
+    assert answer["x_gen"]["ignored"] == ["truncation_length", "include_reasoning", "num_ctx"]
     assert answer["choices"][0]["logprobs"]["top_logprobs"]
     count = http.post("/api/extra/tokencount", json={"prompt": "The sea was", "special": False}).json()
     assert count["value"] == len(count["ids"]) == 3
@@ -297,7 +223,7 @@ def test_the_lists_of_logprobs(http):
         ({"rep_pen": 1.2, "rep_pen_range": 99}, "penalties(repeat=1.2, last_n=99)"),
         ({"dynatemp_range": 0.3, "dynatemp_exponent": 2}, "dynatemp("),
         ({"nsigma": 1.5}, "top_n_sigma=1.5"),
-        ({"typical": 0.9, "tfs": 0.8, "top_a": 0.2}, "tfs=0.8"),
+        ({"typical": 0.9, "tfs": 0.8, "top_a": 0.2}, "tfs(z=0.8, pad=false)"),
         ({"mirostat": 2, "mirostat_tau": 4}, "mirostat_v2=4"),
         ({"smoothing_factor": 0.2, "smoothing_curve": 2}, "quadratic("),
         ({"adaptive_target": 0.4}, "adaptive_p=0.4"),
@@ -409,6 +335,61 @@ def test_a_long_prompt_loses_its_beginning_but_not_the_memory(http):
     assert messages[-1]["x_gen"] == facts
 
 
+LENGTHS = {
+    "one token more than fits": {"count": 245},
+    "one token less than the context": {"count": 255},
+    "the context": {"count": 256},
+    "more than the context": {"count": 257},
+    "far more": {"count": 20_000},
+    "a shorter context": {"count": 256, "max_context_length": 100},
+    "a context of few tokens": {"count": 256, "max_context_length": 8},
+    "a context beyond the server's": {"count": 300, "max_context_length": 100_000},
+    "an answer as long as the context": {"count": 256, "max_length": 256},
+    "no answer": {"count": 256, "max_length": 0},
+    "with a memory": {"count": 300, "memory": "Remember the sea. "},
+    "with a memory as long as the context": {"count": 10, "memory": "sea " * 300},
+    "several results": {"count": 300, "n": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def short_server(pruned_model):
+    """A server whose context has 256 tokens."""
+    with GenServe("--slots", "2", "-c", "256", model=pruned_model) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", ["/api/v1/generate", "/api/extra/generate/stream"])
+@pytest.mark.parametrize("fields", LENGTHS.values(), ids=LENGTHS)
+def test_a_prompt_of_any_length_is_answered(short_server, fields, path):
+    """Its beginning is left out, as in KoboldCpp, so that the answer fits, and the answer says how much."""
+    count, memory = fields["count"], fields.get("memory", "")
+    _, counted = short_server.post("/api/extra/tokencount", {"prompt": " sea", "special": False})
+    ids = counted["ids"] * (count // counted["value"] + 1)
+    prompt = ids[-count:] if not memory else " sea" * count
+    whole = count if not memory else short_server.post(
+        "/api/extra/tokencount", {"prompt": memory + prompt, "special": False}
+    )[1]["value"]  # fmt: skip
+    body = {"prompt": prompt, "max_length": 12, "ban_eos_token": True, **fields}
+    del body["count"]
+    status, answer = short_server.post(path, body)
+    assert status == 200, answer
+    length = min(body.get("max_context_length", 256), 256)
+    if path.endswith("stream"):
+        facts = json.loads(answer.rstrip().splitlines()[-1].removeprefix("data: "))["x_gen"]
+    else:
+        facts, result = answer["x_gen"], answer["results"][0]
+        kept = result["prompt_tokens"]
+        assert kept + result["completion_tokens"] <= length
+        assert result["completion_tokens"] == min(
+            body["max_length"], length - max(min(length - 4, 16), length // 5)
+        )
+        assert facts.get("dropped_prompt_tokens", 0) == whole - kept
+    assert facts.get("dropped_prompt_tokens", 0) > 0
+    if memory and len(memory) < 100:
+        assert memory.strip() in facts["command"]
+
+
 def test_several_results(http):
     response = http.post("/api/v1/generate", json={"prompt": "The", "n": 3, "max_length": 4, "sampler_seed": 5})
     results = response.json()["results"]
@@ -479,8 +460,8 @@ def test_an_abort_without_a_body_ends_a_stream_without_a_key(http):
     [
         ("v1/generate", {"prompt": "a", "max_lenght": 4}, "did you mean max_length?"),
         ("v1/generate", {"prompt": "a", "sampler_order": [9]}, "sampler_order: 9 is not"),
-        ("v1/generate", {"prompt": "a", "preset": "LICENSE"}, "is not the name of a preset"),
-        ("v1/generate", {"prompt": "a", "grammar": "root ::= b"}, "rule 'b' is not defined"),
+        ("v1/generate", {"prompt": "a", "preset": "LICENSE"}, "unknown preset 'LICENSE'"),
+        ("v1/generate", {"prompt": "a", "grammar": "root ::= b"}, "unknown rule 'b'"),
         ("v1/generate", {"prompt": [1, 2], "memory": "a"}, "memory"),
         ("v1/generate", {"prompt": "\ud800"}, "UTF-8"),
         ("extra/generate/stream", {"prompt": "a", "temperature": "hot"}, "temperature"),

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from logitsmith.engine import locate
 
-from .clients import MIKUPAD, SILLYTAVERN, SILLYTAVERN_BY_TYPE
+from .clients import MIKUPAD
 from .gen_serve import GenServe
+from .sillytavern_bodies import recorded_bodies
 
+RECORDED = recorded_bodies()
 STORY = {"prompt": "Once upon a time", "n_predict": 4, "seed": 5}
 BESIDES_TEXT = ("content", "tokens", "completion_probabilities", "timings", "tokens_cached", "x_gen")
 
@@ -196,7 +198,7 @@ def test_fields_without_effect_are_named(http):
 
 # Each row: what a request sets, a part of the message, and the field at fault.
 ERRORS = {
-    "no prompt": ({"prompt": None}, "it is missing", "prompt"),
+    "no prompt": ({"prompt": None}, "Field required", "prompt"),
     "no prompts": ({"prompt": []}, "the list is empty", "prompt"),
     "an image": (
         {"prompt": {"prompt_string": "a", "multimodal_data": ["aGk="]}},
@@ -288,21 +290,20 @@ def test_stopped_answers_have_the_text_so_far(http, waiting):
     post(http, STORY)
 
 
-IGNORED_BY_TYPE = {"llamacpp": {"num_ctx"}, "ooba": set(), "tabby": set()}
+PATH_OF_TYPE = {"llamacpp": "/completion", "ooba": "/v1/completions", "tabby": "/v1/completions"}
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])
-@pytest.mark.parametrize("kind", SILLYTAVERN_BY_TYPE)
+@pytest.mark.parametrize("kind", PATH_OF_TYPE)
 def test_sillytavern_writes(http, kind, is_streaming):
-    path, added = SILLYTAVERN_BY_TYPE[kind]
-    body = SILLYTAVERN | added
+    path, body = PATH_OF_TYPE[kind], RECORDED[kind, "usual"]
     if not is_streaming:
         answer = http.post(path, json=body)
         assert answer.status_code == 200, answer.text
         found = answer.json()
         text = found["content"] if kind == "llamacpp" else found["choices"][0]["text"]
         assert len(text) > 10
-        assert set(found["x_gen"]["ignored"]) == {"include_reasoning", "truncation_length", *IGNORED_BY_TYPE[kind]}
+        assert set(found["x_gen"]["ignored"]) == {"include_reasoning", "truncation_length", "num_ctx"}
         assert found["x_gen"]["seed"] == 11
         return
     answer = http.post(path, json=body | {"stream": True})

@@ -98,10 +98,10 @@ def short_requests(count):
 
 SHORT = {"prompt": "a", "max_tokens": 2}
 OTHER_REQUESTS = (
-    ("/v1/completions", {"prompt": "a", "top_q": 1}, 400),
+    ("/v1/completions", {"prompt": "a", "temprature": 1}, 400),
     ("/v1/completions", {"prompt": "a", "grammar": "root ::= ("}, 400),
     ("/v1/completions", b'{"prompt": ', 400),
-    ("/v1/completions", lambda choose: {"prompt": "a", f"x{choose.random()}": 1}, 400),
+    ("/v1/completions", lambda choose: SHORT | {f"x{choose.random()}": 1}, 200),
     ("/v1/completions", lambda choose: SHORT | {"regex": f"[a-z]{{1,{choose.randint(1, 99)}}}"}, 200),
     ("/v1/chat/completions", {"messages": []}, 400),
     ("/nowhere", None, 404),

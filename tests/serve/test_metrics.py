@@ -28,7 +28,7 @@ def difference(server, requests):
 
 def test_requests_and_tokens_are_counted_per_route(small_server):
     body = {"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True, "n": 2}
-    found = difference(small_server, [body, body, {"prompt": "a", "top_q": 1}])
+    found = difference(small_server, [body, body, {"prompt": "a", "top_p": 2}])
     route = ("route", "/v1/completions")
     assert found["gen_requests_total", route, ("status", "200")] == 2
     assert found["gen_requests_total", route, ("status", "400")] == 1

@@ -100,6 +100,16 @@ def test_choices_have_seeds_in_a_row(client):
     assert [choice.text for choice in together.choices] == alone
 
 
+@pytest.mark.parametrize("seed", [2**32, 2**63 - 1, -5, -(2**63)], ids=str)
+def test_a_seed_has_64_bits(client, seed):
+    answers = [
+        client.completions.create(model="", prompt="The sea was", max_tokens=3, seed=number, temperature=1.5)
+        for number in (seed, seed % 2**32)
+    ]
+    assert answers[0].x_gen["seed"] == seed
+    assert answers[0].choices[0].text == answers[1].choices[0].text
+
+
 def test_a_random_seed_is_told_and_repeats(client):
     first = client.completions.create(model="", prompt="The sea was", max_tokens=8)
     again = client.completions.create(model="", prompt="The sea was", max_tokens=8, seed=first.x_gen["seed"])
@@ -128,6 +138,14 @@ def test_the_command_repeats_the_answer(client, body):
     words = shlex.split(answer.x_gen["command"])
     assert words[0] == "gen"
     assert gen(words[1], "-t", "1", *words[2:]) == answer.choices[0].text
+
+
+def test_each_stream_of_a_request_has_the_command_of_its_own_prompt(client):
+    chunks = client.completions.create(model="", prompt=PROMPTS, max_tokens=1, n=2, stream=True)
+    commands = {
+        chunk.choices[0].index: shlex.split(chunk.x_gen["command"]) for chunk in chunks if hasattr(chunk, "x_gen")
+    }
+    assert [commands[index][-1] for index in sorted(commands)] == [text for text in PROMPTS for _ in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +252,7 @@ def test_the_chain_is_told(http, fields, chain):
         ),
         pytest.param({"temperature": -1}, "temperature: -1 is not ≥ 0", id="range"),
         pytest.param({"temperature": "hot"}, "temperature: 'hot' is not a number", id="type"),
-        pytest.param({"preset": "../secret"}, "preset: '../secret' is not the name of a preset", id="path"),
+        pytest.param({"preset": "../secret"}, "preset: unknown preset '../secret'", id="path"),
         pytest.param({"n": 0}, "n: 0 is not ≥ 1", id="no choice"),
         pytest.param({"prompt": []}, "prompt: the list is empty", id="no prompt"),
         pytest.param({"grammar": "root ::= (", "regex": "a"}, "both set a grammar", id="two grammars"),

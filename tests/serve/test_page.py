@@ -8,8 +8,8 @@ import sys
 
 import pytest
 import yaml
-from logitsmith.presets.foreign import FORMATS
 from logitsmith.presets.foreign.formats import export_preset
+from logitsmith.presets.foreign.registry import FORMATS
 
 from .gen_serve import GenServe
 from .page_driver import SECONDS_TO_WAIT, PageDriver, expect

@@ -96,7 +96,7 @@ def test_texts_of_presets_keep_what_is_not_changed(small_server):
         "stop": ["\n", "b"],
         "chain": [{"logit_bias": {"bias": {5: -1, "5": 2}}}, "temperature"],
     }
-    status, answer = small_server.post("/gen/presets/text", {"chain": "dist", "settings": {"seed": -4}})
+    status, answer = small_server.post("/gen/presets/text", {"chain": "dist", "settings": {"seed": 2**64}})
     assert status == 400
     assert "seed" in answer["error"]["message"]
 

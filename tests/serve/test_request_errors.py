@@ -17,7 +17,7 @@ FIELDS = {
     "samplers": (
         {"samplers": ["top_kx"]},
         "samplers",
-        "samplers: 'top_kx' is not a sampler of llama.cpp; did you mean top_k?",
+        "samplers: unknown sampler of llama.cpp 'top_kx'; did you mean top_k?",
     ),
     "sampler_order": ({"sampler_order": [9]}, "sampler_order", "sampler_order: 9 is not"),
     "set-value": ({"set": {"top_p": 7}}, "set", "set top_p: 7 is not within 0..1"),
@@ -38,9 +38,9 @@ FIELDS = {
     "prompt": ({"prompt": [1, -5]}, "prompt", "prompt: token id -5 is not within 0.."),
     "banned_tokens": ({"banned_tokens": [9_999_999]}, "banned_tokens", "banned_tokens: token id 9999999 is not"),
     "guided_regex": ({"guided_regex": "("}, "guided_regex", "guided_regex: line 1, column 1: unclosed group"),
-    "guided_json": ({"guided_json": BAD_SCHEMA}, "guided_json", "guided_json: /type: 'x' is not a type"),
+    "guided_json": ({"guided_json": BAD_SCHEMA}, "guided_json", "guided_json: /type: unknown type 'x'"),
     "grammar": ({"grammar": "root ::= ("}, "grammar", "grammar: line 1, column 10: this ( is never closed"),
-    "grammar-name": ({"grammar": "missing"}, "grammar", "grammar: no grammar is named 'missing'"),
+    "grammar-name": ({"grammar": "missing"}, "grammar", "grammar: unknown grammar 'missing'"),
     "grammar-file": ({"guided_grammar": "/etc/passwd"}, "guided_grammar", "guided_grammar: a grammar is GBNF"),
     "structured_outputs": (
         {"structured_outputs": {"regex": "("}},
@@ -83,8 +83,10 @@ def test_the_field_of_a_chat_is_named(small_server):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        pytest.param(b"\xef\xbb\xbf{}", "line 1, column 1: it begins with a byte order mark", id="mark"),
-        pytest.param(b'{"prompt":\n ]', "line 2, column 2: a value is missing", id="value"),
+        pytest.param(
+            b"\xef\xbb\xbf{}", "line 1, column 1: Unexpected UTF-8 BOM (decode using utf-8-sig)", id="mark"
+        ),
+        pytest.param(b'{"prompt":\n ]', "line 2, column 2: Expecting value", id="value"),
     ],
 )
 def test_a_body_that_is_not_json(small_server, body, message):

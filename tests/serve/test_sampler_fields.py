@@ -1,7 +1,11 @@
 """The fields that set samplers: each tool's names, values that are off, and the order of the steps."""
 
+import json
+
 import pytest
+import yaml
 from logitsmith.presets.errors import PresetError
+from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
 from logitsmith.samplers.building import chain_notation
@@ -146,8 +150,12 @@ def test_fields_without_effect(fields, names):
 
 WRONG = {
     "a number that KoboldCpp does not have": ({"sampler_order": [7]}, "sampler_order: 7 is not a number"),
-    "a name that llama.cpp does not have": ({"samplers": ["top_x"]}, "samplers: 'top_x' is not a sampler"),
+    "a name that llama.cpp does not have": ({"samplers": ["top_x"]}, "samplers: unknown sampler of llama.cpp"),
     "a name that nobody has": ({"sampler_priority": ["top_x"]}, "sampler_priority: unknown sampler 'top_x'"),
+    "a cutoff in units": ({"epsilon_cutoff": -1}, "epsilon_cutoff: -1 is not within 0..10000, in units of 1e-4"),
+    "another cutoff in units": ({"eta_cutoff": 10000}, "eta_cutoff: 10000 is not within 0..10000"),
+    "an end of a range": ({"dynatemp_low": -1, "dynatemp_high": 1}, "dynatemp_low: -1 is not ≥ 0"),
+    "a list of biases": ({"logit_bias": "5:1"}, "logit_bias: '5:1' is not a list of biases"),
     "a version of mirostat": ({"mirostat": 3}, "mirostat: 3 is not 0, 1 or 2"),
     "a bias without a number": ({"logit_bias": {"5": "x"}}, "logit_bias: 'x' is not a number or false"),
     "a bias without a token": ({"logit_bias": [[None, 1]]}, "logit_bias: null is not a token's id or text"),
@@ -166,19 +174,105 @@ def test_wrong_values(fields, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("breakers", "expected"),
-    [
-        pytest.param('["\\n", ":"]', '["\\n", ":"]', id="JSON text"),
-        pytest.param(["\n", ":"], '["\\n", ":"]', id="list"),
-        pytest.param("", "[]", id="empty text"),
-        pytest.param([], "[]", id="empty list"),
-        pytest.param("a\nb", '["a", "b"]', id="lines"),
-    ],
-)
+QUOTES = '"\\n", ":", "\\"", "#"'
+"""A list as text-generation-webui writes it."""
+BREAKERS = {
+    "JSON text": ('["\\n", ":"]', ["\n", ":"]),
+    "list": (["\n", ":"], ["\n", ":"]),
+    "empty text": ("", []),
+    "empty list": ([], []),
+    "lines": ("a\nb", ["a", "b"]),
+    "quoted strings": (QUOTES, ["\n", ":", '"', "#"]),
+    "one quoted string": ('"a, b"', ["a, b"]),
+    "single quotes": ("'a', 'b'", ["a", "b"]),
+    "no quotes": ("a, b,c", ["a", "b", "c"]),
+    "a trailing comma": ('"a", "b",', ["a", "b"]),
+    "a real newline in quotes": ('"\n", "a"', ["\n", "a"]),
+}
+
+
+@pytest.mark.parametrize(("breakers", "expected"), BREAKERS.values(), ids=BREAKERS)
 def test_breakers(breakers, expected):
     chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
-    assert chain == f"dry(multiplier=2.0, breakers={expected}) > {DEFAULT}"
+    assert chain == f"dry(multiplier=2.0, breakers={json.dumps(expected)}) > {DEFAULT}"
+
+
+@pytest.mark.parametrize(
+    "breakers",
+    [case[0] for case in BREAKERS.values() if case[0]],
+    ids=[name for name in BREAKERS if BREAKERS[name][0]],
+)
+def test_breakers_are_those_of_an_imported_file(breakers):
+    text = yaml.safe_dump({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
+    ((_, params), *_) = import_text(text, "file", "webui").chain
+    chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
+    assert f"breakers={json.dumps(params['breakers'])}" in chain
+
+
+TEXTS_OF_LISTS = {
+    "an order with semicolons": ({"samplers": "top_k;temperature"}, "top_k > temperature > dist"),
+    "an order of letters": ({"samplers": "kt"}, "top_k > temperature > dist"),
+    "an order as JSON text": ({"samplers": '["top_k", "temperature"]'}, "top_k > temperature > dist"),
+    "an order of lines": (
+        {"sampler_priority": "temperature\ntop_k"},
+        "top_p > min_p > temperature > top_k > dist",
+    ),
+    "an order with commas": (
+        {"sampler_priority": "temperature, top_k"},
+        "top_p > min_p > temperature > top_k > dist",
+    ),
+    "an order in quotes": (
+        {"sampler_priority": '"temperature", "top_k"'},
+        "top_p > min_p > temperature > top_k > dist",
+    ),
+    "an order of numbers": ({"sampler_order": "[5, 0, 2]"}, "temperature > top_k > top_p > min_p > dist"),
+    "numbers with blanks": ({"sampler_order": "5 0 2"}, "temperature > top_k > top_p > min_p > dist"),
+    "bans in brackets": ({"custom_token_bans": "[3, 4]"}, f"ban(tokens=[3, 4]) > {DEFAULT}"),
+    "bans with commas": ({"banned_tokens": "3,4"}, f"ban(tokens=[3, 4]) > {DEFAULT}"),
+    "an empty ban": ({"custom_token_bans": " "}, DEFAULT),
+    "allowed tokens": ({"allowed_token_ids": "5,6"}, f"allow(tokens=[5, 6]) > {DEFAULT}"),
+    "biases as JSON text": ({"logit_bias": '{"5": 1.5}'}, f"logit_bias(5=1.5) > {DEFAULT}"),
+    "biases as llama.cpp's flag": ({"logit_bias": "5+1.5,6-inf"}, f"logit_bias(5=1.5, 6=false) > {DEFAULT}"),
+    "biases as objects": ({"logit_bias": [{"id": 5, "bias": 2}]}, f"logit_bias(5=2.0) > {DEFAULT}"),
+    "biases as entries of a page": (
+        {"logit_bias": [{"text": " the", "value": 2}]},
+        f'logit_bias(" the"=2.0) > {DEFAULT}',
+    ),
+    "biases as texts of numbers": (
+        {"logit_bias": {"5": "-inf", "6": "2"}},
+        f"logit_bias(5=false, 6=2.0) > {DEFAULT}",
+    ),
+    "no biases": ({"logit_bias": ""}, DEFAULT),
+}
+
+
+@pytest.mark.parametrize(("fields", "chain"), TEXTS_OF_LISTS.values(), ids=TEXTS_OF_LISTS)
+def test_lists_that_are_texts(fields, chain):
+    assert resolved(fields)[0] == chain
+
+
+STRINGS = {
+    "phrases": ({"banned_strings": "a, b\nc"}, "bans", ["a, b", "c"]),
+    "quoted phrases": ({"banned_strings": '"a, b", "c"'}, "bans", ["a, b", "c"]),
+    "phrases as JSON text": ({"banned_strings": '["a", "b"]'}, "bans", ["a", "b"]),
+    "phrases for KoboldCpp": ({"banned_tokens": "a b\nc"}, "bans", ["a b", "c"]),
+    "stop strings": ({"stopping_strings": QUOTES}, "stop", ["\n", ":", '"', "#"]),
+    "stop strings of the page": ({"custom_stopping_strings": '"a", "b"'}, "stop", ["a", "b"]),
+    "stop strings as JSON text": ({"stopping_strings": '["a", "b"]'}, "stop", ["a", "b"]),
+    "one stop string": ({"stopping_strings": "a, b"}, "stop", ["a, b"]),
+    "one stop string of OpenAI's API": ({"stop": '"a", "b"'}, "stop", ['"a", "b"']),
+}
+
+
+@pytest.mark.parametrize(("fields", "target", "expected"), STRINGS.values(), ids=STRINGS)
+def test_strings_that_are_texts(fields, target, expected):
+    values = {o.target: o.value for o in read_settings(GenerationFields.model_validate(fields), [])}
+    assert values == {target: expected}
+
+
+def test_token_ids_that_are_texts():
+    fields = GenerationFields.model_validate({"stop_token_ids": "1, 2", "logprob_token_ids": "[3]"})
+    assert (fields.stop_token_ids, fields.logprob_token_ids) == ([1, 2], [3])
 
 
 def test_phrases_of_other_servers_are_bans():

@@ -209,7 +209,8 @@ def test_flags_that_are_wrong(flags, message):
         pytest.param(b"", "no key", id="empty"),
         pytest.param(b"\n  \n", "no key", id="blank-lines"),
         pytest.param(b"good\nsecret bad\n", "line 2", id="space"),
-        pytest.param(b"\xff\xfe\n", "UTF-8", id="encoding"),
+        pytest.param(b"caf\xe9\n", "UTF-8", id="encoding"),
+        pytest.param(b"\xff\xfe\n", "UTF-16", id="half-a-character"),
     ],
 )
 def test_files_of_keys_that_are_wrong(tmp_path, content, message):

@@ -173,7 +173,10 @@ def test_the_extra_is_missing(monkeypatch):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "needs the Python package uvicorn: pip install 'starlette>=" in done.stderr
+    assert re.search(
+        r"needs the extra serve, which is not installed: (uv )?pip install \S*.*\[serve\]", done.stderr
+    )
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_server_whose_http_thread_ends_is_noticed():

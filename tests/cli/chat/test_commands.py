@@ -353,3 +353,22 @@ def test_ctrl_c_ends_a_chat_in_a_pipe(environment, home, model_path):
         assert process.returncode == 130, err
     assert b"random" not in out
     assert b"Traceback" not in err
+
+
+WHY = {
+    "two tokens": ("/why bca", 0, ["token 1: "]),
+    "in quotes": ("/why 'bca'", 0, ["token 1: "]),
+    "all of it": ("/why abcab", 0, ["token 0: "]),
+    "the last of two": ("/why ab", 0, ["token 3: "]),
+    "the first of two": ("/why ab 1", 0, ["token 0: "]),
+    "the second of two": ("/why ab 2", 0, ["token 3: "]),
+    "no third one": ("/why ab 3", 1, []),
+    "not there": ("/why xyz", 1, []),
+}
+
+
+@pytest.mark.parametrize(("command", "code", "shown"), WHY.values(), ids=WHY)
+def test_a_text_of_an_answer_is_explained(chat, command, code, shown):
+    done = chat("/grammar regex abcab", "Hello", command, code=code)
+    assert re.findall(r"token \d+: ", done.out) == shown
+    assert ("gen: /why: the answer does not contain the text" in done.err) == bool(code)

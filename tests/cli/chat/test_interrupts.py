@@ -112,3 +112,36 @@ def test_a_closed_pipe_ends_the_chat(session, conversation, monkeypatch):
         run_loop(chat)
     assert [message.role for message in conversation.messages()] == ["user", "assistant"]
     assert caught.value.__traceback__ is not None
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("place", ["before the prompt is read", "before the first token"])
+def test_a_typed_answer_is_kept_without_a_token(session, conversation, monkeypatch, place, count):
+    """The text that the user typed as the beginning of an answer is a version of it, whatever the model wrote."""
+    chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello", "/edit answer", "Typed text"]))
+    chat.send("Hello")
+    first = conversation.messages()[-1]
+    target, name = (chat, "_new_splitter") if place == "before the prompt is read" else (session, "continue_from")
+    original = getattr(target, name)
+
+    def interrupted(*arguments, **options):
+        for _ in range(count):
+            signal.raise_signal(signal.SIGINT)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(target, name, interrupted)
+    chat.input._actions.pop(0)
+    run_loop(chat)
+    assert [message.content for message in conversation.messages()] == ["Hello", "Typed text"]
+    assert [message.content for message in conversation.siblings(conversation.current_message)] == [
+        first.content,
+        "Typed text",
+    ]
+
+
+def test_a_typed_answer_that_the_model_ends_at_once(session, conversation):
+    chat = Chat(session, FixedSettings(), InterruptedView([]), Script([]))
+    chat.send("Hello")
+    chat.settings = type("Empty", (), {"next_request": lambda self: settings(max_tokens=0)})()
+    chat.continue_from("Typed text")
+    assert conversation.current_message.content == "Typed text"

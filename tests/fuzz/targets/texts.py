@@ -14,6 +14,7 @@ from logitsmith.engine import Model, ModelError
 from logitsmith.engine.native.options import check_overrides
 from logitsmith.jobs.lines import InvalidLineError, number_lines
 from logitsmith.jobs.scoring import scored_line
+from logitsmith.models.gguf import GgufHeader
 
 from ...engine.big_model import write_sentencepiece_model
 from ..target import Target
@@ -58,7 +59,8 @@ def overrides(data: bytes) -> None:
     """Values of ``--override-kv``, which are checked against the metadata of a small model."""
     text = data[:_MOST_BYTES].decode(errors="surrogateescape")
     metadata = {"general.architecture": b"llama", "llama.block_count": 1, "llama.rope.freq_base": 1e4}
-    check_overrides(read_overrides([text]), metadata)
+    header = GgufHeader(metadata, 1, frozenset(), None, frozenset())
+    check_overrides(read_overrides([text]), header)
 
 
 TARGETS = (

@@ -5,8 +5,7 @@ import re
 import shlex
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from logitsmith.presets import EXPORT_FORMATS, Preset, PresetError, export_preset, import_preset
 from logitsmith.samplers import parse_chain
 
@@ -741,9 +740,10 @@ def test_a_grammar_is_carried_or_reported(tmp_path, form, grammar, forms):
     )
 
 
-def test_koboldcpp_takes_seed_0_for_a_random_one():
-    exported = export_preset(Preset.from_table({"seed": 0, "chain": ["dist"]}), "koboldcpp")
-    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == ["seed 0"]
+@pytest.mark.parametrize("seed", [0, -5])
+def test_koboldcpp_takes_a_seed_below_1_for_a_random_one(seed):
+    exported = export_preset(Preset.from_table({"seed": seed, "chain": ["dist"]}), "koboldcpp")
+    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == [f"seed {seed}"]
     assert json.loads(exported.text)["sampler_seed"] == -1
 
 

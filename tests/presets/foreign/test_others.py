@@ -2,6 +2,7 @@
 
 import pytest
 from logitsmith.presets import PresetError
+from logitsmith.presets.foreign.formats import import_preset
 
 from .conftest import steps
 
@@ -176,6 +177,8 @@ OLLAMA_EXTRAS = {
     "stops add up": ('PARAMETER stop "a b"\nPARAMETER stop []', {"stop": ["a b", "[]"]}),
     "length and seed": ("PARAMETER num_predict 8\nPARAMETER seed 42", {"max_tokens": 8, "seed": 42}),
     "no limit": ("PARAMETER num_predict -1\nPARAMETER seed -1", {"max_tokens": -1}),
+    "a seed of 64 bits": ("PARAMETER seed 1099511627776", {"seed": 2**40}),
+    "a seed below -1": ("PARAMETER seed -5", {"seed": -5}),
     "once until the context is full": ("PARAMETER num_predict -2", {"max_tokens": -1}),
     "no tokens are no limit": ("PARAMETER num_predict 0", {"max_tokens": -1}),
     "a comment begins a line only": ("# PARAMETER seed 1\n  # x\nSYSTEM a # b", {"system": "a # b"}),
@@ -434,3 +437,39 @@ def test_suppressed_tokens_of_transformers_become_a_ban(load):
     imported = load({"do_sample": True, "top_k": 0, "suppress_tokens": [-1, 7, 9]}, "huggingface")
     assert steps(imported) == [["ban", {"tokens": [7, 9]}]]
     assert imported.unsupported_settings == []
+
+
+MODELFILES = {
+    "a message over lines": 'FROM x\nMESSAGE user """Two\nlines"""\nMESSAGE assistant Yes.\nPARAMETER seed 3\n',
+    "a message over lines, in single quotes": 'FROM x\nmessage user "Two\nlines"\nPARAMETER seed 3\n',
+    "lower case and tabs": "from x\nparameter\tseed\t3\n",
+    "a license with words of a Modelfile": 'FROM x\nLICENSE """\nFROM no\nllama-cli -n 3\n"""\nPARAMETER seed 3\n',
+    "a template": 'FROM x\nTEMPLATE """{{ .System }}\n{{ .Prompt }}"""\nPARAMETER seed 3\n',
+    "comments": "# mine\nFROM x\n\n  # more\nPARAMETER seed 3\n",
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("text", MODELFILES.values(), ids=MODELFILES)
+def test_modelfiles_are_read(tmp_path, text, encoding):
+    path = tmp_path / "Modelfile"
+    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    imported = import_preset(path)
+    assert (imported.format, imported.other_settings) == ("ollama", {"seed": 3})
+    named = [sentence.split()[0] for sentence in imported.unsupported_settings]
+    assert named == ["MESSAGE"] * ("message" in text.lower())
+
+
+def test_messages_of_a_modelfile_are_named_with_their_lines(tmp_path):
+    path = tmp_path / "Modelfile"
+    path.write_text('FROM x\nMESSAGE user """Two\nlines"""\nMESSAGE assistant Yes.\n')
+    (sentence,) = import_preset(path).unsupported_settings
+    assert sentence.startswith("MESSAGE (line 2, 4):")
+
+
+def test_adapters_of_a_modelfile_are_named(tmp_path):
+    path = tmp_path / "Modelfile"
+    path.write_text("FROM x\nADAPTER ./a.gguf\nADAPTER my b.gguf\n")
+    first, second = import_preset(path).unsupported_settings
+    assert first.endswith("--lora ./a.gguf")
+    assert second.endswith("--lora 'my b.gguf'")

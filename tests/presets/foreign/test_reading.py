@@ -5,12 +5,16 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from logitsmith.presets import FORMATS, PresetError, import_preset, load_preset
-from logitsmith.presets.foreign import huggingface, sillytavern, tabbyapi, webui
-from logitsmith.presets.foreign import kobold as koboldai
-from logitsmith.presets.foreign import kobold as koboldcpp
+from logitsmith.presets.foreign import (
+    huggingface,
+    kobold as koboldai,
+    kobold as koboldcpp,
+    sillytavern,
+    tabbyapi,
+    webui,
+)
 from logitsmith.presets.foreign.llama_cpp import BODY_KEYS
 from logitsmith.samplers import parse_chain
 

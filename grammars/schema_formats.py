@@ -1,0 +1,73 @@
+"""Patterns of the formats that JSON Schema defines and llguidance does not support.
+
+A pattern matches no text that its format forbids. Some allowed texts are not matched either, such as regular
+expressions with deeply nested groups.
+"""
+
+from __future__ import annotations
+
+_HEX = "[0-9A-Fa-f]"
+_ENCODED = f"%{_HEX}{{2}}"
+_POINTER = r"(?:/(?:[^~/]|~[01])*)*"
+
+_VARIABLE_CHARACTER = rf"(?:[A-Za-z0-9_]|{_ENCODED})"
+_VARIABLE = rf"{_VARIABLE_CHARACTER}(?:\.?{_VARIABLE_CHARACTER})*(?::[1-9][0-9]{{0,3}}|\*)?"
+_URI_TEMPLATE = (
+    rf"""(?:[^\x00-\x20\x7f"'%<>\\^`{{|}}]|{_ENCODED}|\{{[+#./;?&=,!@|]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"""
+)
+
+
+def _uri(unreserved: str, *, is_relative: bool) -> str:
+    """Return the pattern of a URI, also a relative one; ``unreserved``: ranges of letters and digits."""
+    without_colon = rf"(?:[{unreserved}._~!$&'()*+,;=@-]|{_ENCODED})"
+    character = rf"(?:[{unreserved}._~!$&'()*+,;=:@-]|{_ENCODED})"
+    name = rf"(?:[{unreserved}._~!$&'()*+,;=-]|{_ENCODED})*"
+    user = rf"(?:(?:[{unreserved}._~!$&'()*+,;=:-]|{_ENCODED})*@)?"
+    authority = rf"{user}{name}(?::[0-9]*)?"
+    segments = f"(?:/{character}*)*"
+    rooted = f"//{authority}{segments}|/(?:{character}+{segments})?"
+    tail = rf"(?:\?(?:{character}|[/?])*)?(?:#(?:{character}|[/?])*)?"
+    absolute = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{rooted}|{character}+{segments})?"
+    relative = f"(?:{rooted}|{without_colon}+{segments})?"
+    return f"(?:{absolute}|{relative}){tail}" if is_relative else f"(?:{absolute}){tail}"
+
+
+_ASCII = "A-Za-z0-9"
+_UNICODE = r"A-Za-z0-9\x{A0}-\x{D7FF}\x{F900}-\x{FDCF}\x{FDF0}-\x{FFEF}\x{10000}-\x{1FFFD}\x{20000}-\x{2FFFD}"
+
+_LABEL = r"[a-zA-Z0-9\p{Ll}\p{Lo}](?:[a-zA-Z0-9\p{Ll}\p{Lo}-]{0,61}[a-zA-Z0-9\p{Ll}\p{Lo}])?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL})*"
+_LOCAL_PART = r"[a-zA-Z0-9\p{L}!#$%&'*+/=?^_`{|}~-]+"
+
+
+def _regex(depth: int) -> str:
+    """Return the pattern of regular expressions with groups up to a depth."""
+    inner = _regex(depth - 1) if depth else ""
+    group = rf"|\((?:\?:)?{inner}\)" if depth else ""
+    look_around = rf"|\(\?<?[=!]{inner}\)" if depth else ""
+    atom = rf"(?:[^\\()\[\]{{}}*+?|^$\x00-\x1f]|\.|\\[dDwWsStnrfv]|{_ESCAPED_SIGN}|{_REGEX_CLASS}{group})"
+    quantifier = rf"(?:[*+?]|\{{(?:[0-9]{{1,4}},?|{_COUNT_RANGE})\}})\??"
+    return rf"(?:[\^$|]|\\[bB]{look_around}|{atom}(?:{quantifier})?)*"
+
+
+_COUNT_RANGE = "|".join(f"{digit},(?:[{digit}-9]|[1-9][0-9]{{1,3}})" for digit in range(10))
+_ESCAPED_SIGN = r"\\[\^$\\.*+?()\[\]{}|/]"
+_CLASS_RANGE = "a-[b-z]|A-[B-Z]|0-[1-9]"
+_REGEX_CLASS = rf"\[\^?(?:{_CLASS_RANGE}|[^\[\]\\^\x00-\x1f-]|\\[dDwWsStnrfv-]|{_ESCAPED_SIGN})+-?\]"
+_MAX_GROUP_DEPTH = 2
+
+# the patterns, by the name of the format
+FORMAT_PATTERNS = {
+    name: f"^(?:{pattern})$"
+    for name, pattern in (
+        ("idn-email", rf"{_LOCAL_PART}(?:\.{_LOCAL_PART})*@{_HOST}"),
+        ("idn-hostname", _HOST),
+        ("iri", _uri(_UNICODE, is_relative=False)),
+        ("iri-reference", _uri(_UNICODE, is_relative=True)),
+        ("json-pointer", _POINTER),
+        ("regex", _regex(_MAX_GROUP_DEPTH)),
+        ("relative-json-pointer", rf"(?:0|[1-9][0-9]*)(?:#|{_POINTER})"),
+        ("uri-reference", _uri(_ASCII, is_relative=True)),
+        ("uri-template", _URI_TEMPLATE),
+    )
+}

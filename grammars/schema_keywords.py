@@ -1,0 +1,346 @@
+"""The keywords of JSON Schema: their values are checked, and what restricts nothing is removed.
+
+Keywords of all drafts are read, whichever draft ``$schema`` names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..common.text import unknown_name
+from .errors import GrammarError
+from .schema_formats import FORMAT_PATTERNS
+from .schema_references import SchemaPart
+
+TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")  # the types of JSON Schema
+
+# The formats that llguidance supports. It rejects other formats.
+_FORMATS_OF_LLGUIDANCE = (
+    *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),
+)
+FORMATS = (*_FORMATS_OF_LLGUIDANCE, *FORMAT_PATTERNS)  # All formats of JSON Schema
+
+# the keywords that may restrict JSON, by the type of the JSON that they restrict
+_RESTRICTING = {
+    "any": (
+        *("type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
+        *("$ref", "$dynamicRef", "$recursiveRef"),
+    ),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "array": (
+        *("items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains"),
+        *("minItems", "maxItems", "uniqueItems", "unevaluatedItems"),
+    ),
+    "object": (
+        *("properties", "patternProperties", "additionalProperties", "propertyNames", "required"),
+        *("minProperties", "maxProperties", "dependencies", "dependentRequired", "dependentSchemas"),
+        "unevaluatedProperties",
+    ),
+}
+ALL_RESTRICTING = tuple(keyword for keywords in _RESTRICTING.values() for keyword in keywords)
+
+# Keywords that name a schema or its draft. References are resolved before llguidance reads the schema.
+IDENTIFIERS = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary")
+# Keywords that restrict nothing, as their definitions say
+_ANNOTATIONS = frozenset(
+    (
+        *("$defs", "definitions", "$comment", "title", "description", "default", "examples", "deprecated"),
+        *("readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema"),
+        *("example", "discriminator", "xml", "externalDocs"),  # OpenAPI's
+    )
+)
+
+# Keywords that restrict JSON in draft 3 only, and what later drafts have in their place
+_DRAFT_3 = {
+    "extends": "write allOf",
+    "disallow": "write not",
+    "divisibleBy": "write multipleOf",
+}
+
+MAX_COUNT = 2**31 - 1  # Maximum length and number. No text is as long as this.
+
+_SHOWN_CHARACTERS = 60
+
+
+def shown(value: Any) -> str:
+    """Return a value of a schema as JSON for an error message; a long one is shortened."""
+    # An ASCII escape replaces half of a surrogate pair, which cannot be printed.
+    text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and 0 <= value < math.inf and value == int(value)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+# for keywords: what their value must be, in words and as a check
+_VALUE_CHECKS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (_COUNTS, "an integer ≥ 0", _is_count),
+    (("minContains", "maxContains"), "an integer ≥ 0", _is_count),
+    (("minimum", "maximum"), "a number", _is_number),
+    (("exclusiveMinimum", "exclusiveMaximum"), "a number", lambda value: isinstance(value, int | float)),
+    (("multipleOf",), "a number above 0", lambda value: _is_number(value) and 0 < value < math.inf),
+    (("pattern", "format", "$ref", "$dynamicRef", "$recursiveRef"), "a string", lambda v: isinstance(v, str)),
+    (("enum", "allOf", "anyOf", "oneOf", "prefixItems", "required"), "a list", lambda v: isinstance(v, list)),
+    (
+        ("properties", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas"),
+        "an object",
+        lambda value: isinstance(value, dict),
+    ),
+    (("$defs", "definitions"), "an object", lambda value: isinstance(value, dict)),
+    (("type",), "a string or a list of strings", lambda value: isinstance(value, str | list)),
+    (("uniqueItems",), "true or false", lambda value: isinstance(value, bool)),
+    (
+        ("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties"),
+        "a schema; must be an object, true or false",
+        _is_schema,
+    ),
+)
+_CHECKS_BY_KEYWORD = {
+    keyword: (expected, is_allowed) for keywords, expected, is_allowed in _VALUE_CHECKS for keyword in keywords
+}
+
+
+def check_values(part: SchemaPart) -> None:
+    """Raise ``GrammarError`` for a keyword whose value no draft of JSON Schema allows."""
+    for keyword, value in part.schema.items():
+        problem = _value_problem(keyword, value)
+        if problem is not None:
+            raise GrammarError(f"{part.pointer}/{keyword}: {problem}")
+    _check_type_names(part)
+    for index, name in enumerate(part.schema.get("required", ())):
+        if not isinstance(name, str):
+            raise GrammarError(f"{part.pointer}/required/{index}: {shown(name)} is not a string")
+
+
+def _value_problem(keyword: str, value: Any) -> str | None:
+    """Return why a keyword cannot have a value; None if it can."""
+    if keyword in _DRAFT_3:
+        return f"{keyword!r} is a keyword of draft 3 (here {shown(value)}); {_DRAFT_3[keyword]}"
+    expected, is_allowed = _CHECKS_BY_KEYWORD.get(keyword, ("", lambda _: True))
+    if not is_allowed(value):
+        is_of_draft_3 = keyword == "required" and isinstance(value, bool)
+        hint = "; name the key in the list 'required' of the object that has it" if is_of_draft_3 else ""
+        return f"{shown(value)} is not {expected}{hint}"
+    if keyword in ("minLength", "minItems", "minProperties") and value > MAX_COUNT:
+        return f"{shown(value)} is too much; the limit is {MAX_COUNT:,}"
+    return None
+
+
+def _check_type_names(part: SchemaPart) -> None:
+    types = part.schema.get("type", [])
+    for type_name in [types] if isinstance(types, str) else types:
+        if not isinstance(type_name, str):
+            raise GrammarError(f"{part.pointer}/type: {shown(type_name)} is not the name of a type")
+        if type_name not in TYPE_NAMES:
+            raise GrammarError(f"{part.pointer}/type: {unknown_name('type', type_name, TYPE_NAMES)}")
+
+
+_LOOK_AROUND = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<?[=!]|\(\?>", re.DOTALL)
+_NON_REGULAR = re.compile(r"\\[bB]|\\[1-9k]|\(\?")
+
+
+def irregular_part(pattern: str) -> str | None:
+    r"""Return the first part of a regular expression that no mask can follow, such as ``(?=`` or ``\b``."""
+    # Returns None if there is none.
+    return next((part[0] for part in _LOOK_AROUND.finditer(pattern) if _NON_REGULAR.match(part[0])), None)
+
+
+def unknown_keywords(schema: Mapping[str, Any]) -> list[str]:
+    """Return the keywords of one schema that JSON Schema does not define, without extensions (``x-…``)."""
+    return [
+        keyword
+        for keyword in schema
+        if not keyword.startswith("x-")
+        and keyword not in _CHECKS_BY_KEYWORD
+        and keyword not in ALL_RESTRICTING
+        and keyword not in IDENTIFIERS
+        and keyword not in _ANNOTATIONS
+    ]
+
+
+def similar_keyword(name: str) -> str | None:
+    """Return the keyword from which an unknown one differs in capitals, dashes or underscores only."""
+    # None if none.
+    # A leading underscore is how people turn a keyword off.
+    squeezed = name[:1] + name[1:].replace("_", "").replace("-", "")
+    return next((keyword for keyword in ALL_RESTRICTING if keyword.casefold() == squeezed.casefold()), None)
+
+
+Resolve = Callable[[dict[str, Any]], Any]  # a function that returns the target of a schema's ``$ref``
+
+# maximum length of a chain of references that is followed to see that a schema restricts nothing
+_MAX_REFERENCES = 20
+
+
+def allows_all(schema: Any, type_name: str, resolve: Resolve, depth: int = 0) -> bool:
+    """Return True if a schema surely allows all JSON of one type (not ``integer``). False: it may restrict it."""
+    if not isinstance(schema, dict) or depth > _MAX_REFERENCES:
+        return schema is True
+    return all(
+        _allows_all(schema, keyword, type_name, resolve, depth)
+        for keyword in (*_RESTRICTING["any"], *_RESTRICTING.get(type_name, ()))
+        if keyword in schema
+    )
+
+
+def _allows_all(schema: dict[str, Any], keyword: str, type_name: str, resolve: Resolve, depth: int) -> bool:
+    """Return True if one keyword of a schema allows all JSON of a type."""
+    value = schema[keyword]
+    match keyword:
+        case "type":
+            return type_name == value or (isinstance(value, list) and type_name in value)
+        case "$ref":
+            return isinstance(value, str) and allows_all(resolve(schema), type_name, resolve, depth + 1)
+        case "allOf" | "anyOf":
+            allowed = [allows_all(option, type_name, resolve, depth + 1) for option in value]
+            return all(allowed) if keyword == "allOf" else any(allowed)
+        case "format":
+            return value not in FORMATS
+        case "items" | "additionalProperties" | "additionalItems" | "unevaluatedItems" | "unevaluatedProperties":
+            return value is True or value == {}
+        case _:
+            return value in _VALUES_WITHOUT_EFFECT.get(keyword, ()) and not isinstance(value, float)
+
+
+_VALUES_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "minLength": (0,),
+    "minItems": (0,),
+    "minProperties": (0,),
+    "uniqueItems": (False,),
+    "required": ([],),
+    "properties": ({},),
+    "patternProperties": ({},),
+    "dependencies": ({},),
+    "dependentRequired": ({},),
+    "dependentSchemas": ({},),
+    "prefixItems": ([],),
+}
+
+
+def allows_everything(schema: Any, resolve: Resolve) -> bool:
+    """Return True if a schema surely allows all JSON."""
+    return all(allows_all(schema, name, resolve) for name in TYPE_NAMES if name != "integer")
+
+
+def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
+    """Remove keywords of one schema that restrict nothing, and write others as llguidance knows them."""
+    # The values must have been checked. The schema describes the same JSON afterward.
+    for keyword in (*_COUNTS, "minContains", "maxContains"):
+        if keyword in schema:
+            schema[keyword] = int(schema[keyword])
+            if keyword.startswith("max") and schema[keyword] > MAX_COUNT:
+                del schema[keyword]
+    if schema.get("format") in FORMAT_PATTERNS:
+        schema["allOf"] = [*schema.get("allOf", []), {"pattern": FORMAT_PATTERNS[schema.pop("format")]}]
+    # These come first: also keywords that restrict nothing, such as an ``if`` alone, evaluate parts of the JSON.
+    _move_unevaluated(schema, "unevaluatedProperties", "additionalProperties", resolve)
+    rest_keyword = "additionalItems" if isinstance(schema.get("items"), list) else "items"
+    _move_unevaluated(schema, "unevaluatedItems", rest_keyword, resolve)
+    _simplify_reference(schema, resolve)
+    _simplify_conditions(schema, resolve)
+    _simplify_arrays(schema, resolve)
+    _simplify_objects(schema, resolve)
+
+
+def _simplify_reference(schema: dict[str, Any], resolve: Resolve) -> None:
+    """Remove what llguidance rejects beside a reference that leads back to a schema around it."""
+    if "$ref" not in schema:
+        return
+    target = resolve(schema)
+    if isinstance(target, dict) and "type" in schema and schema["type"] == target.get("type"):
+        del schema["type"]
+    for keyword in [key for key, value in schema.items() if key.startswith("x-") and not isinstance(value, dict)]:
+        del schema[keyword]
+
+
+def _simplify_conditions(schema: dict[str, Any], resolve: Resolve) -> None:
+    negated = schema.get("not")
+    if negated is False:
+        del schema["not"]
+    elif "not" in schema and allows_everything(negated, resolve):
+        schema["not"] = True
+    branches = {keyword: schema[keyword] for keyword in ("then", "else") if keyword in schema}
+    is_decided = "if" in schema and (schema["if"] is False or allows_everything(schema["if"], resolve))
+    if is_decided:
+        decided_branch = branches.get("else" if schema["if"] is False else "then", True)
+        schema["allOf"] = [*schema.get("allOf", []), decided_branch]
+    if is_decided or all(allows_everything(branch, resolve) for branch in branches.values()):
+        schema.pop("if", None)
+    if "if" not in schema:
+        for keyword in branches:
+            del schema[keyword]
+
+
+def _simplify_arrays(schema: dict[str, Any], resolve: Resolve) -> None:
+    min_count = schema.get("minContains", 1)
+    if "contains" not in schema or (min_count == 0 and "maxContains" not in schema):
+        for keyword in ("contains", "minContains", "maxContains"):
+            schema.pop(keyword, None)
+    elif allows_everything(schema["contains"], resolve):
+        schema["minItems"] = max(min_count, schema.get("minItems", 0))
+        if "maxContains" in schema:
+            schema["maxItems"] = min(schema["maxContains"], schema.get("maxItems", schema["maxContains"]))
+        for keyword in ("contains", "minContains", "maxContains"):
+            schema.pop(keyword, None)
+    if schema.get("uniqueItems") is False or schema.get("maxItems", 2) <= 1:
+        schema.pop("uniqueItems", None)
+
+
+def _simplify_objects(schema: dict[str, Any], resolve: Resolve) -> None:
+    if "propertyNames" in schema and allows_all(schema["propertyNames"], "string", resolve):
+        del schema["propertyNames"]
+    required = schema.get("required", [])
+    for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
+        if keyword in schema:
+            remaining = {
+                name: rule
+                for name, rule in schema[keyword].items()
+                if not (set(rule) <= set(required) if _is_key_list(rule) else allows_everything(rule, resolve))
+            }
+            schema[keyword] = remaining
+            if not remaining:
+                del schema[keyword]
+    _simplify_property_counts(schema)
+
+
+def _simplify_property_counts(schema: dict[str, Any]) -> None:
+    """Remove limits of the number of properties that other keywords keep anyway."""
+    if schema.get("minProperties", 1) <= len(set(schema.get("required", []))):
+        schema.pop("minProperties", None)
+    is_closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
+    if is_closed and schema.get("maxProperties", 0) >= len(schema.get("properties", {})):
+        schema.pop("maxProperties", None)
+
+
+def _is_key_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+# Keywords whose schemas apply to the same JSON, and may evaluate more of its parts
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "$ref", "$dynamicRef", "$recursiveRef", "dependentSchemas")
+
+
+def _move_unevaluated(schema: dict[str, Any], keyword: str, rest_keyword: str, resolve: Resolve) -> None:
+    """Remove a keyword about parts that are not evaluated, or write it as one about the remaining parts."""
+    # Beside ``rest_keyword``, about parts that the same schema does not name, all parts are evaluated.
+    if keyword not in schema:
+        return
+    if rest_keyword in schema or allows_everything(schema[keyword], resolve):
+        del schema[keyword]
+    elif not any(other in schema for other in (*_IN_PLACE, "dependencies", "contains")):
+        schema[rest_keyword] = schema.pop(keyword)

@@ -1,0 +1,502 @@
+"""The numbers of a JSON Schema, rewritten so that llguidance reads them exactly.
+
+llguidance computes with 64-bit floats and integers, and its regexes of ranges of decimals are right for some
+limits only. A range is therefore written as a union (``anyOf``) of ranges for which the regex is right. A number
+that llguidance cannot read exactly is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache, reduce
+from itertools import combinations
+from typing import Any
+
+from ..common.strict_json import WrittenNumber
+from .errors import LENIENT_HINT, GrammarError
+from .matcher import new_matcher
+from .schema_parts import all_parts
+from .schema_references import SchemaPart
+from .tokenizer import BYTE_VOCABULARY
+
+LIMIT_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+MAX_EXACT_INTEGER = 2**53 - 1  # Advice in errors: all integers up to this one are exact
+_OTHER_TYPES = ("null", "boolean", "string", "array", "object")
+_MAX_INT64 = 2**63 - 1
+_SAFE_DIGITS = 15  # number of significant digits that a float always keeps
+_MAX_FRACTION_DIGITS = 22  # number of decimals up to which JSON parsers compute floats exactly
+_MAX_WHOLE_PART = Decimal(10) ** 18  # llguidance computes with the whole part of a limit in 64 bits
+# If a range has at most so many multiples, they are listed; llguidance rounds when it looks for one
+_MAX_LISTED_MULTIPLES = 3
+_MAX_DECIMALS = _SAFE_DIGITS + _MAX_FRACTION_DIGITS + 1
+_DIVISORS = sorted({*range(2, 100), *(2**twos * 5**fives for twos in range(12) for fives in range(5))})
+_MAX_PRODUCT = 2**32  # llguidance multiplies the digits of two steps in 32 bits
+_MAX_EXPONENT = 400  # greatest exponent of a number that is looked at, so that huge exponents take no time
+_EXACT = Context(prec=1_000)
+
+
+def is_number(value: object) -> bool:
+    """Return True for a number of JSON."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def exact_value(number: float) -> Decimal:
+    """Return the value of a number as it was written; of a float without its text, the shortest decimal."""
+    if isinstance(number, WrittenNumber):
+        return Decimal(number.text)
+    return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
+
+
+def plain_text(value: Decimal) -> str:
+    """Return a decimal without exponent, zeros at the end of its decimals, and the sign of zero."""
+    if not value:
+        return "0"
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two limits; None = no limit."""
+
+    low: Decimal | None = None
+    high: Decimal | None = None
+    has_low: bool = True  # True if the lower limit belongs to the range
+    has_high: bool = True  # True if the upper limit belongs to the range
+
+    @property
+    def is_empty(self) -> bool:
+        if self.low is None or self.high is None:
+            return False
+        return self.low > self.high or (self.low == self.high and not (self.has_low and self.has_high))
+
+    @property
+    def negated(self) -> Range:
+        """The range of the numbers with the opposite sign."""
+        low, high = (None if limit is None else -limit for limit in (self.high, self.low))
+        return Range(low, high, self.has_high, self.has_low)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The keywords of JSON Schema for the range."""
+        if self.low is not None and self.low == self.high:
+            return {"const": _json_number(self.low)}
+        keywords: dict[str, Any] = {}
+        if self.low is not None:
+            keywords["minimum" if self.has_low else "exclusiveMinimum"] = _json_number(self.low)
+        if self.high is not None:
+            keywords["maximum" if self.has_high else "exclusiveMaximum"] = _json_number(self.high)
+        return keywords
+
+    def multiples(self, step: Fraction) -> range | None:
+        """Return the multiples of a step in the range, divided by the step; None if they are endless."""
+        if self.low is None or self.high is None:
+            return None
+        low, high = Fraction(self.low) / step, Fraction(self.high) / step
+        first, last = math.ceil(low), math.floor(high)
+        return range(first + (first == low and not self.has_low), last + 1 - (last == high and not self.has_high))
+
+
+def with_exact_numbers(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with ranges and multiples that llguidance reads exactly."""
+    # The schema itself stays as it is. Raises ``GrammarError``, with the path, for a number that cannot be exact.
+    parts = list(all_parts(SchemaPart("", schema)))
+    if not any(_has_numbers(part.schema) for part in parts):
+        return schema
+    schema = deepcopy(schema)
+    parts = list(all_parts(SchemaPart("", schema)))
+    if not any("/allOf/" in str(part.schema.get("$ref")) for part in parts):
+        for pointer, part in reversed(parts):  # inner ones first
+            _join_limits(part, pointer)
+    for pointer, part in parts:
+        for keyword in ("const", "enum"):
+            if keyword in part:
+                part[keyword] = _exact_instance(part[keyword], f"{pointer}/{keyword}")
+        _rewrite_limits(part, pointer)
+    return schema
+
+
+def inexact_limits(part: Mapping[str, Any]) -> list[str]:
+    """Return the limits of one schema that masks cannot represent exactly, those farthest from zero first."""
+    limits = {keyword: part[keyword] for keyword in LIMIT_KEYWORDS if is_number(part.get(keyword))}
+    inexact: list[str] = []
+    while limits:
+        try:
+            with_exact_numbers({**limits, "type": part.get("type", "number")})
+        except GrammarError:
+            inexact.append(max(limits, key=lambda keyword: abs(exact_value(part[keyword]))))
+            del limits[inexact[-1]]
+        else:
+            break
+    return inexact
+
+
+def _join_limits(part: dict[str, Any], pointer: str) -> None:
+    """Move the limits of the schemas in ``allOf`` to the schema that has the ``allOf``."""
+    # All of them together are one range. As several ranges, llguidance would compute their intersection.
+    members = part.get("allOf")
+    if not isinstance(members, list):
+        return
+    members = [member for member in members if isinstance(member, dict) and _has_limits(member)]
+    joined = [(pointer, part), *((f"{pointer}/allOf/{number}", member) for number, member in enumerate(members))]
+    if not members or any(_read_limits(each) is None or _read_step(each, path) == 0 for path, each in joined):
+        return
+    limits = [keyword for each in (part, *members) for keyword in _range_keywords(each)]
+    steps = [step for path, each in joined if (step := _read_step(each, path)) is not None]
+    for each in (part, *members):
+        for keyword in LIMIT_KEYWORDS:
+            each.pop(keyword, None)
+    for keyword, value in limits:
+        choose = max if keyword.lower().endswith("minimum") else min
+        part[keyword] = choose(part[keyword], value, key=exact_value) if keyword in part else value
+    if steps:
+        common = reduce(_least_common_multiple, steps)
+        part["multipleOf"] = WrittenNumber(plain_text(_as_decimal(common)))
+
+
+def _has_limits(part: Mapping[str, Any]) -> bool:
+    return any(keyword in part for keyword in LIMIT_KEYWORDS)
+
+
+def _range_keywords(part: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the limits of a schema, exclusive ones as numbers."""
+    limits = []
+    for keyword in LIMIT_KEYWORDS[:4]:
+        value = part.get(keyword)
+        if value is True:
+            value = part.get(keyword.removeprefix("exclusive").lower())
+        if isinstance(value, int | float) and is_number(value):
+            limits.append((keyword, value))
+    return limits
+
+
+def _has_numbers(part: Mapping[str, Any]) -> bool:
+    return "const" in part or "enum" in part or _has_limits(part)
+
+
+def _exact_instance(value: Any, pointer: str) -> Any:
+    """Return a value of ``const`` or ``enum``. Raises ``GrammarError`` for a number that cannot be exact."""
+    if isinstance(value, list):
+        return [_exact_instance(item, f"{pointer}/{index}") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: _exact_instance(item, f"{pointer}/{key}") for key, item in value.items()}
+    if not is_number(value):
+        return value
+    number = exact_value(value)
+    if _is_extreme(number) or not _is_exact_constant(number):
+        raise _inexact_error(pointer, number)
+    return _json_number(number)
+
+
+def _inexact_error(pointer: str, number: Decimal) -> GrammarError:
+    text = str(number)
+    shown = text if len(text) <= 40 else f"{text[:30]}…"
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and exponent >= 0 and not -MAX_EXACT_INTEGER <= number <= MAX_EXACT_INTEGER:
+        advice = f"integers are exact from -{MAX_EXACT_INTEGER} to {MAX_EXACT_INTEGER}"
+    else:
+        advice = f"decimals are exact up to {_SAFE_DIGITS} digits"
+    if pointer.rpartition("/")[2] in LIMIT_KEYWORDS:
+        advice = f"{advice}, or {LENIENT_HINT}"
+    return GrammarError(f"{pointer}: {shown} is a number that masks cannot represent exactly", advice=advice)
+
+
+def _json_number(number: Decimal) -> float:
+    if not number:
+        return 0
+    whole = number.to_integral_value(context=_EXACT)
+    if whole == number and abs(whole) <= _MAX_INT64:
+        return int(whole)
+    return float(number)
+
+
+def _is_short(number: Decimal) -> bool:
+    """Return True if each program that reads the number as a float, and writes it again, gets the same number."""
+    _, digits, exponent = number.normalize(_EXACT).as_tuple()
+    if not isinstance(exponent, int):
+        return False
+    return len(digits) <= _SAFE_DIGITS and -_MAX_FRACTION_DIGITS <= exponent <= _MAX_FRACTION_DIGITS
+
+
+def _is_extreme(number: Decimal) -> bool:
+    """Return True for a number with so many digits or such an exponent that it is not looked at."""
+    _, digits, exponent = number.as_tuple()
+    return len(digits) > _MAX_EXPONENT or not isinstance(exponent, int) or abs(exponent) > _MAX_EXPONENT
+
+
+def _is_exact_constant(number: Decimal) -> bool:
+    """Return True if llguidance writes the number as it is."""
+    if _is_short(number):
+        return True
+    if number == number.to_integral_value(context=_EXACT) and abs(number) <= _MAX_INT64:
+        return int(float(number)) == number and abs(number) < _MAX_INT64
+    return Decimal(repr(float(number))) == number and _is_written_back(plain_text(number))
+
+
+@lru_cache(maxsize=256)
+def _is_written_back(text: str) -> bool:
+    """Return True if llguidance writes this number when a schema has it as a constant."""
+    matcher = new_matcher(BYTE_VOCABULARY, f'start: %json {{"const": {float(text)!r}}}\n')
+    return not matcher.is_error() and matcher.compute_ff_bytes() == text.encode()
+
+
+def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
+    """Replace the limits and the multiples of one schema by a union of exact ranges."""
+    if not _has_limits(part):
+        return
+    types = part.get("type", ["number", *_OTHER_TYPES])
+    types = [types] if isinstance(types, str) else types
+    if not isinstance(types, list) or not {"number", "integer"} & {
+        name for name in types if isinstance(name, str)
+    }:
+        return
+    _reject_extreme_limits(part, pointer)
+    limits = _read_limits(part)
+    step = _read_step(part, pointer)
+    is_integer = "number" not in types
+    if limits is None or step == 0:
+        return  # a limit that is not a number; llguidance says so
+    if is_integer:
+        pieces = _integer_pieces(limits, step, part, pointer)
+    else:
+        pieces = _decimal_pieces(limits, step, part, pointer)
+    if not pieces:
+        return  # no number matches, and llguidance says so
+    for keyword in LIMIT_KEYWORDS:
+        part.pop(keyword, None)
+    others = [name for name in types if name not in ("number", "integer")]
+    if len(pieces) == 1 and not others and not pieces[0].keys() & part.keys():
+        part |= pieces[0]
+        return
+    kind = "integer" if is_integer else "number"
+    options: list[dict[str, Any]] = [{"type": kind, **piece} for piece in pieces]
+    if others:
+        options.append({"type": others})
+    part["allOf"] = [*part.get("allOf", []), {"anyOf": options}]
+
+
+def _reject_extreme_limits(part: Mapping[str, Any], pointer: str) -> None:
+    for keyword in LIMIT_KEYWORDS:
+        if is_number(part.get(keyword)) and _is_extreme(exact_value(part[keyword])):
+            raise _inexact_error(f"{pointer}/{keyword}", exact_value(part[keyword]))
+
+
+def _read_limits(part: Mapping[str, Any]) -> Range | None:
+    """Return the range of a schema's limits; None if one of them is not a number."""
+    found = Range()
+    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+        value = part.get(keyword)
+        if keyword not in part or value is False:
+            continue
+        is_exclusive = keyword.startswith("exclusive")
+        if value is True and is_exclusive:  # as in draft 4
+            value = part.get(keyword.removeprefix("exclusive").lower())
+            if value is None:
+                continue
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        limit = exact_value(value)
+        if keyword.lower().endswith("minimum"):
+            if found.low is None or limit > found.low or (limit == found.low and is_exclusive):
+                found = replace(found, low=limit, has_low=not is_exclusive)
+        elif found.high is None or limit < found.high or (limit == found.high and is_exclusive):
+            found = replace(found, high=limit, has_high=not is_exclusive)
+    return found
+
+
+def _read_step(part: Mapping[str, Any], pointer: str) -> Fraction | None:
+    """Return the ``multipleOf`` of a schema; None if there is none, 0 if its value is wrong."""
+    if "multipleOf" not in part:
+        return None
+    value = part["multipleOf"]
+    if not is_number(value) or not value > 0:
+        return Fraction(0)
+    step = exact_value(value)
+    if not _is_short(step):
+        raise _inexact_error(f"{pointer}/multipleOf", step)
+    return Fraction(step)
+
+
+def _integer_pieces(
+    limits: Range, step: Fraction | None, part: Mapping[str, Any], pointer: str
+) -> list[dict[str, Any]]:
+    """Return schemas whose union are the integers of a range that are multiples of a step."""
+    low, high = (None if limit is None else Fraction(limit) for limit in (limits.low, limits.high))
+    first = None if low is None else math.ceil(low) + (math.ceil(low) == low and not limits.has_low)
+    last = None if high is None else math.floor(high) - (math.floor(high) == high and not limits.has_high)
+    if first is not None and not (_is_exact_limit(first) and (last is not None or first < _MAX_WHOLE_PART)):
+        raise _limit_error(part, pointer, "inimum")
+    # llguidance reads the greatest 64-bit integer as 2**63, and then reduces it to the greatest 64-bit integer.
+    is_exact = last is None or last == _MAX_INT64 or _is_exact_limit(last)
+    if last is not None and not (is_exact and (first is not None or last > -_MAX_WHOLE_PART)):
+        raise _limit_error(part, pointer, "aximum")
+    if first is not None and last is not None and first > last:
+        return []
+    whole = Range(None if first is None else Decimal(first), None if last is None else Decimal(last))
+    if step is None:
+        return [whole.schema]
+    return _multiples(whole, Fraction(math.lcm(step.numerator, step.denominator), step.denominator))
+
+
+def _is_exact_limit(limit: int) -> bool:
+    """Return True if an integer is the same as a float, and fits into 64 bits with either sign."""
+    return abs(limit) < _MAX_INT64 and int(float(limit)) == limit
+
+
+def _limit_error(part: Mapping[str, Any], pointer: str, side: str) -> GrammarError:
+    """Return the error for a limit that cannot be exact. ``side``: the end of its keyword."""
+    keyword = next(
+        (name for name in LIMIT_KEYWORDS if name.lower().endswith(side) and is_number(part.get(name))),
+        "multipleOf",
+    )
+    return _inexact_error(f"{pointer}/{keyword}", exact_value(part[keyword]))
+
+
+def _decimal_pieces(
+    limits: Range, step: Fraction | None, part: Mapping[str, Any], pointer: str
+) -> list[dict[str, Any]]:
+    """Return schemas whose union are the numbers of a range that are multiples of a step."""
+    for limit, side in ((limits.low, "inimum"), (limits.high, "aximum")):
+        if limit is not None and not _is_exact_decimal_limit(limit, step):
+            raise _limit_error(part, pointer, side)
+    if limits.is_empty:
+        return []
+    pieces = split_range(limits)
+    if step is None:
+        return [piece.schema for piece in pieces]
+    return [schema for piece in pieces for schema in _multiples(piece, step)]
+
+
+def _is_exact_decimal_limit(limit: Decimal, step: Fraction | None) -> bool:
+    """Return True if llguidance reads a limit of the multiples of a step as it is written."""
+    if abs(limit) <= MAX_EXACT_INTEGER and limit == math.floor(limit):
+        return step is None or step.denominator == 1 or _is_short(limit)
+    return _is_short(limit) and abs(limit) < _MAX_WHOLE_PART
+
+
+def _multiples(piece: Range, step: Fraction) -> list[dict[str, Any]]:
+    """Return schemas whose union are the multiples of a step in a range."""
+    # For a step of 0.25, llguidance takes 1.50 but not 1.5: it demands as many decimals as the step has. So there
+    # is a schema for the multiples of each number of decimals.
+    factors = piece.multiples(step)
+    if factors is not None and len(factors) <= _MAX_LISTED_MULTIPLES:
+        return [{"const": _json_number(_as_decimal(step * factor))} for factor in factors]
+    longer_steps = {_least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))}
+    schemas = [schema for longer in sorted(longer_steps) for schema in _multiples_of_this_length(piece, longer)]
+    return _multiples_of_this_length(piece, step) + (
+        schemas if step.numerator > 1 or step.denominator % 10 else []
+    )
+
+
+def _multiples_of_this_length(piece: Range, step: Fraction) -> list[dict[str, Any]]:
+    factors = piece.multiples(step)
+    if factors is not None and len(factors) <= _MAX_LISTED_MULTIPLES:
+        return [{"const": _json_number(_as_decimal(step * factor))} for factor in factors]
+    steps = _readable_steps(step)
+    if len(steps) == 1:
+        return [{**piece.schema, "multipleOf": steps[0]}]
+    return [{**piece.schema, "allOf": [{"multipleOf": each} for each in steps]}]
+
+
+def _as_decimal(value: Fraction) -> Decimal:
+    return _EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _decimals(step: Fraction) -> int:
+    """Return the number of decimals of a step."""
+    return next(count for count in range(_MAX_DECIMALS) if step * 10**count % 1 == 0)
+
+
+def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
+    return Fraction(math.lcm(first.numerator, second.numerator), math.gcd(first.denominator, second.denominator))
+
+
+def _readable_steps(step: Fraction) -> list[float]:
+    """Return numbers that llguidance reads exactly, whose common multiples are the multiples of a step."""
+    if _is_read_exactly(step):
+        return [_json_number(_as_decimal(step))]
+    parts = {divisor: step / divisor for divisor in _DIVISORS if _is_read_exactly(step / divisor)}
+    for first, second in combinations(parts, 2):
+        scale = 10 ** max(_decimals(parts[first]), _decimals(parts[second]))
+        if math.gcd(first, second) == 1 and parts[first] * parts[second] * scale**2 < _MAX_PRODUCT:
+            return [_json_number(_as_decimal(parts[first])), _json_number(_as_decimal(parts[second]))]
+    return [float(step)]  # llguidance rejects it
+
+
+def _is_read_exactly(step: Fraction) -> bool:
+    """Return True if llguidance's loop, which multiplies a float by 10 until it is whole, gets exact digits."""
+    value, decimals = float(step), 0
+    while value % 1 and decimals <= _MAX_FRACTION_DIGITS:
+        value, decimals = value * 10, decimals + 1
+    return value < 2**32 and Fraction(int(value), 10**decimals) == step
+
+
+def split_range(limits: Range) -> list[Range]:
+    """Return ranges whose union is the range, for each of which llguidance's regex is right."""
+    # The regex is wrong for an upper limit of several decimals, for a lower limit that is a prefix of the upper
+    # one, and for 0 as an exclusive lower limit.
+    pieces: list[Range] = []
+    if limits.low is None or limits.low < 0:
+        is_below_zero = limits.high is not None and limits.high < 0
+        negative = limits if is_below_zero else replace(limits, high=Decimal(0), has_high=False)
+        pieces += [piece.negated for piece in _split_above(-(negative.high or Decimal(0)), negative.negated)]
+    if limits.high is None or limits.high > 0 or (limits.high == 0 and limits.has_high):
+        if limits.low is None or limits.low < 0:
+            limits = replace(limits, low=Decimal(0), has_low=True)
+        pieces += _split_above(limits.low or Decimal(0), limits)
+    return pieces
+
+
+def _split_above(low: Decimal, limits: Range) -> list[Range]:
+    """Return the pieces of a range of numbers that are not negative. ``low``: its lower limit."""
+    high = limits.high
+    if limits.is_empty:
+        return []
+    if not limits.has_low:
+        return _split_above_exclusive(low, high, limits.has_high)
+    if high is None or low == high:
+        return [limits]
+    whole = Decimal(math.floor(high))
+    if math.floor(low) == whole:
+        return _split_decimals(low, high, limits.has_high)
+    if whole == high:
+        return [limits]
+    return [Range(low, whole, has_high=False), *_split_decimals(whole, high, limits.has_high)]
+
+
+def _split_above_exclusive(low: Decimal, high: Decimal | None, has_high: bool) -> list[Range]:
+    """Return the pieces of a range to which the lower limit does not belong."""
+    # llguidance's regex for it demands that the decimals do not end with 0, which a model may write. So there is
+    # also a range that begins right above the limit.
+    digits = max(_SAFE_DIGITS - len(str(math.floor(low))), 0) if low else _MAX_FRACTION_DIGITS
+    start = low + Decimal(1).scaleb(-digits)
+    pieces = _split_above(start, Range(start, high, has_high=has_high))
+    next_whole = Decimal(math.floor(low) + 1)
+    if high is None or next_whole <= high:
+        pieces.append(Range(low, next_whole, has_low=False, has_high=False))
+    elif low != math.floor(low):
+        pieces.append(Range(low, _first_end(low, high), has_low=False, has_high=False))
+    return pieces
+
+
+def _split_decimals(low: Decimal, high: Decimal, has_high: bool) -> list[Range]:
+    """Return the pieces of a range of decimals with the same whole part; ``low`` belongs to it."""
+    pieces = [Range(high, high)] if has_high else []
+    while low < high:
+        end = _first_end(low, high)
+        if low != math.floor(low):
+            pieces.append(Range(low, low))
+        pieces.append(Range(low, end, has_high=False))
+        low = end
+    return pieces
+
+
+def _first_end(low: Decimal, high: Decimal) -> Decimal:
+    """Return the beginning of ``high`` up to the first decimal in which it is above ``low``."""
+    ends = (high.quantize(Decimal(1).scaleb(-count), ROUND_FLOOR, _EXACT) for count in range(_MAX_DECIMALS))
+    return next(end for end in ends if end > low)

@@ -1,0 +1,168 @@
+"""Lists that other tools and their clients also write as text: strings, names, numbers, token ids and biases.
+
+Each function takes any value of a file or of a request. The ``ValueError`` of a wrong one has the rest of a
+message that begins with the name of the key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...common.strict_json import without_whole_floats
+from ...common.text import short_repr
+
+_QUOTED_STRING = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""  # pattern of a string in double or single quotes
+_QUOTED_STRINGS = re.compile(rf"\s*(?:{_QUOTED_STRING})\s*(?:,\s*(?:{_QUOTED_STRING})\s*)*,?\s*")
+
+
+def read_strings(value: Any) -> list[str]:
+    """Return the strings of a list, without empty ones."""
+    # A text is a JSON array, quoted strings with commas between them, such as text-generation-webui's
+    # ``"\n", ":"``, lines, or strings with commas between them.
+    if isinstance(value, str):
+        value = _strings_of_text(value.strip())
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f"{short_repr(value)} is not a list of strings, or quoted strings separated by commas")
+    return [part for part in value if part]
+
+
+def read_phrases(value: Any) -> list[str]:
+    """Return the same as `read_strings`, but a text without quotes and brackets is lines, which have commas."""
+    if isinstance(value, str) and not value.strip().startswith("[") and not is_quoted_list(value):
+        return [line for line in value.split("\n") if line]
+    return read_strings(value)
+
+
+def is_quoted_list(text: str) -> bool:
+    """Return whether a text is one or more quoted strings with commas between them."""
+    return _QUOTED_STRINGS.fullmatch(text) is not None
+
+
+def read_names(value: Any) -> list[str]:
+    """Return the names of a list; in a text, commas, semicolons or newlines separate them."""
+    if isinstance(value, str) and not value.strip().startswith("[") and not is_quoted_list(value):
+        value = re.split(r"[,;\n]", value)
+    return [name.strip() for name in read_strings(value) if name.strip()]
+
+
+def read_integers(value: Any) -> list[int]:
+    """Return the integers of a list, such as 5 and 5.0, or of a text such as ``5, 0, 2`` or ``[6,0]``."""
+    parts = re.split(r"[\s,;]+", value.strip().strip("[]")) if isinstance(value, str) else value
+    texts = [str(part).removesuffix(".0") for part in parts if part != ""] if isinstance(parts, list) else [""]
+    if not all(text.isascii() and text.isdecimal() for text in texts):
+        raise ValueError(f"{short_repr(value)} is not a list of integers")
+    return [int(text) for text in texts]
+
+
+def read_token_ids(value: Any) -> list[int]:
+    """Return the ids of a list, or of a text with commas, with brackets around them or not."""
+    ids = value
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.strip().removeprefix("[").removesuffix("]").split(",")]
+        ids = [int(part) if part.isascii() and part.isdecimal() else part for part in parts if part]
+    elif type(value) is int:
+        ids = [value]
+    if not isinstance(ids, list) or not all(type(item) is int for item in ids):
+        raise ValueError(f"{short_repr(value)} is not a list of token ids")
+    return ids
+
+
+_SIGNED_BIAS = re.compile(r"(\d+)([+-].+)")
+_BIASED_NAMES, _BIAS_NAMES = ("token", "id", "text"), ("bias", "value")  # the keys of a bias that is an object
+
+
+_ID_AS_TEXT = re.compile(r"([0-9]{1,18})(?:\.0+)?", re.ASCII)
+
+
+def read_biased_token(key: Any) -> Any:
+    """Return the id of a token as an integer; other keys as they are. Keys of JSON are texts: ``5`` or ``5.0``."""
+    match = _ID_AS_TEXT.fullmatch(key) if isinstance(key, str) else None
+    return int(match[1]) if match else without_whole_floats(key)
+
+
+def read_biases(value: Any) -> dict[int | str, float]:
+    """Return biases by token id or text."""
+    # The biases are a table, a list of pairs, a list of objects with ``token``, ``id`` or ``text`` and ``bias`` or
+    # ``value``, the JSON text of one of these, or llama.cpp's ``15043+1,29871-inf``. false bans a token.
+    if isinstance(value, str):
+        value = _biases_of_text(value.strip())
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = [_bias_pair(item) for item in value]
+    else:
+        raise ValueError(f"{short_repr(value)} is not a table or a list of token and number")
+    biases: dict[int | str, float] = {}
+    for name, bias in pairs:
+        key = read_biased_token(name)
+        if type(key) not in (int, str):  # bool is a subclass of int, but True is not an id
+            raise ValueError(f"{short_repr(key)} is not a token's id or text")
+        biases[key] = _bias(bias)
+    return biases
+
+
+def _strings_of_text(text: str) -> Any:
+    if not text:
+        return []
+    try:
+        # Not strict, because a YAML string in double quotes holds a real newline, not a backslash and n.
+        return json.loads(text if text.startswith("[") else f"[{text}]", strict=False)
+    except (ValueError, RecursionError):
+        pass
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    elif text.startswith("["):
+        raise ValueError("this is not a JSON array of strings")
+    if "," not in text and '"' not in text:
+        return text.split("\n")
+    parts: list[str] = re.findall(rf"\s*(?:{_QUOTED_STRING})|[^,]+", text)
+    return [_unquote(part.strip()) for part in parts if part.strip()]
+
+
+def _unquote(part: str) -> str:
+    if re.fullmatch(_QUOTED_STRING, part) is None:
+        return part
+    try:
+        return str(json.loads(f'"{part[1:-1]}"' if part[0] == "'" else part, strict=False))
+    except ValueError:  # an escape that JSON does not have, or a double quote inside single quotes
+        return part[1:-1]
+
+
+def _biases_of_text(text: str) -> Any:
+    if not text:
+        return {}
+    if text[0] in "[{":
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValueError(f"{short_repr(text)} is not the JSON of biases by token") from None
+    matches = [_SIGNED_BIAS.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
+    pairs = [[int(match[1]), match[2]] for match in matches if match is not None]
+    if len(pairs) < len(matches):
+        raise ValueError(f"{short_repr(text)} is not a list of biases, such as 15043+1,29871-inf")
+    return pairs
+
+
+def _bias_pair(item: Any) -> tuple[Any, Any]:
+    if isinstance(item, (list, tuple)) and len(item) == 2:
+        return item[0], item[1]
+    if isinstance(item, Mapping):
+        key = next((item[name] for name in _BIASED_NAMES if name in item), None)
+        return key, next((item[name] for name in _BIAS_NAMES if name in item), None)
+    raise ValueError("this is neither an object nor a list of pairs")
+
+
+def _bias(value: Any) -> float:
+    if value is False:
+        return -math.inf
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(f"{short_repr(value)} is not a number or false")
+    return number

@@ -1,0 +1,82 @@
+"""Import of SillyTavern's presets for chat completion, which hold prompts and the settings of an API.
+
+The API that the preset is for decides on the order of its samplers and on absent values. So the imported chain has
+the order in which SillyTavern's text completion names them for text-generation-webui, and only the steps that the
+file sets. Of the prompts, the main one becomes the system message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import sillytavern
+from .conversion import Imported, ImportedChainBuilder
+from .preset_file import PresetFile
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
+from .table import ForeignTable
+
+# keys of which other files have one at most
+MARKS = {
+    *(
+        "chat_completion_source",
+        "openai_model",
+        "openai_max_context",
+        "openai_max_tokens",
+        "prompts",
+        "prompt_order",
+    ),
+    *("names_behavior", "stream_openai", "wrap_in_quotes", "jailbreak_system", "impersonation_prompt"),
+    *("new_chat_prompt", "new_group_chat_prompt", "send_if_empty", "max_context_unlocked", "assistant_prefill"),
+}
+_TOOL = "SillyTavern"
+_SAMPLER_KEYS = keys_by_sampler(
+    SamplerKeys(
+        "penalties",
+        {
+            "repeat": ToolKey("repetition_penalty", 1.0),
+            "presence": ToolKey("presence_penalty", 0.0),
+            "frequency": ToolKey("frequency_penalty", 0.0),
+        },
+        fixed_parameters={"last_n": -1},
+    ),
+    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    SamplerKeys("top_a", {"a": ToolKey("top_a", 0.0)}),
+    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
+    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
+)
+_ORDER = ("penalties", "temperature", "top_k", "top_p", "min_p", "top_a")
+
+
+def read(file: PresetFile) -> Imported:
+    """Read a preset of text completion, or of chat completion if the keys are that one's."""
+    data = file.json_table()
+    is_chat = len({str(key) for key in data} & MARKS) > 1
+    return (convert if is_chat else sillytavern.convert)(data, file.origin).imported()
+
+
+def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
+    table = ForeignTable(data, origin)
+    builder = ImportedChainBuilder(_TOOL, table)
+    builder.notes.append("a preset of chat completion; of its prompts, the main one is the system message")
+    builder.notes.append("the order of the steps is that of the API, which the file does not say")
+    builder.read_steps(_SAMPLER_KEYS, "penalties", "top_k", "top_p", "top_a", "min_p")
+    builder.read_temperature(_SAMPLER_KEYS["temperature"])
+    builder.set_chain(builder.steps_in_order(_ORDER))
+    builder.read_max_tokens("openai_max_tokens")
+    builder.read_seed("seed")
+    builder.read_string("system", "system")
+    prompt = _main_prompt(table)
+    if prompt:
+        builder.other_settings["system"] = prompt
+    return builder
+
+
+def _main_prompt(table: ForeignTable) -> str:
+    prompts = table.raw_value("prompts")
+    for prompt in prompts if isinstance(prompts, list) else ():
+        if isinstance(prompt, Mapping) and prompt.get("identifier") == "main":
+            content = prompt.get("content")
+            return content if isinstance(content, str) else ""
+    return ""

@@ -1,0 +1,87 @@
+"""The routes of jsonl below `/gen/`: the lines of `gen run --format jsonl`, and their report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ..common.strict_json import json_line
+from ..logprobs.events import Event, Start
+from ..logprobs.jsonl import RunLines
+from ..logprobs.recorded import StreamError, read_stream
+from ..logprobs.report import page as report_page
+from ..logprobs.report.run_data import RunReader
+from .answers import AnswerFormat
+from .bodies import PromptFields
+from .errors import InvalidRequestError
+from .resolution import Asked
+from .sampler_fields import Json
+from .state import HTML, JSON, LINES, RouteSpec, ServerState, generate, read_parts
+from .x_gen import command_of
+
+
+class LinesFormat(AnswerFormat):
+    """The lines of `gen --format jsonl`."""
+
+    media_type = LINES
+    tells_rewinds = True
+
+    def __init__(self, asked: Asked) -> None:
+        self._choice, self._lines = asked.choices[0], RunLines()
+        if len(asked.choices) > 1:
+            raise InvalidRequestError("the lines are those of one text; leave n out, and send one prompt", "n")
+
+    def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
+        """Return the lines as a list."""
+        return {"lines": [line for event in runs[0] for line in self._push(event, facts)]}
+
+    def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
+        """Yield the lines that are complete after an event. ``index``: always 0."""
+        return map(json_line, self._push(event, facts))
+
+    def _push(self, event: Event, facts: Json | None) -> Iterable[Json]:
+        if isinstance(event, Start):
+            return [self._lines.start(event, self._choice.prompt, command_of(self._choice, event))]
+        return self._lines.push(event, None if facts is None else {"x_gen": facts})
+
+    def failure(self, error: Json) -> str:
+        """Return the line that tells an error."""
+        return json_line({"event": "error", **error})
+
+
+class LineFields(PromptFields):
+    """The fields of `/gen/generate`, whose answer is a stream unless ``stream`` is false."""
+
+    stream: bool | None = True
+
+
+async def generate_lines(request: Request, state: ServerState) -> Response:
+    """Continue a prompt, as the lines of `gen run --format jsonl`."""
+    return await generate(request, state, LineFields, LinesFormat, ("return_tokens_as_token_ids",))
+
+
+async def report(request: Request, state: ServerState) -> Response:
+    """Return the HTML report of the lines of `gen run --format jsonl`, as `gen inspect --html` writes it."""
+    parts = await read_parts(request, state.access.max_lines_bytes)
+    try:
+        html = await state.run(lambda: _report(parts))
+    except StreamError as error:
+        raise InvalidRequestError(str(error)) from None
+    return HTMLResponse(html, headers={"content-disposition": 'attachment; filename="report.html"'})
+
+
+def _report(parts: Sequence[bytes]) -> str:
+    # The lines are read one by one, so that the objects of a long text are never all in memory.
+    data = RunReader("gen serve", None).read(read_stream(BytesIO(b"".join(parts))))
+    if data is None:
+        raise InvalidRequestError("the body has no lines")
+    return report_page([data])
+
+
+ROUTES = (
+    RouteSpec("/gen/generate", generate_lines, body=LineFields, media_types=(LINES, JSON)),
+    RouteSpec("/gen/report", report, takes_lines=True, media_types=(HTML,)),
+)

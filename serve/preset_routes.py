@@ -1,0 +1,260 @@
+"""The routes of samplers, chains and presets below `/gen/`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from ..jobs.bodies import StrictModel, setting_value
+from ..presets.errors import PresetError
+from ..presets.foreign.formats import import_metadata, import_text, is_foreign
+from ..presets.foreign.preset_file import MissingSectionError
+from ..presets.overrides import SETTING_NAMES
+from ..presets.preset import Preset, load_preset
+from ..presets.search import PresetEntry, list_presets
+from ..presets.settings import Settings, resolve_settings
+from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
+from ..presets.yaml_writer import write_step, write_yaml
+from ..samplers.base import Sampler
+from ..samplers.building import chain_notation, parse_chain
+from ..samplers.errors import SamplingError
+from ..samplers.methods.dist import Dist
+from ..samplers.registry import catalogue
+from .errors import InvalidRequestError, NotFoundError
+from .limits import public_origin
+from .requested_names import find_listed_preset
+from .sampler_fields import Json
+from .state import YAML, RouteSpec, ServerState, read_fields
+
+
+async def list_samplers(_: Request, _state: ServerState) -> Response:
+    """List the samplers with their parameters."""
+    return JSONResponse({"samplers": [sampler_json(cls) for cls in catalogue().values()]})
+
+
+def sampler_json(cls: type[Sampler]) -> Json:
+    """Return the description of a sampler. The parameters are those of its JSON Schema, with their names."""
+    about = cls.about
+    names = ("name", "summary", "formula", "reference", "llama_cpp", "aliases", "main_parameter", "example")
+    schema = cls.model_json_schema()
+    return {
+        **{name: getattr(about, name) for name in (*names, "off_values", "stage", "is_selector")},
+        "parameters": [{"name": name, **values} for name, values in schema.get("properties", {}).items()],
+        **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
+    }
+
+
+class ChainFields(StrictModel):
+    """A chain: the notation, or the name of a preset; the server's own chain without either."""
+
+    chain: str | None = None
+    preset: str | None = None
+
+
+async def read_chain(request: Request, state: ServerState) -> Response:
+    """Return the steps of a chain with all parameters, and the settings that a preset has besides the chain."""
+    fields, _ = await read_fields(request, state, ChainFields)
+    return JSONResponse(await state.run(lambda: _chain_fields(state, fields)))
+
+
+def _chain_fields(state: ServerState, fields: ChainFields) -> Json:
+    _, maker = state.loaded()
+    if fields.chain is not None:
+        settings: Settings | None = None
+        try:
+            samplers = parse_chain(fields.chain)
+        except SamplingError as error:
+            raise InvalidRequestError(str(error), "chain") from None
+        if not samplers or not samplers[-1].about.is_selector:
+            samplers.append(Dist())
+    else:
+        if fields.preset is None:
+            settings = maker.resolver.default_settings()
+        else:
+            find_listed_preset(fields.preset, "preset")
+            settings = resolve_settings(load_preset(fields.preset))
+        samplers = settings.samplers()
+    steps = [{"name": item.about.name, "parameters": _with_text_keys(item.model_dump())} for item in samplers]
+    notation = chain_notation([{item.about.name: item.model_dump()} for item in samplers])
+    found = {} if settings is None else {name: getattr(settings, name) for name in SETTING_NAMES}
+    values = {name: None if item.origin == "default" else item.value for name, item in found.items()}
+    return {"chain": notation, "steps": steps, "settings": values}
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Return a value for JSON. An id as a key becomes its digits; a text as a key is quoted if needed."""
+    # In a table of tokens, 5 is an id, and "5" is a text. JSON has only texts as keys.
+    if isinstance(value, Mapping):
+        return {
+            str(key) if isinstance(key, int) or key.isidentifier() else json.dumps(key): _with_text_keys(item)
+            for key, item in value.items()
+        }
+    return [_with_text_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+async def presets(_: Request, state: ServerState) -> Response:
+    """List the presets with their chains."""
+    entries = await state.run(lambda: [_preset_json(entry) for entry in list_presets() if not entry.is_shadowed])
+    return JSONResponse({"presets": entries})
+
+
+def _preset_json(entry: PresetEntry) -> Json:
+    fields: Json = {"name": entry.name, "origin": public_origin(entry.origin)}
+    try:
+        preset = load_preset(entry.name)
+    except PresetError as error:
+        return fields | {"error": str(error).replace(str(entry.path), entry.name)}
+    return fields | {"description": preset.description, **_notation_of(preset)}
+
+
+def _notation_of(preset: Preset) -> Json:
+    config = [{sampler.about.name: sampler.model_dump()} for sampler in preset.samplers()]
+    return {"chain": chain_notation(config)}
+
+
+async def preset_text(request: Request, state: ServerState) -> Response:
+    """Return the YAML of a preset."""
+    name = request.path_params["name"]
+    text = await state.run(lambda: _preset_yaml(state, name))
+    return PlainTextResponse(text, media_type=YAML)
+
+
+def _preset_yaml(state: ServerState, name: str) -> str:
+    if name == "model":
+        model, _ = state.loaded()
+        imported = import_metadata(model.metadata)
+        if imported is None:
+            raise NotFoundError("model: this model names no sampling settings", "name")
+        return imported.yaml_text()
+    try:
+        entry = find_listed_preset(name, "name")
+    except InvalidRequestError as error:
+        raise NotFoundError(str(error), "name") from None
+    return read_text(entry.path, name)
+
+
+class PresetImportFields(StrictModel):
+    """The text of a preset.
+
+    ``name``: the name of its file, which is part of messages; ``format``: the tool that wrote it, recognized by
+    default; ``section``: one of several presets in the text.
+    """
+
+    text: str
+    name: str | None = None
+    format: str | None = None
+    section: str | None = None
+
+
+async def import_preset(request: Request, state: ServerState) -> Response:
+    """Convert a preset of another tool to a preset of logitsmith. Nothing is saved."""
+    fields, _ = await read_fields(request, state, PresetImportFields)
+    return await state.run(lambda: _imported(fields))
+
+
+def _imported(fields: PresetImportFields) -> Response:
+    if len(fields.text.encode()) > MAX_FILE_BYTES:
+        raise InvalidRequestError(f"text: it has more than {MAX_FILE_BYTES:,} bytes", "text")
+    name = (fields.name or "preset").replace("\\", "/").rpartition("/")[2] or "preset"
+    try:
+        if fields.format is None and not is_foreign(fields.text, name):
+            facts = _own_preset(fields.text, name)
+        else:
+            imported = import_text(fields.text, name, fields.format, fields.section)
+            facts = {
+                "name": imported.preset.name,
+                "format": imported.format,
+                "preset": imported.yaml_text(),
+                **_notation_of(imported.preset),
+                "settings": dict(imported.other_settings),
+                "unsupported": list(imported.unsupported_settings),
+                "notes": list(imported.notes),
+                "sections": imported.sections,
+            }
+    except MissingSectionError as error:
+        body = InvalidRequestError(str(error), "section").as_json()
+        return JSONResponse(body | {"sections": list(error.names)}, 400)
+    except (PresetError, SamplingError) as error:
+        raise InvalidRequestError(str(error), "text") from None
+    return JSONResponse(facts)
+
+
+def _own_preset(text: str, name: str) -> Json:
+    """Return the description of a preset of logitsmith, whose text is kept."""
+    stem = name.removesuffix(".yaml").removesuffix(".yml")
+    preset = Preset.from_table(check_table(parse_yaml(text, name), name), origin=name, name=stem, source=name)
+    facts = {"name": stem, "format": "logitsmith", "preset": text, **_notation_of(preset)}
+    settings = {name: getattr(preset, name) for name in SETTING_NAMES if name in preset.model_fields_set}
+    return facts | {"settings": settings, "unsupported": [], "notes": [], "sections": []}
+
+
+class PresetTextFields(StrictModel):
+    """The settings of a preset.
+
+    ``base``: the text of the preset whose other keys are kept; ``chain``: the chain in notation; ``settings``: the
+    keys of the preset besides its chain that are changed; null removes a key.
+    """
+
+    base: str | None = None
+    chain: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+async def write_preset(request: Request, state: ServerState) -> Response:
+    """Return the text of a preset file with a chain and settings. Nothing is saved."""
+    fields, _ = await read_fields(request, state, PresetTextFields)
+    try:
+        return JSONResponse({"preset": await state.run(lambda: _preset_file_text(fields))})
+    except (PresetError, SamplingError) as error:
+        raise InvalidRequestError(str(error), "chain") from None
+
+
+def _preset_file_text(fields: PresetTextFields) -> str:
+    if fields.base is not None and len(fields.base.encode("utf-8", "replace")) > MAX_FILE_BYTES:
+        raise InvalidRequestError(f"base: it has more than {MAX_FILE_BYTES:,} bytes", "base")
+    table: Json = {} if fields.base is None else dict(check_table(parse_yaml(fields.base, "base"), "base"))
+    chain = [_changed_step(item) for item in parse_chain(fields.chain)]
+    for name, value in fields.settings.items():
+        table.pop(name, None)
+        if value is not None:
+            table[name] = setting_value(value)
+    if table.get("phases"):  # the chain is that of the last phase
+        table["phases"] = [*table["phases"][:-1], {"chain": chain}]
+    else:
+        table["chain"] = chain
+    Preset.from_table(table)
+    lines = []
+    for key, value in table.items():
+        if key == "chain":
+            lines += ["chain:\n", *(f"  - {write_step(step)}\n" for step in value)]
+        else:
+            lines.append(write_yaml({key: value}))
+    return "".join(lines)
+
+
+def _changed_step(sampler: Any) -> str | Json:
+    """Return a step as presets write it, without the parameters that have their default values."""
+    values = _plain(sampler.model_dump(exclude_defaults=True))
+    return {sampler.about.name: values} if values else str(sampler.about.name)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as YAML writes it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+ROUTES = (
+    RouteSpec("/gen/samplers", list_samplers, "GET", keys=("samplers",)),
+    RouteSpec("/gen/chain", read_chain, body=ChainFields, keys=("chain", "steps", "settings")),
+    RouteSpec("/gen/presets", presets, "GET", keys=("presets",)),
+    RouteSpec("/gen/presets/import", import_preset, body=PresetImportFields, keys=("name", "format", "preset")),
+    RouteSpec("/gen/presets/text", write_preset, body=PresetTextFields, keys=("preset",)),
+    RouteSpec("/gen/presets/{name}", preset_text, "GET", media_types=(YAML,)),
+)

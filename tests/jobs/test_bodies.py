@@ -1,0 +1,49 @@
+"""The requests that lines of a batch ask for."""
+
+import pytest
+from logitsmith.jobs.bodies import parse_request
+from logitsmith.jobs.errors import InvalidLineError
+
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def line(url):
+    body = CHAT if "chat" in url else {"prompt": "Hi"}
+    return {"custom_id": "a", "method": "POST", "url": url, "body": body}
+
+
+URLS = (
+    *("/v1/chat/completions", "/v1/completions", "/chat/completions", "/completions", "chat/completions"),
+    *("/v1/chat/completions/", "https://api.openai.com/v1/chat/completions", "http://127.0.0.1:8080/completions"),
+    "/openai/deployments/gpt/chat/completions?api-version=2024-10-21",
+    "https://x.openai.azure.com/openai/deployments/gpt/completions?api-version=2024-10-21",
+)
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_urls_of_openai_and_azure(url):
+    request = parse_request(line(url), 1)
+    assert (request.messages is not None, request.prompt) == (("chat" in url), None if "chat" in url else "Hi")
+
+
+REFUSED = (
+    *("/v1/responses", "/v1/embeddings", "/v1/moderations", "/responses", "https://api.openai.com/v1/responses"),
+    *("/v1/chat/completions/x", "/v1/xcompletions", ""),
+)
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_urls_that_are_not_answered(url):
+    with pytest.raises(InvalidLineError) as caught:
+        parse_request(line(url), 1)
+    message = str(caught.value)
+    assert message.startswith("url: ")
+    assert repr(url) in message
+    assert "/v1/chat/completions and /v1/completions" in message
+
+
+def test_a_body_sets_the_minimum_of_tokens():
+    body = {"prompt": "The sea", "max_tokens": 40, "min_tokens": 20.0}
+    record = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}
+    targets = {override.target: override.value for override in parse_request(record, 1).overrides}
+    assert targets == {"max_tokens": 40, "min_tokens.n": 20}
