@@ -15,8 +15,8 @@ from .conversation import ReportMessage
 from .records import ContextFullError, StoredMessage
 
 if TYPE_CHECKING:
+    from ..engine.chat_template import ChatTemplate, ReasoningTags
     from ..engine.model import Model
-    from ..engine.templates import ChatTemplate, ReasoningTags
 
 
 # Handling of a conversation that does not fit: raise an error, or leave out its oldest turns

@@ -38,11 +38,11 @@ from .prompt import (
 from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
+    from ..engine.chat_template import ChatTemplate
     from ..engine.drafts import DraftOptions
     from ..engine.guidance import Guidance
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
-    from ..engine.templates import ChatTemplate
     from ..logprobs.events import Event, Token
     from ..samplers.chain import Chain
 

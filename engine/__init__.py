@@ -40,11 +40,13 @@ if TYPE_CHECKING:
         generate_many as generate_many,
     )
     from .beams import generate_beams as generate_beams
+    from .chat_template import ChatTemplate as ChatTemplate, Message as Message, ReasoningTags as ReasoningTags
     from .drafts import DraftOptions as DraftOptions
     from .generation import generate as generate, generate_request as generate_request, versions as versions
     from .guidance import Guidance as Guidance
     from .model import Model as Model
     from .native.options import ComputeOptions as ComputeOptions, GpuOptions as GpuOptions
+    from .native_template import builtin_chat_templates as builtin_chat_templates
     from .next_token import ChainComparison as ChainComparison, NextToken as NextToken, trace_next as trace_next
     from .prompt_cache import (
         PromptCacheError as PromptCacheError,
@@ -58,11 +60,7 @@ if TYPE_CHECKING:
     )
     from .scoring import score as score, score_choices as score_choices, score_prompt as score_prompt
     from .templates import (
-        ChatTemplate as ChatTemplate,
-        Message as Message,
-        ReasoningTags as ReasoningTags,
         build_prompt as build_prompt,
-        builtin_chat_templates as builtin_chat_templates,
         format_chat as format_chat,
         open_chat_template as open_chat_template,
     )
@@ -95,24 +93,18 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "..models.resolve": ("ModelNotHereError", "resolve_files", "resolve_model"),
         ".batch": ("BatchAnswer", "BatchEngine", "BatchFailure", "BatchOutcome", "generate_many"),
         ".beams": ("generate_beams",),
+        ".chat_template": ("ChatTemplate", "Message", "ReasoningTags"),
         ".drafts": ("DraftOptions",),
         ".generation": ("generate", "generate_request", "versions"),
         ".guidance": ("Guidance",),
         ".model": ("Model",),
         ".native.options": ("ComputeOptions", "GpuOptions"),
+        ".native_template": ("builtin_chat_templates",),
         ".next_token": ("ChainComparison", "NextToken", "trace_next"),
         ".prompt_cache": ("PromptCacheError", "load_prompt_cache", "save_prompt_cache"),
         ".request": ("BeamSearch", "ChatMessages", "GenerationRequest"),
         ".scoring": ("score", "score_choices", "score_prompt"),
-        ".templates": (
-            "ChatTemplate",
-            "Message",
-            "ReasoningTags",
-            "build_prompt",
-            "builtin_chat_templates",
-            "format_chat",
-            "open_chat_template",
-        ),
+        ".templates": ("build_prompt", "format_chat", "open_chat_template"),
         ".token_records": ("LogprobRequest",),
         ".vocabulary": ("Continuation", "Vocabulary", "tokenize_continuation"),
     },

@@ -218,7 +218,7 @@ class RequestResolver:
         """Return the paths of the fields that the chat template of a request does not read."""
         if not parsed.template_fields:
             return []
-        from ..engine.templates import template_reads
+        from ..engine.jinja_template import template_reads
 
         source, _ = self._choose_chat_template(parsed)
         source = self._metadata.get(CHAT_TEMPLATE_KEY, "") if source is None else source

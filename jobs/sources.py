@@ -238,7 +238,8 @@ def chat_template_source(text: str, *, can_be_name: bool = True) -> str:
     # ``tokenizer_config.json``, or the folder with such a file.
     from ..common.files import TextFileError, read_text_file
     from ..common.text import did_you_mean
-    from ..engine.templates import builtin_chat_templates, is_chat_template
+    from ..engine.native_template import builtin_chat_templates
+    from ..engine.templates import is_chat_template
     from ..models.errors import ModelError
 
     if is_chat_template(text):

@@ -8,19 +8,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from ..common.seeds import fixed_seed, following_seed
+from ..engine.chat_template import Message, content_text
 from ..engine.drafts import DraftOptions
 from ..engine.generation import build_chain, negative_prompt_ids, prompt_token_ids, start_constraint
 from ..engine.guidance import guidance_model, with_system_message
 from ..engine.model import Model
+from ..engine.native_template import builtin_chat_templates
 from ..engine.request import ChatMessages, GenerationRequest
-from ..engine.templates import (
-    Message,
-    builtin_chat_templates,
-    content_text,
-    format_chat,
-    is_chat_template,
-    open_chat_template,
-)
+from ..engine.templates import format_chat, is_chat_template, open_chat_template
 from ..engine.token_records import LogprobRequest, check_trace_count
 from ..grammars.compile_guard import CompileGuard
 from ..grammars.errors import GrammarError

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...chats.prompt import ReasoningSplitter
-    from ...engine.templates import ChatTemplate
+    from ...engine.chat_template import ChatTemplate
     from ...logprobs.events import Done, Event
     from ..render.markdown import MarkdownStream
 

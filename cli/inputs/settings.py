@@ -28,8 +28,8 @@ from ..options.sampling import ConstraintOptions, FullSamplingOptions, given_gra
 from ..options.text_rules import GuidanceOptions, TextRuleOptions
 
 if TYPE_CHECKING:
+    from ...engine.chat_template import ChatTemplate
     from ...engine.model import Model
-    from ...engine.templates import ChatTemplate
     from ...engine.token_records import LogprobRequest
     from ...engine.vocabulary import Vocabulary
     from ...grammars.spec import GrammarSpec

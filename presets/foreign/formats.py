@@ -15,9 +15,10 @@ from ..overrides import SETTING_NAMES
 from ..preset import Preset, load_preset
 from ..search import is_file_reference, is_path, split_section
 from ..yaml_reader import check_table, parse_yaml, read_text
-from . import llama_cpp, webui
+from . import llama_cpp_import, webui
 from .conversion import Imported, ImportedPreset, build_imported_preset
 from .exporter import ExportedPreset, PresetExporter
+from .llama_cpp import TOOL as LLAMA_CPP
 from .preset_file import MissingSectionError, PresetFile
 from .recognition import AmbiguousFormatError, recognize_own_format
 from .registry import OWN_FORMATS, Format, find_format, plugin_formats
@@ -135,10 +136,10 @@ def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
     """Return the preset that a model's author recommends in a GGUF file; None if there is none."""
     # The preset is llama.cpp's complete chain with the values of the ``general.sampling.*`` keys. llama.cpp
     # samples in the same way for this model if no flag is given. Raises ``PresetError`` that names the key.
-    if not llama_cpp.has_settings(metadata):
+    if not llama_cpp_import.has_settings(metadata):
         return None
-    imported = llama_cpp.convert_metadata(metadata, "").imported()
-    return build_imported_preset(imported, llama_cpp.TOOL, "", "model", "what the model's author recommends")
+    imported = llama_cpp_import.convert_metadata(metadata, "").imported()
+    return build_imported_preset(imported, LLAMA_CPP, "", "model", "what the model's author recommends")
 
 
 def _different_format(file: PresetFile, format_name: str) -> str | None:

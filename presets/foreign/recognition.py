@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import PresetError
 from . import kobold, ollama, sillytavern_chat
-from .llama_cpp import is_command, is_jan_model
+from .llama_cpp_import import is_command, is_jan_model
 from .registry import format_names
 from .table import INI_LINE_PATTERN, first_content_line, parse_json, parse_yaml_1_1
 

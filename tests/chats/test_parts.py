@@ -8,7 +8,7 @@ from logitsmith.chats.prompt import ReasoningSplitter, jsonl_of, markdown_of
 from logitsmith.chats.records import Changes, StoredMessage, pack_tokens, unpack_tokens
 from logitsmith.chats.session import ChatSession, visible_text
 from logitsmith.engine import ReasoningTags, Token
-from logitsmith.engine.templates import JinjaChatTemplate
+from logitsmith.engine.jinja_template import JinjaChatTemplate
 from logitsmith.jobs.bodies import parse_request
 
 from .conftest import settings

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import pytest
 from logitsmith.engine import ModelError, ReasoningTags, builtin_chat_templates, format_chat, open_chat_template
+from logitsmith.engine.chat_template import ChatPrompt
+from logitsmith.engine.jinja_template import JinjaChatTemplate
 from logitsmith.engine.template_sandbox import MAX_TEXT_CHARACTERS
-from logitsmith.engine.templates import ChatPrompt, JinjaChatTemplate
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "Hi <b>"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logitsmith.engine import ModelError
-from logitsmith.engine.templates import JinjaChatTemplate
+from logitsmith.engine.jinja_template import JinjaChatTemplate
 
 from ..target import Target
 

@@ -1,0 +1,135 @@
+"""What every chat template does: it makes a prompt of the messages of a chat."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..models.errors import ModelError
+
+Message = dict[str, Any]
+"""``{"role": "system" | "user" | "assistant" | "tool", "content": text}``, and what some templates read besides:
+``reasoning_content``, ``tool_calls``, ``tool_call_id`` and ``name``.
+
+The content may also be a list of parts, ``{"type": "text", "text": text}``. Most templates get them as one text.
+"""
+
+
+@dataclass(frozen=True)
+class ReasoningTags:
+    """The strings that a model writes before and after its reasoning, such as ``<think>`` and ``</think>``.
+
+    Attributes:
+        start: the string before the reasoning.
+        end: the string after the reasoning.
+        answer_prefixes: strings that the model writes before its answer; a template of such a model expects
+            answers without reasoning. Empty if there are none.
+    """
+
+    start: str
+    end: str
+    answer_prefixes: tuple[str, ...] = field(default=(), repr=False)
+
+
+REASONING_TAGS = (
+    ReasoningTags("<think>", "</think>"),
+    ReasoningTags("<seed:think>", "</seed:think>"),
+    ReasoningTags("<thinking>", "</thinking>"),
+    ReasoningTags("[THINK]", "[/THINK]"),
+    ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>"),
+    ReasoningTags("<|channel>thought", "<channel|>"),
+    ReasoningTags(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A prompt that a chat template has made."""
+
+    text: str
+    note: str | None = None  # a sentence, if the messages had to be changed for the template; otherwise None
+
+
+class ChatTemplate(ABC):
+    """A chat template, ready to use: see `open_chat_template`.
+
+    Attributes:
+        name: name of the template in messages, such as ``the model's chat template``.
+    """
+
+    name: str
+
+    @property
+    def reasoning_tags(self) -> ReasoningTags | None:
+        """The tags around the model's reasoning; None if the template has none of the well-known tags."""
+        return None
+
+    @abstractmethod
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
+        """Return the prompt for the messages of a chat.
+
+        Args:
+            messages: The chat, the oldest message first.
+            add_generation_prompt: Whether the prompt ends with the beginning of the assistant's next message.
+
+        Raises ``ModelError`` when the template rejects the messages, or computes too much.
+        """
+
+    def render_beginning(self, messages: Sequence[Message], beginning: str) -> ChatPrompt:
+        """Return the prompt that ends with the beginning of the assistant's answer.
+
+        The beginning stands where the template writes the text of answers: after a header that only complete
+        messages have, and after a reasoning that the prompt opens, which is closed.
+
+        Args:
+            messages: The chat before the answer.
+            beginning: The beginning of the answer's text, which may contain the model's reasoning.
+
+        Raises ``ModelError`` as `render` does.
+        """
+        prompt = self.render(messages)
+        if self.render(messages, add_generation_prompt=False).text == prompt.text:
+            return ChatPrompt(prompt.text + beginning, prompt.note)  # the model writes the whole message itself
+        try:
+            answer = {"role": "assistant", "content": _ANSWER_MARK}
+            complete = self.render([*messages, answer], add_generation_prompt=False).text
+        except ModelError:  # some templates want a user's message last
+            complete = ""
+        before = complete.partition(_ANSWER_MARK)[0] if _ANSWER_MARK in complete else None
+        text = _text_before_answer(prompt.text, before, beginning, self.reasoning_tags)
+        return ChatPrompt(text + beginning, prompt.note)
+
+
+_ANSWER_MARK = "AnswerMark"  # an answer that shows where a template writes the text of answers
+
+
+def _text_before_answer(prompt: str, before: str | None, beginning: str, tags: ReasoningTags | None) -> str:
+    """Return the prompt before the beginning of an answer; ``before``: see `_ANSWER_MARK`."""
+    end = prompt.rstrip()
+    if tags is not None:
+        is_open = end.endswith(tags.start)
+        if beginning.lstrip().startswith(tags.start):  # the beginning brings its reasoning along
+            return end.removesuffix(tags.start) if is_open else prompt
+        if tags.end in beginning or end.endswith(tags.end):
+            return prompt
+        if is_open:
+            if before is not None and before.startswith(end) and tags.end in before[len(end) :]:
+                return before
+            return end + tags.end
+    return prompt if before is None or before.rstrip() == end else before
+
+
+def content_text(content: str | Sequence[Mapping[str, str]]) -> str:
+    """Return the text of a message's content. The texts of parts are lines, as in llama-server."""
+    if isinstance(content, str):
+        return content
+    text = ""
+    for part in content:  # a join would also put a newline after an empty first part
+        text += ("\n" if text else "") + part["text"]
+    return text

@@ -1,0 +1,289 @@
+"""Chat templates in Jinja, as models' files have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..models.errors import ModelError
+from .chat_template import REASONING_TAGS, ChatPrompt, ChatTemplate, Message, ReasoningTags, content_text
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_RESERVED_VARIABLES = ("messages", "add_generation_prompt")
+# Variables that make a template leave out the reasoning of earlier answers; each family of models has one
+_DROPPED_REASONING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
+# Variables that other templates have under other names, which `_with_other_names` sets, too
+_OTHER_NAMES = {
+    "preserve_reasoning": ("preserve_thinking", *_DROPPED_REASONING_VARIABLES),
+    "reasoning_effort": ("reasoning_strength",),
+}
+# Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
+# the messages of each template with these words.
+_TRIMMING_TEMPLATE_WORDS = "You have access to the following functions in JSONSchema format"
+_ASCII_SPACES = " \t\n\v\f\r"
+# Characters that are added to the length of each message, for the work of the template on a short message
+_EXTRA_CHARACTERS_PER_MESSAGE = 200
+# Messages with which a template is tested. Its output shows which of them it uses.
+_SYSTEM_MARK, _USER_MARK, _REASONING_MARK = "SystemMark", "UserMark", "ReasoningMark"
+_LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")  # A list of parts that was written like any other value
+
+
+class JinjaChatTemplate(ChatTemplate):
+    """A template in Jinja, in a sandbox: it can use only its variables, and its work is limited (`WorkBudget`)."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str = "the chat template",
+        bos: str = "",
+        eos: str = "",
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Compile a template.
+
+        Args:
+            source: The template.
+            name: Name of the template in messages.
+            bos: The variable ``bos_token``.
+            eos: The variable ``eos_token``.
+            variables: More variables, such as ``{"enable_thinking": False}``. By default ``enable_thinking`` is
+                True if the template can reason, and ``preserve_reasoning`` is True, both as in llama.cpp's server.
+                ``preserve_reasoning`` and ``reasoning_effort`` also set the variables of the same meaning that
+                other templates have.
+
+        Raises ``ModelError`` for a template that is not valid, and for variables that the messages set.
+        """
+        self.name = name
+        self._source = source
+        variables = dict(variables or {})
+        for variable in _RESERVED_VARIABLES:
+            if variable in variables:
+                raise ModelError(f"the variable {variable} of chat templates is set by the messages themselves")
+        self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(variables)}
+        self._template = _compile(source, name)
+
+    @property
+    def reasoning_tags(self) -> ReasoningTags | None:
+        """The first of the well-known pairs of tags that appears in the template."""
+
+        # Some templates only remove the reasoning of earlier answers, and contain only the end tag.
+        def is_used_by_template(tags: ReasoningTags) -> bool:
+            can_lack_start_tag = not tags.answer_prefixes  # as in templates that only remove earlier reasoning
+            return tags.end in self._source and (can_lack_start_tag or tags.start in self._source)
+
+        return next(filter(is_used_by_template, REASONING_TAGS), None)
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
+        """Return the prompt for messages."""
+        # A system message that is not supported goes before the first one, as in llama.cpp.
+        note = None
+        if _TRIMMING_TEMPLATE_WORDS in self._source:
+            messages = list(map(_with_trimmed_text, messages))
+        if not self._takes_content_parts:
+            messages = list(map(_with_text, messages))
+        if messages and messages[0]["role"] == "system" and not self._has_system_role:
+            messages = _merge_system_message(messages)
+            note = f"{self.name} has no system role: the system message is placed before the user's first message"
+        return ChatPrompt(
+            self._render(messages, self._expects_content_parts, add_generation_prompt, self._can_think), note
+        )
+
+    @cached_property
+    def _has_system_role(self) -> bool:
+        """False if the template rejects system messages, or leaves them out."""
+        user_messages = [{"role": "user", "content": _USER_MARK}]
+        prompt = self._render_or_none(
+            [{"role": "system", "content": _SYSTEM_MARK}, *user_messages], self._expects_content_parts
+        )
+        if prompt is not None:
+            return _SYSTEM_MARK in prompt
+        # A template that fails for all messages is treated as complete, so that its own error is reported.
+        return self._render_or_none(user_messages, self._expects_content_parts) is None
+
+    @cached_property
+    def _expects_content_parts(self) -> bool:
+        """True if the content of a message must be a list of parts, as for models that also read images."""
+        user_messages = [{"role": "user", "content": _USER_MARK}]
+        if _USER_MARK in (self._render_or_none(user_messages, False) or ""):
+            return False
+        return _USER_MARK in (self._render_or_none(user_messages, True) or "")
+
+    @cached_property
+    def _takes_content_parts(self) -> bool:
+        """True if the template writes the texts of a list of parts, and not the list itself."""
+        parts = [{"type": "text", "text": text} for text in (_USER_MARK, _SYSTEM_MARK)]
+        prompt = self._render_or_none([{"role": "user", "content": parts}], False) or ""
+        return _USER_MARK in prompt and _SYSTEM_MARK in prompt and _LIST_OF_PARTS.search(prompt) is None
+
+    @cached_property
+    def _can_think(self) -> bool:
+        """True if reasoning can be distinguished from the answer in the model's output."""
+        # llama.cpp's server makes similar comparisons, and enables reasoning only for such templates.
+        if (
+            "enable_thinking" in self._variables
+            or "enable_thinking" not in self._source
+            or self.reasoning_tags is not None
+        ):
+            return True
+        user_message = {"role": "user", "content": _USER_MARK}
+        answer_message = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
+        if _REASONING_MARK in (
+            self._render_or_none([user_message, answer_message], self._expects_content_parts) or ""
+        ):
+            return True
+        prompts = [
+            (self._render_or_none([user_message], self._expects_content_parts, value) or "").rstrip()
+            for value in (False, True)
+        ]
+        shorter_prompt, longer_prompt = sorted(prompts, key=len)
+        return shorter_prompt != longer_prompt and longer_prompt.startswith(
+            shorter_prompt
+        )  # the additional text begins or ends the reasoning
+
+    def _render_or_none(
+        self, messages: Sequence[Message], expects_content_parts: bool, enable_thinking: bool = True
+    ) -> str | None:
+        try:
+            return self._render(messages, expects_content_parts, True, enable_thinking)
+        except _StoppedError:
+            raise
+        except ModelError:
+            return None
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        expects_content_parts: bool,
+        add_generation_prompt: bool,
+        enable_thinking: bool,
+    ) -> str:
+        from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
+
+        chat_messages = (
+            [_with_content_parts(message) for message in messages]
+            if expects_content_parts
+            else [dict(m) for m in messages]
+        )
+        input_characters = sum(len(str(value)) for message in messages for value in message.values()) + len(
+            str(self._variables)
+        )
+        input_characters += _EXTRA_CHARACTERS_PER_MESSAGE * len(messages)
+        variables = {**_date_variables(), "enable_thinking": enable_thinking, **self._variables}
+        budget_token = current_budget.set(WorkBudget(input_characters))
+        try:
+            text = self._template.render(
+                variables, messages=chat_messages, add_generation_prompt=add_generation_prompt
+            )
+            text.encode()
+        except _RefusalError as error:
+            raise ModelError(f"{self.name} rejects these messages: {error}") from error
+        except TemplateLimitError as error:
+            raise _StoppedError(f"{self.name} was stopped: {error}") from error
+        except UnicodeEncodeError as error:
+            raise ModelError(f"{self.name} writes half of a surrogate pair, which is not text") from error
+        except RecursionError as error:
+            raise _StoppedError(f"{self.name} was stopped: it calls itself too often") from error
+        except Exception as error:  # a template is a program by an unknown author, which may raise any error
+            raise ModelError(f"{self.name} failed: {error}") from error
+        finally:
+            current_budget.reset(budget_token)
+        return text
+
+
+class _StoppedError(ModelError):
+    """The error of a template that was stopped, because it computes too much."""
+
+
+class _RefusalError(Exception):
+    """The error of a template that called ``raise_exception``, to reject the messages."""
+
+
+@lru_cache(maxsize=16)
+def _compile(source: str, name: str) -> Template:
+    """Compile a template."""
+    # Cached: compiling takes up to 0.1 seconds, and a batch may use a template 10,000 times.
+    from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - only chats pay for Jinja
+
+    from .template_sandbox import MAX_SOURCE_CHARACTERS, TemplateEnvironment  # noqa: PLC0415
+
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise ModelError(f"{name} is longer than {MAX_SOURCE_CHARACTERS:,} characters")
+    try:
+        return TemplateEnvironment().from_string(
+            source, globals={"raise_exception": _raise_exception, "strftime_now": _format_current_time}
+        )
+    except TemplateSyntaxError as error:
+        raise ModelError(f"{name} is not valid Jinja: line {error.lineno}: {error.message}") from error
+    except Exception as error:  # Jinja makes Python code, which Python's compiler may reject
+        raise ModelError(f"{name} cannot be compiled: {error}") from error
+
+
+def _raise_exception(message: str) -> None:
+    raise _RefusalError(message)
+
+
+def _format_current_time(date_format: str) -> str:
+    from datetime import datetime  # noqa: PLC0415
+
+    return datetime.now().strftime(date_format)
+
+
+def _date_variables() -> dict[str, str]:
+    """Return the variables that llama.cpp sets in addition to those of transformers."""
+    return {"date_string": _format_current_time("%d %b %Y"), "datetime": _format_current_time("%b %d %Y")}
+
+
+def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return variables with the names that other templates use for two of them; existing names keep theirs."""
+    # llama.cpp adds the same names (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
+    preserve_reasoning, reasoning_effort = (
+        variables.get("preserve_reasoning", True),
+        variables.get("reasoning_effort"),
+    )
+    added_variables: dict[str, Any] = {"preserve_reasoning": True}
+    if isinstance(preserve_reasoning, bool):
+        added_variables |= {
+            "preserve_thinking": preserve_reasoning,
+            **dict.fromkeys(_DROPPED_REASONING_VARIABLES, not preserve_reasoning),
+        }
+    if isinstance(reasoning_effort, str):
+        added_variables["reasoning_strength"] = reasoning_effort
+    return added_variables | dict(variables)
+
+
+def _with_text(message: Message) -> Message:
+    return {**message, "content": content_text(message["content"])}
+
+
+def _with_trimmed_text(message: Message) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": content.strip(_ASCII_SPACES)}
+    return {**message, "content": [{**part, "text": part["text"].strip(_ASCII_SPACES)} for part in content]}
+
+
+def _with_content_parts(message: Message) -> Message:
+    content = message["content"]
+    return {**message, "content": [{"type": "text", "text": content}] if isinstance(content, str) else content}
+
+
+def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
+    """Return messages without the system message, whose text is placed before the first message of the user."""
+    system, *later_messages = messages
+    for i, message in enumerate(later_messages):
+        if message["role"] == "user":
+            texts = (content_text(merged["content"]) for merged in (system, message))
+            later_messages[i] = {**message, "content": "\n".join(texts)}
+            return later_messages
+    return [{"role": "user", "content": system["content"]}, *later_messages]
+
+
+def template_reads(source: str, name: str) -> bool:
+    """Return whether a template may read a variable, or a field of a message."""
+    names = {name, *_OTHER_NAMES.get(name, ())}
+    return any(re.search(rf"\b{re.escape(other)}\b", source) for other in names)
