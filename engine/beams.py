@@ -33,8 +33,8 @@ from .native.context import Logits
 from .request import BeamSearch, GenerationRequest
 from .scoring import scored_tokens
 from .slots import SequenceSlot, SequenceSlots, SlotAppend
+from .text_stream import TextStream
 from .token_records import LogprobReader
-from .vocabulary import TextStream
 
 
 def generate_beams(  # noqa: PLR0913 - the arguments are public

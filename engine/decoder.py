@@ -28,8 +28,9 @@ from .healing import PromptHealer
 from .native.context import Logits
 from .phase_tracker import PhaseState, PhaseTracker
 from .text_guard import GuardState, TextGuard, Verdict
+from .text_stream import TextStream, TextStreamState
 from .token_records import LogprobReader
-from .vocabulary import TextStream, TextStreamState, Vocabulary
+from .vocabulary import Vocabulary
 
 
 class LogitsRequest(NamedTuple):

@@ -31,8 +31,9 @@ from .phase_tracker import PhaseTracker, RunningPhase, forced_token_ids
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
 from .text_guard import TextGuard
+from .text_stream import TextStream
 from .token_records import LogprobReader, LogprobRequest, TraceReader
-from .vocabulary import TextStream, Vocabulary
+from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from ..grammars.grammar import Grammar

@@ -5,7 +5,7 @@ from logitsmith.engine import GenerationRequest, generate_many
 from logitsmith.engine.beams import generate_beams
 from logitsmith.engine.generation import generate_request
 from logitsmith.engine.request import BeamSearch
-from logitsmith.engine.vocabulary import TextStream
+from logitsmith.engine.text_stream import TextStream
 from logitsmith.logprobs.events import Done, Token
 
 # tokens of which the first n must not end the text, n, stop strings, text, stop string

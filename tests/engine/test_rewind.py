@@ -9,8 +9,8 @@ from logitsmith.engine.decoder import Decoder, LogitsRequest
 from logitsmith.engine.drafts import PromptLookup
 from logitsmith.engine.phase_tracker import PhaseTracker, RunningPhase
 from logitsmith.engine.text_guard import GuardSettings, TextGuard
+from logitsmith.engine.text_stream import TextStream
 from logitsmith.engine.token_records import LogprobReader, LogprobRequest
-from logitsmith.engine.vocabulary import TextStream
 from logitsmith.grammars import compile_grammar
 from logitsmith.grammars.bans import TextBan
 from logitsmith.logprobs.events import Rewind, Token

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.engine.vocabulary import TextStream
+from logitsmith.engine.text_stream import TextStream
 
 
 def stream(pieces, stops=()):

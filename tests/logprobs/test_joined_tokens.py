@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.engine.vocabulary import TextStream
+from logitsmith.engine.text_stream import TextStream
 from logitsmith.logprobs import tokens_of_text
 from logitsmith.logprobs.batch_results import result_line
 from logitsmith.logprobs.other_apis import llama_server_completion, together_completion
