@@ -1,4 +1,4 @@
-"""Estimates of the number of calls that a recovery takes, before the first call."""
+"""What a recovery costs: its calls, billed tokens and price, estimated before the first call."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ class CallEstimate:
     def billed_token_count(self, prompt_tokens: int) -> int:
         """Return the number of billed tokens: each call reads the prompt and writes one token."""
         return self.calls * (prompt_tokens + 1)
+
+    def price(self, prompt_tokens: int, read_price: float, written_price: float) -> float:
+        """Return the price of these tokens in dollars, from the prices of a million tokens, read and written."""
+        return self.calls * (prompt_tokens * read_price + written_price) / 1e6
 
 
 def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`

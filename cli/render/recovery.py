@@ -94,8 +94,7 @@ def show_plan(
             f"{about}{estimate.billed_token_count(prompt_tokens):,}",
         ]
         if price is not None:
-            cost = (estimate.calls * prompt_tokens * price[0] + estimate.calls * price[1]) / 1e6
-            row.append(f"{about}${cost:,.4f}")
+            row.append(f"{about}${estimate.price(prompt_tokens, *price):,.4f}")
         rows.append(tuple(row))
     print_table(["method", "calls", "tokens billed", *(["cost"] if price is not None else [])], rows)
     prompt = count_noun(prompt_tokens, "token")
