@@ -29,7 +29,7 @@ from typing import Any
 from logitsmith.compare.arms import make_arms
 from logitsmith.compare.plan import Plan, TextTable, text_prompt
 from logitsmith.compare.result import ArmFacts, comparison_page, make_result
-from logitsmith.engine import Model, generate_request, locate
+from logitsmith.engine import Model, generate, locate
 from logitsmith.engine.request import GenerationRequest
 from logitsmith.jobs.resolve import BatchDefaults
 from logitsmith.jobs.samples import generate_samples, sample_requests
@@ -61,7 +61,7 @@ def samples_ratio(model: Model, count: int, tokens: int, repeats: int) -> tuple[
         together = perf_counter() - start
         start = perf_counter()
         for each in sample_requests(request, count):
-            for _ in generate_request(model, replace(each, exact_reuse=True)):
+            for _ in generate(model, replace(each, exact_reuse=True)):
                 pass
         ratios.append(together / (perf_counter() - start))
     return quartiles(ratios)

@@ -159,8 +159,9 @@ class ChatSession:
         """Regenerate a stored answer and yield the same events. The replay itself is not stored."""
         # Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored
         # one. ``token_count``: number of tokens to regenerate; None: all.
-        from ..engine.generation import generate_request
-        from ..engine.request import GenerationRequest, rules_from_json
+        from ..engine.generation import generate
+        from ..engine.request import GenerationRequest
+        from ..engine.text_rules import TextRules
         from ..grammars.spec import GrammarSpec
         from ..samplers.building import build
 
@@ -191,9 +192,9 @@ class ChatSession:
             seed=recipe.seed,  # of the chains of earlier phases
             beginning=answer.beginning,
             exact_reuse=True,
-            **rules_from_json(recipe.options.get("rules", {})),
+            rules=TextRules.of(recipe.options.get("rules", {})),
         )
-        events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
+        events = generate(model, request, progress=progress, is_interrupted=is_interrupted)
         return _check_tokens(events, model, answer, draft_error)
 
     def _draft_of(self, recipe: AnswerRecipe) -> tuple[DraftOptions | None, str]:
@@ -229,9 +230,9 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None,
         progress: Callable[[int, int], None] | None,
     ) -> Generator[Event, None, None]:
-        from ..engine.generation import build_chain, generate_request
+        from ..engine.generation import build_chain, generate
 
-        model, guidance = self.model, request.guidance
+        model, guidance = self.model, request.rules.guidance
         negative_prompt = None if guidance is None or guidance.is_off else guidance.negative_prompt
         self._prompts.negative_system = negative_prompt if isinstance(negative_prompt, str) else None
         fitted_messages = self._fit_messages(parent, beginning, request.max_tokens)
@@ -239,11 +240,10 @@ class ChatSession:
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
         guidance = self._guidance(guidance, fitted_messages.messages, beginning)
-        request = replace(
-            request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True, guidance=guidance
-        )
-        recipe.options["rules"] = request.text_rules
-        events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
+        request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
+        request = request.guided_by(guidance)
+        recipe.options["rules"] = request.rules.as_json()
+        events = generate(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
         return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
 

@@ -22,6 +22,7 @@ from ..engine.generation import negative_prompt_ids
 from ..engine.guidance import Guidance, guidance_model, guide
 from ..engine.next_token import Probabilities, distance, probabilities
 from ..engine.request import GenerationRequest
+from ..engine.text_rules import TextRules
 from ..logprobs.records import display_text
 from ..samplers.building import build
 from ..samplers.kernels import Floats
@@ -178,7 +179,7 @@ def _negative_ids(arm: MeasuredArm, path: TokenPath) -> list[int]:
     """Return the tokens that stand in the place of those before the first measured token of a path."""
     prompt_ids = path.tokens[: path.first]
     request = path.request or GenerationRequest(tuple(prompt_ids), ())
-    return negative_prompt_ids(arm.model, replace(request, guidance=arm.guidance), prompt_ids) or []
+    return negative_prompt_ids(arm.model, request.guided_by(arm.guidance), prompt_ids) or []
 
 
 def _fitting_path(arms: Sequence[MeasuredArm], contexts: Sequence[Context | None], path: TokenPath) -> TokenPath:
@@ -416,11 +417,7 @@ def _plain_request(request: GenerationRequest) -> GenerationRequest:
         chain="greedy",
         constraint=None,
         complete_sentence=False,
-        bans=(),
-        loop_guard=None,
-        phases=(),
-        heal=False,
-        guidance=None,
+        rules=TextRules(),
     )
 
 

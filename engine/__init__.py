@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .beams import generate_beams as generate_beams
     from .chat_template import ChatTemplate as ChatTemplate, Message as Message, ReasoningTags as ReasoningTags
     from .drafts import DraftOptions as DraftOptions
-    from .generation import generate as generate, generate_request as generate_request, versions as versions
+    from .generation import generate as generate, versions as versions
     from .guidance import Guidance as Guidance
     from .model import Model as Model
     from .native.options import ComputeOptions as ComputeOptions, GpuOptions as GpuOptions
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         format_chat as format_chat,
         open_chat_template as open_chat_template,
     )
+    from .text_rules import TextRules as TextRules
     from .token_records import LogprobRequest as LogprobRequest
     from .vocabulary import (
         Continuation as Continuation,
@@ -95,7 +96,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         ".beams": ("generate_beams",),
         ".chat_template": ("ChatTemplate", "Message", "ReasoningTags"),
         ".drafts": ("DraftOptions",),
-        ".generation": ("generate", "generate_request", "versions"),
+        ".generation": ("generate", "versions"),
         ".guidance": ("Guidance",),
         ".model": ("Model",),
         ".native.options": ("ComputeOptions", "GpuOptions"),
@@ -105,6 +106,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         ".request": ("BeamSearch", "ChatMessages", "GenerationRequest"),
         ".scoring": ("score", "score_choices", "score_prompt"),
         ".templates": ("build_prompt", "format_chat", "open_chat_template"),
+        ".text_rules": ("TextRules",),
         ".token_records": ("LogprobRequest",),
         ".vocabulary": ("Continuation", "Vocabulary", "tokenize_continuation"),
     },

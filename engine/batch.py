@@ -313,7 +313,7 @@ class BatchEngine:
 
     def _open_negative_slot(self, running: _SlotRequest) -> None:
         """Give a request a slot for its negative prompt, numbered like its own. Raises ``ModelError``."""
-        guidance = running.request.guidance
+        guidance = running.request.rules.guidance
         if guidance is None or running.negative_ids is None:
             return
         model = guidance_model(self._model, guidance)

@@ -74,9 +74,9 @@ def generate_beams(  # noqa: PLR0913 - the arguments are public
 def reject_unsupported(request: GenerationRequest) -> None:
     """Raise ``ModelError`` for a feature of a request that a beam search does not support."""
     reasons = {
-        "bans": (bool(request.bans), "bans go back in one text; ban tokens by the sampler ban"),
-        "loop_guard": (request.loop_guard is not None, "the loop guard is for a text that is drawn"),
-        "phases": (bool(request.phases), "a beam search has one chain"),
+        "bans": (bool(request.rules.bans), "bans go back in one text; ban tokens by the sampler ban"),
+        "loop_guard": (request.rules.loop_guard is not None, "the loop guard is for a text that is drawn"),
+        "phases": (bool(request.rules.phases), "a beam search has one chain"),
         "lookup": (bool(request.lookup), "drafts are for a text that is drawn"),
         "draft": (request.draft is not None, "drafts are for a text that is drawn"),
         "trace": (request.trace is not None, "a beam search draws no token"),
@@ -213,7 +213,7 @@ class _BeamRequest(RunningRequest):
             length = min(model.context_length, len(prompt_ids) + max_tokens)
             return stack.enter_context(closing(model.make_slots(count, deterministic, length)))
 
-        guidance, negative_ids = self.request.guidance, self.negative_ids
+        guidance, negative_ids = self.request.rules.guidance, self.negative_ids
         if guidance is None or negative_ids is None:
             return _TextSlots(make(self.model, self.prompt_ids))
         negative_model = guidance_model(self.model, guidance)
@@ -225,7 +225,7 @@ class _BeamRequest(RunningRequest):
 
     def _exactness(self) -> BatchExactness:
         """Return the promise about the logits of the texts."""
-        exactness, guidance = self._slots.positive.exactness, self.request.guidance
+        exactness, guidance = self._slots.positive.exactness, self.request.rules.guidance
         if guidance is None or self._slots.negative is None or self.negative_ids is None:
             return exactness
         extra_token_count = len(self.negative_ids) - len(self.prompt_ids)
@@ -339,7 +339,7 @@ class _BeamRequest(RunningRequest):
             return NextLogprobs(np.zeros(0, dtype=np.intp), np.zeros(0))
         if self.request.logprobs.top_count is not None:
             row = row.copy()  # the next decode overwrites the row
-        guidance, chain_row = self.request.guidance, row
+        guidance, chain_row = self.request.rules.guidance, row
         if guidance is not None and negative_row is not None:
             chain_row = guide(row, negative_row, guidance.scale).guided
         candidates = self.chain.apply(chain_row, mask)

@@ -130,7 +130,7 @@ class Decoder:
         self._constraint_tracker = (
             None if self.constraint is None else _ConstraintTracker(self.constraint, self.vocabulary)
         )
-        if self.guard is not None and self._constraint_tracker is not None and self.guard.settings.goes_back:
+        if self.guard is not None and self._constraint_tracker is not None and self.guard.rules.goes_back:
             self._constraint_tracker.check_reversible()
         self._pending_token: int | None = None  # the last token, which has been made but not yet read
         self._has_ended = False

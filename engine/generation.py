@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..common.seeds import RANDOM_SEED, fixed_seed
-from ..grammars.bans import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, parse_bans
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_completable
 from ..grammars.errors import GrammarError
 from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Rewind, Start, Timings, Token
@@ -19,11 +18,10 @@ from ..models.errors import AbortedError, ModelError
 from ..samplers.building import build
 from ..samplers.chain import Chain
 from ..samplers.chain_state import ChainStates
-from ..samplers.loop_guard import LoopAction, LoopGuard, parse_loop_guard
 from .context import Context, ContextShift, Progress
 from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
-from .drafts import DraftOptions, DraftSource, DraftText, FirstDraft, ModelDraft, PromptLookup, ReadTokens
-from .guidance import Guidance, NegativeText, check_guidance, guidance_model, with_system_message
+from .drafts import DraftSource, DraftText, FirstDraft, ModelDraft, PromptLookup, ReadTokens
+from .guidance import NegativeText, check_guidance, guidance_model, with_system_message
 from .healing import PromptHealer, heal_prompt
 from .model import Model
 from .native.binding import binding_version
@@ -44,125 +42,51 @@ if TYPE_CHECKING:
 
 def generate(  # noqa: PLR0913 - the arguments are public
     model: Model,
-    prompt: str | bytes | Sequence[int],
-    chain: Chain,
+    prompt: GenerationRequest | str | bytes | Sequence[int],
+    chain: Chain | None = None,
     constraint: Constraint | None = None,
     *,
-    stop: str | Sequence[str] = (),
-    max_tokens: int | None = None,
-    top_logprobs: int | None = None,
-    logprobs_from: str = "model",
-    logprob_of: Sequence[int] = (),
-    echo: bool = False,
-    jump: bool = True,
-    complete_sentence: bool = False,
-    lookup: int = 0,
-    keep_on_shift: int | None = None,
-    trace: int | None = None,
-    exact_reuse: bool = False,
-    bans: object = (),
-    ban_retries: int = DEFAULT_BAN_RETRIES,
-    ban_then: BanAction = "step_back",
-    loop_guard: LoopGuard | LoopAction | None = None,
-    phases: Sequence[Phase] = (),
-    heal: bool = False,
-    guidance: Guidance | None = None,
-    draft: DraftOptions | None = None,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
+    note: Callable[[str], object] | None = None,
+    **fields: Any,
 ) -> Iterator[Event]:
     """Continue a prompt, and yield its events: `Start`, `PromptToken`, `Token`, `Rewind`, `Done`.
 
     Args:
         model: The model, whose context is used.
-        prompt: Text, UTF-8 bytes, or token ids.
+        prompt: A request; or its prompt, with its other fields as arguments.
         chain: Chooses each token. It is reset first.
         constraint: Masks tokens before the chain. The run ends when the text is a complete sentence that cannot be
             continued.
-        stop: A stop string, or several.
-        max_tokens: Maximum number of tokens; None: until the model ends its text or the context is full.
-        top_logprobs: None: no logprobs; 0: the logprob of the chosen token; n: also those of the n most likely
-            tokens; -1: those of all tokens.
-        logprobs_from: ``model``: log-softmax of the model's logits; ``chain``: of the candidates from which the
-            token was drawn; ``both``. In nats.
-        logprob_of: Ids of tokens whose logprobs every event has.
-        echo: Whether to yield the prompt's tokens, too; with logprobs, they have the model's.
-        jump: Whether to read tokens that the constraint forces in one batch. The chain draws a token for each of
-            them, which is ignored, so that its random numbers do not depend on this.
-        complete_sentence: Whether to complete a sentence that ``max_tokens`` cuts off, by a short way beyond that
-            length. Needs a `CompletableConstraint`.
-        lookup: Guess up to this many tokens from the text so far, and read them in one batch; 0: off. The chain
-            draws each token anyway: only the time changes, if llama.cpp computes the same logits for a token alone
-            and in a batch.
-        keep_on_shift: Continue when the context is full, as llama.cpp's context shift does: keep this many tokens
-            of the prompt, -1 for all; discard half of the other tokens, and move the rest up. None: the text ends
-            there.
-        trace: Record in `Token.trace` what each step of the chain did, with this many of the most likely tokens of
-            each stage; None: no trace. Tokens and logprobs do not depend on it.
-        exact_reuse: Whether to reuse only those tokens of an earlier run that an empty context would compute in
-            the same way, so that the text is the one of a first run.
-        bans: Phrases and regular expressions that the text must not contain, as a preset writes them. At a match,
-            the text returns to the token with the first byte of the match, and draws another one there.
-        ban_retries: Number of times that the text returns to one place.
-        ban_then: What happens then: ``step_back`` returns to the token before, ``keep`` leaves the text, ``stop``
-            ends the text before the match.
-        loop_guard: Finds a text that repeats itself: its settings, or only its action; None: off.
-        phases: The phases before the last one, which ``chain`` draws.
-        heal: Whether the last tokens of the prompt are spelled again by the first tokens of the text.
-        guidance: A negative prompt or another model, from which the logits of the chain move away; None: no
-            guidance.
-        draft: A smaller model with the same vocabulary that guesses the next tokens, which are read in one batch;
-            None: no draft model. With ``lookup``, this model drafts where the text so far has no draft. Tokens
-            and logprobs do not depend on it, as for ``lookup``.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
+        note: Called with a sentence if the messages of a chat had to be changed for the template.
+        fields: The other fields of the request: those of `GenerationRequest` and of `TextRules` by their names,
+            the latter also as a preset writes them; ``top_logprobs``, ``logprobs_from`` and ``logprob_of`` for
+            those of `LogprobRequest`.
 
     Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
     """
-    request = GenerationRequest(
-        prompt,
-        chain,
-        constraint,
-        stop,
-        max_tokens,
-        LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of)),
-        jump,
-        complete_sentence,
-        lookup,
-        trace,
-        echo=echo,
-        keep_on_shift=keep_on_shift,
-        exact_reuse=exact_reuse,
-        bans=parse_bans(bans),
-        ban_retries=ban_retries,
-        ban_then=ban_then,
-        loop_guard=None if loop_guard is None else parse_loop_guard(loop_guard),
-        phases=phases,
-        heal=heal,
-        guidance=guidance,
-        draft=draft,
-    )
-    return generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
+    if isinstance(prompt, GenerationRequest):
+        if chain is not None or constraint is not None or fields:
+            raise TypeError("a request has its chain, its constraint and all other fields in itself")
+        request = prompt
+    else:
+        if chain is None:
+            raise TypeError("a prompt needs a chain")
+        request = GenerationRequest.of(prompt, chain, constraint, **fields)
+    return _generate(model, request, progress, is_interrupted, note)
 
 
-def generate_request(
+def _generate(
     model: Model,
     request: GenerationRequest,
-    *,
-    progress: Progress | None = None,
-    is_interrupted: Callable[[], bool] | None = None,
-    note: Callable[[str], object] | None = None,
+    progress: Progress | None,
+    is_interrupted: Callable[[], bool] | None,
+    note: Callable[[str], object] | None,
 ) -> Iterator[Event]:
-    """Yield the events of one request, see `generate`.
-
-    Args:
-        model: The model, whose context is used.
-        request: The request.
-        progress: See `generate`.
-        is_interrupted: See `generate`.
-        note: Called with a sentence if the messages of a chat had to be changed for the template.
-    """
     context = model.context
     shift = None if request.keep_on_shift is None else ContextShift(context, request.keep_on_shift)
     running = RunningRequest(model, request, show_note=note, compiles_in_background=True)
@@ -252,12 +176,9 @@ class RunningRequest:
         """
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
-        if request.ban_retries < 0:
-            raise ModelError(f"ban_retries: {request.ban_retries} is not ≥ 0")
-        if request.ban_then not in BAN_ACTIONS:
-            raise ModelError(f"ban_then: {request.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}")
+        request.rules.check()
         if request.beams is not None:
-            raise ModelError("beams: generate_request draws each token; call generate_beams")
+            raise ModelError("beams: generate draws each token; call generate_beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids)
         self.request = request = _with_fixed_seed(request)
@@ -272,7 +193,7 @@ class RunningRequest:
         if request.complete_sentence and as_completable(self.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
         self.chain = build_chain(model, request)
-        self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
+        self._earlier_phases = [_build_phase(model, request, phase) for phase in request.rules.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
         # makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed
         self.healer = heal_prompt_of(model.vocabulary, request, self.prompt_ids)
@@ -288,7 +209,7 @@ class RunningRequest:
     def open_negative_text(self) -> NegativeText | None:
         """Return the text after the negative prompt, for a single run; None without guidance."""
         # Raises ``ModelError``.
-        guidance = self.request.guidance
+        guidance = self.request.rules.guidance
         if guidance is None or self.negative_ids is None:
             return None
         model = guidance_model(self.model, guidance)
@@ -339,8 +260,7 @@ class RunningRequest:
         self._shift = shift
         if shift is not None:
             shift.resolve_kept_prompt_tokens(len(self.prompt_ids), vocabulary.adds_bos)
-        guard_settings = request.guard_settings
-        self._guard = None if guard_settings is None else TextGuard(guard_settings)
+        self._guard = TextGuard(request.rules) if request.rules.are_guarded else None
         self._drafts, draft_exactness = self._open_drafts(), self._draft_exactness()
         if exactness is not None and draft_exactness is not None:
             exactness = exactness.combined_with(draft_exactness)
@@ -380,7 +300,7 @@ class RunningRequest:
             versions=versions(),
             batch_exactness=exactness,
             trace=request.trace,
-            text_rules=request.text_rules,
+            text_rules=request.rules.as_json(),
             draft=None if self.draft_model is None or request.draft is None else request.draft.as_setting(),
             draft_exactness=draft_exactness,
             adapters=[{"file": str(file), "scale": scale} for file, scale in self.model.lora] or None,
@@ -523,9 +443,9 @@ def heal_prompt_of(
     vocabulary: Vocabulary, request: GenerationRequest, prompt_ids: list[int]
 ) -> PromptHealer | None:
     """Remove the end of a prompt if the request heals it; return what spells it again. Raises ``ModelError``."""
-    if not request.heal:
+    if not request.rules.heal:
         return None
-    if request.constraint is not None and not request.phases:
+    if request.constraint is not None and not request.rules.phases:
         raise ModelError("heal: not supported under a grammar, whose text begins after the prompt")
     if isinstance(request.prompt, ChatMessages) and not request.beginning:
         return None  # the end of the template is exact
@@ -534,7 +454,7 @@ def heal_prompt_of(
 
 def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> list[int] | None:
     """Return the tokens of the negative prompt; None without guidance. Raises ``ModelError``."""
-    guidance = request.guidance
+    guidance = request.rules.guidance
     if guidance is None:
         return None
     check_guidance(guidance)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields as dataclass_fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.llama_cpp_limits import MAX_SLOTS
-from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
 from ..models.errors import ModelError
 from .drafts import DraftOptions
 from .guidance import Guidance
-from .text_guard import GuardSettings
+from .text_rules import TextRules
 from .token_records import LogprobRequest
 
 if TYPE_CHECKING:
     from ..grammars.constraint import Constraint
     from ..grammars.spec import GrammarSpec
     from ..samplers.building import Step
-    from ..samplers.chain import Chain, Phase
-    from ..samplers.loop_guard import LoopGuard
+    from ..samplers.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -93,20 +91,6 @@ class BeamSearch:
         }
 
 
-def rules_from_json(rules: Mapping[str, Any]) -> dict[str, Any]:
-    from ..samplers.building import build_phases  # noqa: PLC0415 - only replays need it
-    from ..samplers.loop_guard import parse_loop_guard  # noqa: PLC0415
-
-    fields = {name: rules[name] for name in ("ban_retries", "ban_then", "heal") if name in rules}
-    guard, guidance = rules.get("loop_guard"), rules.get("guidance")
-    return fields | {
-        "bans": parse_bans(rules.get("bans", ())),
-        "loop_guard": None if guard is None else parse_loop_guard(guard),
-        "phases": build_phases([*rules.get("phases", ()), {}], ()),
-        "guidance": None if guidance is None else Guidance(**guidance),
-    }
-
-
 @dataclass(frozen=True)
 class GenerationRequest:
     """A request to generate text.
@@ -140,17 +124,9 @@ class GenerationRequest:
         exact_reuse: whether tokens of an earlier run are reused only if an empty context would compute the same.
             False: all tokens with which the prompt begins are reused, also generated ones, so that a conversation
             is read quickly, but the logits may differ by rounding. None: False in `generate`, True in a batch.
-        bans: phrases and regular expressions that the text must not contain; the text returns to where one begins.
-        ban_retries: number of times that the text returns to one place.
-        ban_then: what happens then: ``step_back`` returns to the token before, ``keep`` leaves the text, ``stop``
-            ends the text before the match.
-        loop_guard: finds a text that repeats itself; None: loops are not found.
-        phases: the phases before the last one, which ``chain`` draws.
-        heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
-            longer token can begin with them.
+        rules: bans, the loop guard, phases, healing, guidance.
         beams: searches for the best texts, see `generate_beams`; None: the chain draws each token. A batch returns
             the best text.
-        guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
         draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
     """
 
@@ -172,42 +148,43 @@ class GenerationRequest:
     exact_reuse: bool | None = None
     stop_token_ids: Sequence[int] = ()
     ends_at_eog: bool = True
-    bans: Sequence[TextBan] = ()
-    ban_retries: int = DEFAULT_BAN_RETRIES
-    ban_then: BanAction = "step_back"
-    loop_guard: LoopGuard | None = None
-    phases: Sequence[Phase] = ()
-    heal: bool = False
+    rules: TextRules = field(default_factory=TextRules)
     beams: BeamSearch | None = None
-    guidance: Guidance | None = None
     draft: DraftOptions | None = None
 
-    @property
-    def is_guided(self) -> bool:
-        """True if there is guidance, and if it is not off."""
-        return self.guidance is not None and not self.guidance.is_off
+    @classmethod
+    def of(  # noqa: PLR0913 - the arguments are public
+        cls,
+        prompt: str | bytes | Sequence[int] | ChatMessages,
+        chain: Chain | str | Sequence[Step],
+        constraint: GrammarSpec | Constraint | None = None,
+        *,
+        top_logprobs: int | None = None,
+        logprobs_from: str = "model",
+        logprob_of: Sequence[int] = (),
+        **fields: Any,
+    ) -> GenerationRequest:
+        """Return the request with these fields. Those of its rules are given by their names.
 
-    @property
-    def guard_settings(self) -> GuardSettings | None:
-        """The bans and the loop guard; None without any."""
-        if not self.bans and self.loop_guard is None:
-            return None
-        return GuardSettings(self.bans, self.ban_retries, self.ban_then, self.loop_guard)
+        Args:
+            prompt: See `GenerationRequest`.
+            chain: See `GenerationRequest`.
+            constraint: See `GenerationRequest`.
+            top_logprobs: None: no logprobs; 0: the logprob of the chosen token; n: also those of the n most likely
+                tokens; -1: those of all tokens.
+            logprobs_from: ``model``: log-softmax of the model's logits; ``chain``: of the candidates from which
+                the token was drawn; ``both``. In nats.
+            logprob_of: Ids of tokens whose logprobs every event has.
+            fields: The other fields, and those of `TextRules`, as a preset writes them.
 
-    @property
-    def text_rules(self) -> dict[str, Any]:
-        """The settings of bans, loop guard, phases, healing and guidance that are not at their defaults."""
-        rules: dict[str, Any] = {}
-        if self.bans:
-            rules |= {"bans": [ban.as_setting() for ban in self.bans]}
-        if self.bans or (self.loop_guard is not None and self.loop_guard.action == "rewind"):
-            rules |= {"ban_retries": self.ban_retries, "ban_then": self.ban_then}
-        if self.loop_guard is not None:
-            rules["loop_guard"] = self.loop_guard.model_dump()
-        if self.phases:
-            rules["phases"] = [phase.as_setting() for phase in self.phases]
-        if self.heal:
-            rules["heal"] = True
-        if self.is_guided and self.guidance is not None:
-            rules["guidance"] = self.guidance.as_setting()
-        return rules
+        Raises ``GrammarError`` for wrong bans, ``SamplingError`` for a wrong loop guard.
+        """
+        rules = {rule.name: fields.pop(rule.name) for rule in dataclass_fields(TextRules) if rule.name in fields}
+        if rules:
+            fields["rules"] = TextRules.of(rules)
+        fields.setdefault("logprobs", LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of)))
+        return cls(prompt, chain, constraint, **fields)
+
+    def guided_by(self, guidance: Guidance | None) -> GenerationRequest:
+        """Return the request with other guidance."""
+        return replace(self, rules=replace(self.rules, guidance=guidance))

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..grammars.ban_scanner import BanMatch, BanScanner, ScannerState
-from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
-from ..samplers.loop_guard import LoopDetector, LoopGuard, LoopState
-
-
-@dataclass(frozen=True)
-class GuardSettings:
-    """The bans and the loop guard of a text."""
-
-    bans: Sequence[TextBan] = ()
-    ban_retries: int = DEFAULT_BAN_RETRIES
-    ban_then: BanAction = "step_back"
-    loop_guard: LoopGuard | None = None
-
-    @property
-    def goes_back(self) -> bool:
-        """True if a text with these settings may go back."""
-        return bool(self.bans) or (self.loop_guard is not None and self.loop_guard.action == "rewind")
+from ..grammars.bans import TextBan
+from ..samplers.loop_guard import LoopDetector, LoopState
+from .text_rules import TextRules
 
 
 class Verdict(NamedTuple):
@@ -51,12 +36,12 @@ class GuardState(NamedTuple):
 class TextGuard:
     """The search for bans and loops in one text, and the places to which the text has returned."""
 
-    def __init__(self, settings: GuardSettings) -> None:
-        self.settings = settings
+    def __init__(self, rules: TextRules) -> None:
+        self.rules = rules
         # the period of the loop that ended the text or its phase; None if there was none
         self.loop_period: int | None = None
-        self._scanner = BanScanner(settings.bans)
-        self._loops = None if settings.loop_guard is None else LoopDetector(settings.loop_guard)
+        self._scanner = BanScanner(rules.bans)
+        self._loops = None if rules.loop_guard is None else LoopDetector(rules.loop_guard)
         # For each complete character, the index of the token with its first byte
         self._character_tokens: list[int] = []
         self._incomplete_token: int | None = None
@@ -115,22 +100,22 @@ class TextGuard:
 
     def review_banned_end(self) -> Verdict | None:
         """Return what happens because a ban has ended the text: its new end may complete a word that is banned."""
-        if self.settings.ban_then == "keep":
+        if self.rules.ban_then == "keep":
             return None
         for start, ban_index in sorted(self._scanner.end()):
             place = self._character_tokens[start]
             if place not in self._forced_indices:
-                return Verdict(place, self.settings.bans[ban_index], self._attempts.get(place, 0) + 1, "banned")
+                return Verdict(place, self.rules.bans[ban_index], self._attempts.get(place, 0) + 1, "banned")
         return None
 
     def open_places(self) -> tuple[int, ...]:
         """Return the indices of the tokens to which the text returns if later text completes a match or a loop."""
         places: set[int] = set()
-        if self.settings.bans:
+        if self.rules.bans:
             places = {self._character_tokens[start] for start in self._scanner.live_starts()}
             if self._incomplete_token is not None:
                 places.add(self._incomplete_token)
-        guard = self.settings.loop_guard
+        guard = self.rules.loop_guard
         if self._loops is not None and guard is not None and guard.action == "rewind":
             places |= self._loops.live_starts()
         return tuple(places)
@@ -140,7 +125,7 @@ class TextGuard:
         # After a return to a token, another token there may complete a match that began earlier. So the tokens
         # that were undecided before that token are held back with it.
         places = _close(self.open_places(), places_before)
-        if self.settings.bans and self.settings.ban_then == "step_back":
+        if self.rules.bans and self.rules.ban_then == "step_back":
             places = _close({*places, *(place - 1 for place in places), next_index - 1}, places_before)
         return min(places, default=next_index)
 
@@ -156,15 +141,15 @@ class TextGuard:
 
     def _judge_bans(self, matches: Iterable[BanMatch], first_held: int) -> Verdict | None:
         for start, ban_index in sorted(matches):
-            place, ban = self._character_tokens[start], self.settings.bans[ban_index]
+            place, ban = self._character_tokens[start], self.rules.bans[ban_index]
             if place in self._forced_indices:
                 continue  # the text of a phase's end was given by the user, and nothing else can be drawn there
             attempt = self._attempts.get(place, 0) + 1
-            if attempt <= self.settings.ban_retries:
+            if attempt <= self.rules.ban_retries:
                 return Verdict(place, ban, attempt)
-            if self.settings.ban_then == "keep":
+            if self.rules.ban_then == "keep":
                 continue
-            if self.settings.ban_then == "step_back":
+            if self.rules.ban_then == "step_back":
                 earlier_place = self._place_before(place, first_held)
                 if earlier_place is not None:
                     return Verdict(earlier_place, ban, self._attempts.get(earlier_place, 0) + 1)
@@ -176,7 +161,7 @@ class TextGuard:
         for earlier_place in range(place - 1, first_held - 1, -1):
             if earlier_place in self._forced_indices:
                 return None
-            if self._attempts.get(earlier_place, 0) < max(self.settings.ban_retries, 1):
+            if self._attempts.get(earlier_place, 0) < max(self.rules.ban_retries, 1):
                 return earlier_place
         return None
 
@@ -189,14 +174,14 @@ class TextGuard:
             place = self._loops.second_block_start(period)
             attempt = self._attempts.get(place, 0) + 1
             is_open = place >= first_held and place not in self._forced_indices
-            if attempt <= self.settings.ban_retries and is_open:
+            if attempt <= self.rules.ban_retries and is_open:
                 self.loop_period = None
                 return Verdict(place, None, attempt)
         return Verdict(finish_reason="loop")
 
     @property
     def _loop_action(self) -> str:
-        return "stop" if self.settings.loop_guard is None else self.settings.loop_guard.action
+        return "stop" if self.rules.loop_guard is None else self.rules.loop_guard.action
 
 
 def _close(places: Iterable[int], places_before: Callable[[int], Sequence[int]]) -> set[int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.guidance import Guidance
 from ..engine.request import BeamSearch, ChatMessages, GenerationRequest
+from ..engine.text_rules import TextRules
 from ..engine.token_records import LogprobRequest
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
@@ -55,26 +56,15 @@ def make_request(
         max_tokens=settings.token_limit,
         complete_sentence=grammar is not None and settings.has_default_length,
         seed=seed,
-        **text_rules(settings),
+        rules=text_rules(settings),
     )
 
 
-def text_rules(settings: Settings) -> dict[str, Any]:
-    """Return the fields of a request for bans, the loop guard, phases and guidance."""
+def text_rules(settings: Settings) -> TextRules:
+    """Return the rules of a request for resolved settings."""
     # Raises ``PresetError``, ``ModelError``.
-    from ..grammars.bans import DEFAULT_BAN_RETRIES, parse_bans
-    from ..samplers.loop_guard import parse_loop_guard
-
-    retries, guard = settings.ban_retries.value, settings.loop_guard.value
-    return {
-        "bans": parse_bans(settings.bans.value),
-        "ban_retries": DEFAULT_BAN_RETRIES if retries is None else retries,
-        "ban_then": settings.ban_then.value or "step_back",
-        "loop_guard": None if guard is None else parse_loop_guard(guard),
-        "phases": settings.earlier_phases,
-        "heal": bool(settings.heal.value),
-        "guidance": _guidance(settings),
-    }
+    values = {name: getattr(settings, name).value for name in RULE_DEFAULTS}
+    return TextRules.of(values | {"phases": settings.earlier_phases, "guidance": _guidance(settings)})
 
 
 def _guidance(settings: Settings) -> Guidance | None:

@@ -134,7 +134,7 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
 def _with_negative_before_prompt(model: Model, request: GenerationRequest) -> GenerationRequest:
     """Return a request whose negative prompt stands before the prompt, as in KoboldCpp, and not in its place."""
     # The beginning of the prompt is left out there if the context is too short for both.
-    guidance = request.guidance
+    guidance = request.rules.guidance
     if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
         return request
     vocabulary = model.vocabulary
@@ -144,7 +144,7 @@ def _with_negative_before_prompt(model: Model, request: GenerationRequest) -> Ge
         del prompt_ids[0]
     room = model.context_length - len(negative_ids) - (request.max_tokens or 0) - 1
     ids = (*negative_ids, *prompt_ids[-max(1, room) :])
-    return replace(request, guidance=replace(guidance, negative_prompt=ids))
+    return request.guided_by(replace(guidance, negative_prompt=ids))
 
 
 # A fifth of the context, and at least so many tokens, are left for the prompt, whatever length is requested.

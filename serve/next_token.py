@@ -17,6 +17,7 @@ from ..engine.healing import PromptHealer
 from ..engine.model import Model
 from ..engine.next_token import RecordingChain, next_token_json, trace_row
 from ..engine.request import GenerationRequest
+from ..engine.text_rules import TextRules
 from ..grammars.constraint import Constraint
 from ..logprobs.events import Start
 from ..presets.errors import PresetError
@@ -123,7 +124,7 @@ async def _logits(
     healer: PromptHealer | None,
 ) -> tuple[Floats | GuidedLogits, int]:
     """Return the logits after the prompt, and the number of tokens that were decoded for them."""
-    ids, guidance = cast("tuple[int, ...]", generation.prompt), generation.guidance
+    ids, guidance = cast("tuple[int, ...]", generation.prompt), generation.rules.guidance
     row, decoded_count = await _plain_logits(request, state, model, ids)
     negative_ids = negative_prompt_ids(model, generation, ids)
     if guidance is None or negative_ids is None:
@@ -156,7 +157,7 @@ async def _decoded_logits(
     """Decode a prompt, and return the logits after it and the number of decoded tokens."""
     # The engine gives logits only to a request's chain. This one keeps them; the token that it draws is not used.
     chain = RecordingChain(model.vocabulary)
-    generation = GenerationRequest(ids, chain, max_tokens=1, guidance=guidance)
+    generation = GenerationRequest(ids, chain, max_tokens=1, rules=TextRules(guidance=guidance))
     (events,) = await run_requests(request, state.engine, [generation])
     if chain.row is None:
         raise InvalidRequestError("the prompt fills the whole context; no token can follow", "prompt")

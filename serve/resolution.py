@@ -99,7 +99,7 @@ class RequestMaker:
         self.guard, self.model = guard, model
         self._note, self._reuses_answers = note, reuses_answers
         self.resolver = RequestResolver(defaults, model.metadata, note, notes_requests=False)
-        guidance = text_rules(self.resolver.default_settings())["guidance"]
+        guidance = text_rules(self.resolver.default_settings()).guidance
         if guidance is not None:
             guidance_model(model, guidance)  # loaded before the first request, or refused
         self._has_own_order = (
@@ -315,14 +315,15 @@ class RequestMaker:
         model, prompt, field = self.model, request.prompt, "prompt"
         if isinstance(prompt, ChatMessages):
             template = open_chat_template(model, prompt.template, prompt.variables)
-            guidance, messages = request.guidance, prompt.messages
+            guidance, messages = request.rules.guidance, prompt.messages
             if not request.beginning:
-                request = replace(request, heal=False)  # the end of the template is exact
+                # the end of the template is exact
+                request = replace(request, rules=replace(request.rules, heal=False))
             prompt = format_chat(model, messages, template, self._note, request.beginning)
             if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
                 negative_messages = with_system_message(messages, guidance.negative_prompt)
                 text = format_chat(model, negative_messages, template, beginning=request.beginning)
-                request = replace(request, guidance=replace(guidance, negative_prompt=text))
+                request = request.guided_by(replace(guidance, negative_prompt=text))
             field = "messages"
         ids = self._prompt_ids(prompt, field)
         request = replace(request, prompt=tuple(ids))
@@ -340,12 +341,15 @@ class RequestMaker:
                 constraint.try_compilation(self.guard)  # in another process first, because it could take very long
                 grammars[constraint] = constraint.compile(model.vocabulary)
             constraint = start_constraint(constraint, model, grammars[constraint])
+        guidance = request.rules.guidance
         return Choice(
             replace(request, constraint=constraint, chain=build_chain(model, request)),
             shown,
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
-            and not (request.guidance is not None and isinstance(request.guidance.negative_prompt, tuple))
+            and not (
+                request.rules.guidance is not None and isinstance(request.rules.guidance.negative_prompt, tuple)
+            )
             and not (request.beginning and request.constraint is not None)
             and "\0" not in shown
             and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, shown) == ids),

@@ -348,7 +348,7 @@ class _Comparison:
         from ...jobs.resolve import text_rules
 
         return [
-            MeasuredArm(arm.name, model, settings.steps, text_rules(settings)["guidance"])
+            MeasuredArm(arm.name, model, settings.steps, text_rules(settings).guidance)
             for arm, model, settings in zip(
                 self._plan.arms, model_of_arm, self._settings(model_of_arm), strict=True
             )

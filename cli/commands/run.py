@@ -246,7 +246,7 @@ def _generate_text(
     interrupt: Interrupt,
 ) -> None:
     """Generate the text, write it in the requested format, and report how it ended."""
-    from ...engine.generation import generate_request
+    from ...engine.generation import generate
     from ...jobs.resolve import make_request
     from ..inputs.prompt import prepare_prompt, put_negative_into_template
     from ..inputs.settings import logprob_request, seed_of
@@ -278,7 +278,7 @@ def _generate_text(
         _generate_samples(setup, model, request, prompt, typed_prompt.piped, interrupt)
         return
     with reading_bar() as progress, interrupt.graceful_shutdown():
-        events = generate_request(model, request, progress=progress, is_interrupted=lambda: interrupt.requested)
+        events = generate(model, request, progress=progress, is_interrupted=lambda: interrupt.requested)
         command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
         with AnswerWriter(options.output, prompt, command, sys.stdout) as writer:
             done = writer.write(erase_bar_before_done(events, progress))
@@ -416,10 +416,10 @@ def _note_on_end(done: Done, setup: Setup[RunOptions], request: GenerationReques
         return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
         advice = "-c makes it larger"
-        if not (setup.options.context.context_shift or request.beams or request.is_guided):
+        if not (setup.options.context.context_shift or request.beams or request.rules.is_guided):
             advice += ", --context-shift discards older tokens"
         full = "the context is full"
-        if request.is_guided:
+        if request.rules.is_guided:
             full = "the context of the text or of the negative prompt is full"
         return f"the text ends here because {full}: it holds {model.context.length:,} tokens; {advice}"
     if done.finish_reason == "stop" and done.stop is None and not done.text:

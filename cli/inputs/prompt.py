@@ -166,10 +166,10 @@ def put_negative_into_template(
     # `prepare_prompt`.
     from ...engine.templates import build_prompt
 
-    guidance = request.guidance
+    guidance = request.rules.guidance
     if guidance is None or not guidance.negative_prompt or not prompt.has_template:
         return request
     text = build_prompt(
         model, prompt.shown, system=str(guidance.negative_prompt), chat=is_chat, template=template.open(model)
     )
-    return replace(request, guidance=replace(guidance, negative_prompt=text))
+    return request.guided_by(replace(guidance, negative_prompt=text))

@@ -21,7 +21,6 @@ from logitsmith.engine import (
     format_chat,
     generate,
     generate_many,
-    generate_request,
     score_prompt,
 )
 from logitsmith.engine.context import common_token_count
@@ -62,7 +61,7 @@ def drain(engine, limit=200):
 def alone(model, asked):
     """Return the events of the request in an empty context."""
     model.context.truncate(0)
-    return list(generate_request(model, asked))
+    return list(generate(model, asked))
 
 
 def said(events):

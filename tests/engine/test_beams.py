@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate_request
+from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate
 from logitsmith.engine.batch import BatchEngine, BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
@@ -27,7 +27,7 @@ PROMPT = "The sea was"
 
 
 def texts_of(model, prompt=PROMPT, chain="dist", *, beams=3, n=8, settings=None, **fields):
-    request = GenerationRequest(prompt, chain, max_tokens=n, beams=settings or BeamSearch(beams), **fields)
+    request = GenerationRequest.of(prompt, chain, max_tokens=n, beams=settings or BeamSearch(beams), **fields)
     return generate_beams(model, request)
 
 
@@ -131,14 +131,14 @@ def test_a_text_is_a_run_with_a_score(pruned):
 
 def test_the_logprobs_are_those_of_the_text(pruned):
     (start, *tokens, _), *_ = texts_of(pruned, n=6, logprobs=LogprobRequest(0))
-    whole = GenerationRequest(
+    whole = GenerationRequest.of(
         [*start.prompt_ids, *(token.id for token in tokens)],
         "dist",
         max_tokens=0,
         echo=True,
         logprobs=LogprobRequest(0),
     )
-    echoed = [event for event in generate_request(pruned, whole) if isinstance(event, PromptToken)]
+    echoed = [event for event in generate(pruned, whole) if isinstance(event, PromptToken)]
     expected = [event.distributions[0].logprob for event in echoed[len(start.prompt_ids) :]]
     assert [token.distributions[0].logprob for token in tokens] == pytest.approx(expected, abs=1e-3)
 
@@ -148,7 +148,7 @@ def test_one_beam_is_a_greedy_run(pruned_or_bundled):
     model.context.truncate(0)  # a beginning that another test read in longer pieces would move the logits a little
     (run,) = texts_of(model, beams=1, n=16)
     model.context.truncate(0)
-    greedy = list(generate_request(model, GenerationRequest(PROMPT, "greedy", max_tokens=16)))
+    greedy = list(generate(model, GenerationRequest.of(PROMPT, "greedy", max_tokens=16)))
     assert ids_of(run) == ids_of(greedy)
     assert run[-1].text == greedy[-1].text
     assert run[-1].finish_reason == greedy[-1].finish_reason
@@ -357,16 +357,14 @@ def test_a_chat_an_echo_and_healing(pruned):
     for run in echoed:
         assert tuple(event.id for event in run if isinstance(event, PromptToken)) == run[0].prompt_ids
     healed = texts_of(pruned, "The capital of Fran", heal=True, beams=4)
-    drawn = list(
-        generate_request(pruned, GenerationRequest("The capital of Fran", "greedy", max_tokens=1, heal=True))
-    )
+    drawn = list(generate(pruned, GenerationRequest.of("The capital of Fran", "greedy", max_tokens=1, heal=True)))
     assert healed[0][0].prompt_ids == drawn[0].prompt_ids
     assert all(b"".join(event.own_data for event in run[1:-1]).decode() == run[-1].text for run in healed)
 
 
 def test_an_interruption_keeps_the_texts(pruned):
     calls = []
-    request = GenerationRequest(PROMPT, "dist", max_tokens=50, beams=BeamSearch(3))
+    request = GenerationRequest.of(PROMPT, "dist", max_tokens=50, beams=BeamSearch(3))
     runs = generate_beams(pruned, request, progress=calls.append, is_interrupted=lambda: len(calls) == 4)
     assert {(run[-1].completion_tokens, run[-1].finish_reason) for run in runs} == {(5, "interrupted")}
     assert calls == [1, 2, 3, 4]
@@ -375,7 +373,7 @@ def test_an_interruption_keeps_the_texts(pruned):
 
 def test_an_abort_keeps_the_texts(pruned):
     """The first Ctrl-C aborts llama.cpp's call, whose texts end with the tokens before it."""
-    request = GenerationRequest(PROMPT, "dist", max_tokens=50, beams=BeamSearch(3))
+    request = GenerationRequest.of(PROMPT, "dist", max_tokens=50, beams=BeamSearch(3))
 
     def abort_at_fourth(token_count):
         if token_count == 4:
@@ -425,9 +423,9 @@ def test_chains_that_draw_before_their_last_step(pruned, chain, sentence):
 
 def test_searches_among_requests_of_a_batch(pruned):
     """Each search has the best text of `generate_beams`, and the other requests have their own tokens."""
-    search = GenerationRequest(PROMPT, "dist", max_tokens=6, beams=BeamSearch(3), id="search")
-    drawn = [GenerationRequest(PROMPT, "temp1", max_tokens=12, seed=seed, id=seed) for seed in range(3)]
-    wrong = GenerationRequest(PROMPT, "mirostat", beams=BeamSearch(2), id="wrong")
+    search = GenerationRequest.of(PROMPT, "dist", max_tokens=6, beams=BeamSearch(3), id="search")
+    drawn = [GenerationRequest.of(PROMPT, "temp1", max_tokens=12, seed=seed, id=seed) for seed in range(3)]
+    wrong = GenerationRequest.of(PROMPT, "mirostat", beams=BeamSearch(2), id="wrong")
     counts = []
     requests = [drawn[0], search, drawn[1], wrong, drawn[2]]
     answers = {each.id: each for each in generate_many(pruned, requests, 2, progress=counts.append)}
@@ -437,14 +435,14 @@ def test_searches_among_requests_of_a_batch(pruned):
     assert isinstance(answers["wrong"], BatchFailure)
     assert not answers["wrong"].has_begun
     for request in drawn:
-        assert ids_of(answers[request.id].tokens) == ids_of(generate_request(pruned, request))
+        assert ids_of(answers[request.id].tokens) == ids_of(generate(pruned, request))
     assert sum(counts) == 6 + 3 * 12
 
 
 def test_a_deterministic_search_is_exact(tmp_path):
     path = write_model(tmp_path / "model.gguf", "mamba")
     with Model.load(path, n_ctx=256, batch=64, threads=1) as model:
-        request = GenerationRequest(PROMPT, "dist", max_tokens=12, beams=BeamSearch(3), id=1)
+        request = GenerationRequest.of(PROMPT, "dist", max_tokens=12, beams=BeamSearch(3), id=1)
         (answer,) = generate_many(model, [request], 2, deterministic=True)
         assert answer.exactness.level is ExactnessLevel.EXACT
         (best, *_) = generate_beams(model, request)
@@ -453,9 +451,9 @@ def test_a_deterministic_search_is_exact(tmp_path):
 
 
 def test_a_request_with_beams_is_not_drawn(pruned):
-    request = GenerationRequest(PROMPT, "dist", beams=BeamSearch(2), id=1)
+    request = GenerationRequest.of(PROMPT, "dist", beams=BeamSearch(2), id=1)
     with pytest.raises(ModelError, match="call generate_beams"):
-        next(generate_request(pruned, request))
+        next(generate(pruned, request))
     with BatchEngine(pruned, 2) as engine:
         engine.add(replace(request, max_tokens=3))
         pruned.abort()
@@ -465,6 +463,6 @@ def test_a_request_with_beams_is_not_drawn(pruned):
         assert ids_of(events) == ids_of(texts_of(pruned, beams=2, n=3)[0])
         assert engine.is_idle
     with pytest.raises(ModelError, match="the request has no settings of a beam search"):
-        generate_beams(pruned, GenerationRequest(PROMPT, "dist"))
+        generate_beams(pruned, GenerationRequest.of(PROMPT, "dist"))
     with pytest.raises(ModelError, match="beams: 0 is not"):
         texts_of(pruned, beams=0)

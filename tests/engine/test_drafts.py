@@ -16,7 +16,6 @@ from logitsmith.engine import (
     Token,
     generate,
     generate_many,
-    generate_request,
 )
 from logitsmith.engine.drafts import FirstDraft, ModelDraft, PromptLookup, vocabulary_difference
 from logitsmith.engine.native.context import NativeContext
@@ -49,7 +48,7 @@ def draft(request, draft_path, pruned_model):
 def run(model, prompt=PROSE, chain="temp0.8 > top-k40", **options):
     """Return what a request makes, without the counts and times."""
     fields = {"max_tokens": 40, "seed": 3, "logprobs": LogprobRequest(3, "both"), "exact_reuse": True, **options}
-    events = list(generate_request(model, GenerationRequest(prompt, chain, **fields)))
+    events = list(generate(model, GenerationRequest.of(prompt, chain, **fields)))
     assert isinstance(events[-1], Done)
     return [event for event in events if isinstance(event, (Token, Rewind))], events[-1]
 
@@ -179,8 +178,8 @@ def test_drafting_is_interrupted_only_while_a_long_text_is_read(model, draft_pat
             calls.append(None)
             return limit is not None and len(calls) > limit
 
-        request = GenerationRequest(prompt, "temp0.5", max_tokens=20, seed=3, draft=draft, exact_reuse=True)
-        done = list(generate_request(model, request, is_interrupted=is_interrupted))[-1]
+        request = GenerationRequest.of(prompt, "temp0.5", max_tokens=20, seed=3, draft=draft, exact_reuse=True)
+        done = list(generate(model, request, is_interrupted=is_interrupted))[-1]
         return len(calls), done.finish_reason
 
     draft = DraftOptions(draft_path)
@@ -565,7 +564,7 @@ BATCH = [(LIST, "temp0.5"), (CODE, "greedy"), (PROSE, "temp1"), (PROSE, "dry > t
 def batch_requests(draft):
     """The request 2 has no drafts."""
     for key, (prompt, chain) in enumerate(BATCH):
-        yield GenerationRequest(
+        yield GenerationRequest.of(
             prompt,
             chain,
             max_tokens=24,
@@ -598,7 +597,7 @@ def test_everything_else_works_in_a_batch(model, draft_path, options):
     fields = {"prompt": PROSE, "chain": "temp0.8", "max_tokens": 20, "logprobs": LogprobRequest(1), **options}
     answers = []
     for draft in (None, DraftOptions(draft_path)):
-        requests = [GenerationRequest(**fields, seed=key, id=key, draft=draft) for key in range(3)]
+        requests = [GenerationRequest.of(**fields, seed=key, id=key, draft=draft) for key in range(3)]
         outcomes = sorted(generate_many(model, requests, 3), key=lambda outcome: outcome.id)
         assert all(isinstance(outcome, BatchAnswer) for outcome in outcomes), outcomes
         answers.append([(outcome.tokens, outcome.rewinds, ending(outcome.done)) for outcome in outcomes])
@@ -610,7 +609,9 @@ def test_a_promise_counts_the_draft(quantized_models):
     path = quantized_models.path("F16")
     with Model.load(path, n_ctx=256) as model:
         requests = [
-            GenerationRequest([5, 6, 7 + n_max], "greedy", max_tokens=4, id=n_max, draft=DraftOptions(path, n_max))
+            GenerationRequest.of(
+                [5, 6, 7 + n_max], "greedy", max_tokens=4, id=n_max, draft=DraftOptions(path, n_max)
+            )
             for n_max in (0, 1)
         ]
         levels = {answer.id: answer.exactness.level.value for answer in generate_many(model, requests, 2)}
@@ -620,9 +621,9 @@ def test_a_promise_counts_the_draft(quantized_models):
 def test_a_draft_model_that_does_not_fit_fails_its_request_alone(model, tmp_path, draft_path):
     path = write_model(tmp_path / "draft.gguf", "llama", "gpt2")
     requests = [
-        GenerationRequest(PROSE, "greedy", max_tokens=4, id="plain"),
-        GenerationRequest(PROSE, "greedy", max_tokens=4, id="wrong", draft=DraftOptions(path)),
-        GenerationRequest(PROSE, "greedy", max_tokens=4, id="right", draft=DraftOptions(draft_path)),
+        GenerationRequest.of(PROSE, "greedy", max_tokens=4, id="plain"),
+        GenerationRequest.of(PROSE, "greedy", max_tokens=4, id="wrong", draft=DraftOptions(path)),
+        GenerationRequest.of(PROSE, "greedy", max_tokens=4, id="right", draft=DraftOptions(draft_path)),
     ]
     outcomes = {outcome.id: outcome for outcome in generate_many(model, requests, 2)}
     assert isinstance(outcomes["wrong"], BatchFailure)
@@ -645,7 +646,7 @@ def test_prompts_with_a_common_beginning_are_read_once(model, draft_path, monkey
     prompt = model.vocabulary.tokenize_prompt((LIST * 20).encode())
     draft = DraftOptions(draft_path)
     requests = [
-        GenerationRequest(prompt, "temp1", max_tokens=4, id=key, seed=key, draft=draft) for key in range(3)
+        GenerationRequest.of(prompt, "temp1", max_tokens=4, id=key, seed=key, draft=draft) for key in range(3)
     ]
     answers = list(generate_many(model, requests, 3))
     assert len(answers) == 3

@@ -12,8 +12,8 @@ from logitsmith.engine import (
     LogprobRequest,
     Model,
     Token,
+    generate,
     generate_many,
-    generate_request,
 )
 from logitsmith.logprobs.events import ExactnessLevel
 
@@ -86,8 +86,8 @@ def test_tokens_and_logprobs_are_those_of_runs_without(paths):
         assert model.draft_exactness(6).level is ExactnessLevel.EXACT
         plain_runs = {}
         for plain_request, draft_request in zip(requests(None), requests(draft), strict=True):
-            plain = list(generate_request(model, plain_request))
-            drafted = list(generate_request(model, draft_request))
+            plain = list(generate(model, plain_request))
+            drafted = list(generate(model, draft_request))
             tokens = [event for event in plain if isinstance(event, Token)]
             assert [event for event in drafted if isinstance(event, Token)] == tokens, plain_request.chain
             end, done = drafted[-1], plain[-1]
@@ -118,7 +118,7 @@ def test_the_bundled_model_with_some_of_its_layers(bundled, tmp_path, prompt):
     for number, chain in enumerate(CHAINS):
         fields = {"max_tokens": 100, "logprobs": LogprobRequest(2, "both"), "seed": number, "exact_reuse": True}
         runs = [
-            list(generate_request(bundled, GenerationRequest(prompt, chain, **fields, draft=draft)))
+            list(generate(bundled, GenerationRequest(prompt, chain, **fields, draft=draft)))
             for draft in (None, DraftOptions(path, **LIMITS[number % len(LIMITS)]))
         ]
         plain, drafted = ([event for event in run if isinstance(event, Token)] for run in runs)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from logitsmith.engine import ChatMessages, GenerationRequest, LogprobRequest, Model, generate, generate_many
-from logitsmith.engine.generation import generate_request
+from logitsmith.engine.generation import generate
 from logitsmith.engine.guidance import Guidance, guide
 from logitsmith.engine.next_token import trace_next, trace_request
 from logitsmith.grammars.bans import parse_bans
@@ -45,10 +45,10 @@ def own_run(path, guidance, steps, *, count=20, seed=3, negative_path=None, thre
 
 
 def run(model, guidance, steps, *, count=20, seed=3, prompt=PROMPT, **fields):
-    request = GenerationRequest(
+    request = GenerationRequest.of(
         prompt, steps, max_tokens=count, seed=seed, guidance=guidance, ends_at_eog=False, **fields
     )
-    return list(generate_request(model, request))
+    return list(generate(model, request))
 
 
 def tokens_of(events):
@@ -84,7 +84,7 @@ def test_recurrent_models_are_guided(tmp_path, architecture):
     guidance = Guidance(2.0, NEGATIVE)
     with Model.load(path, n_ctx=512, threads=1) as model:
         assert tokens_of(run(model, guidance, "temp1")) == own_run(path, guidance, "temp1")[0]
-        request = GenerationRequest(
+        request = GenerationRequest.of(
             PROMPT, "temp1", max_tokens=20, seed=3, guidance=guidance, ends_at_eog=False, id=1
         )
         (answer,) = generate_many(model, [request], 1)
@@ -99,7 +99,7 @@ def test_another_model_reads_the_negative_prompt(tmp_path):
             guidance = Guidance(2.0, negative_prompt, str(other))
             expected = own_run(path, guidance, "temp1", negative_path=other)[0]
             assert tokens_of(run(model, guidance, "temp1")) == expected
-            request = GenerationRequest(
+            request = GenerationRequest.of(
                 PROMPT, "temp1", max_tokens=20, seed=3, guidance=guidance, ends_at_eog=False
             )
             (answer,) = generate_many(model, [request], 2)
@@ -138,14 +138,14 @@ def test_a_batch_gives_the_texts_of_single_runs(pruned, rules):
         Guidance(-1.0),
     ]
     requests = [
-        GenerationRequest(
+        GenerationRequest.of(
             PROMPT, "top_k60 > temp1", max_tokens=16, seed=number, guidance=guidance, id=number, **rules
         )
         for number, guidance in enumerate(guidances)
     ]
     answers = {answer.id: answer for answer in generate_many(pruned, requests, 3)}
     for request in requests:
-        events = list(generate_request(pruned, request))
+        events = list(generate(pruned, request))
         answer = answers[request.id]
         assert [token.id for token in answer.tokens] == tokens_of(events)
         assert (answer.done.text, answer.done.finish_reason) == (events[-1].text, events[-1].finish_reason)
@@ -185,7 +185,7 @@ def test_the_trace_has_a_stage(pruned):
         own, other = (row[candidate.id] for row in rows)
         assert candidate.logits[0] == own
         assert candidate.logits[1] == pytest.approx(other + 2 * (own - other), abs=1e-4)
-    request = GenerationRequest(PROMPT, build("min_p0.1 > dist", vocab=pruned.vocabulary), guidance=guidance)
+    request = GenerationRequest.of(PROMPT, build("min_p0.1 > dist", vocab=pruned.vocabulary), guidance=guidance)
     assert trace_request(pruned, request, top=4).trace.stages == token.trace.stages
     unguided = trace_next(pruned, PROMPT, build("min_p0.1 > dist", vocab=pruned.vocabulary), top=4)
     assert [stage.name for stage in unguided.trace.stages] == ["model", "min_p", "dist"]
@@ -226,7 +226,7 @@ def test_both_texts_must_fit_into_the_context(small_context):
     long_text = "word " * 600
     with pytest.raises(ModelError, match=r"the negative prompt of guidance has .* and the context holds 256"):
         run(small_context, Guidance(2.0, long_text), "temp1")
-    request = GenerationRequest(PROMPT, "temp1", max_tokens=3, guidance=Guidance(2.0, long_text))
+    request = GenerationRequest.of(PROMPT, "temp1", max_tokens=3, guidance=Guidance(2.0, long_text))
     (failure,) = generate_many(small_context, [request], 2)
     assert "negative prompt" in str(failure.error)
     negative = "word " * 100
@@ -234,7 +234,9 @@ def test_both_texts_must_fit_into_the_context(small_context):
     events = run(small_context, Guidance(2.0, negative), "temp1", count=1000)
     assert events[-1].finish_reason == "context"
     assert len(tokens_of(events)) == 256 - length + 1
-    request = GenerationRequest(PROMPT, "temp1", seed=3, guidance=Guidance(2.0, negative), ends_at_eog=False, id=1)
+    request = GenerationRequest.of(
+        PROMPT, "temp1", seed=3, guidance=Guidance(2.0, negative), ends_at_eog=False, id=1
+    )
     (answer,) = generate_many(small_context, [request], 2)
     assert [token.id for token in answer.tokens] == tokens_of(events)
 
@@ -250,7 +252,7 @@ def test_both_texts_must_fit_into_the_context(small_context):
 def test_refused(pruned, guidance, message):
     with pytest.raises(ModelError, match=message):
         run(pruned, guidance, "temp1")
-    (failure,) = generate_many(pruned, [GenerationRequest(PROMPT, "temp1", max_tokens=1, guidance=guidance)], 2)
+    (failure,) = generate_many(pruned, [GenerationRequest.of(PROMPT, "temp1", max_tokens=1, guidance=guidance)], 2)
     assert message in str(failure.error)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from logitsmith.engine import GenerationRequest, generate_many
 from logitsmith.engine.beams import generate_beams
-from logitsmith.engine.generation import generate_request
+from logitsmith.engine.generation import generate
 from logitsmith.engine.request import BeamSearch
 from logitsmith.engine.text_stream import TextStream
 from logitsmith.logprobs.events import Done, Token
@@ -41,7 +41,7 @@ def test_a_stream_passes_over_stop_strings(tokens, n, stops, text, matched):
 
 
 def run(model, **settings):
-    return list(generate_request(model, GenerationRequest("The sea was", **settings)))
+    return list(generate(model, GenerationRequest("The sea was", **settings)))
 
 
 def tokens_of(events):
@@ -61,7 +61,7 @@ PLACES = {"alone": 0, "in a batch": 1, "in a batch of two": 2}
 def test_stop_strings_wait(model, place):
     request = GenerationRequest("The sea was", [{"min_tokens": 20}, "greedy"], stop=".", max_tokens=40)
     if place == 0:
-        events = list(generate_request(model, request))
+        events = list(generate(model, request))
     else:
         events = [list(answer.events) for answer in generate_many(model, [request] * place, place)][-1]
     done = events[-1]

@@ -4,7 +4,8 @@ import pytest
 from logitsmith.engine.decoder import Decoder, LogitsRequest
 from logitsmith.engine.healing import PromptHealer, removable_token_count
 from logitsmith.engine.phase_tracker import PhaseTracker, RunningPhase
-from logitsmith.engine.text_guard import GuardSettings, TextGuard
+from logitsmith.engine.text_guard import TextGuard
+from logitsmith.engine.text_rules import TextRules
 from logitsmith.engine.text_stream import TextStream
 from logitsmith.engine.token_records import LogprobReader, LogprobRequest
 from logitsmith.grammars import compile_grammar
@@ -112,14 +113,14 @@ def test_without_a_budget_an_end_is_not_forced():
 
 
 def test_bans_do_not_take_back_the_forced_end():
-    guard = GuardSettings(parse_bans(["ab"]))
+    guard = TextRules(parse_bans(["ab"]))
     _, reason, text = run({"until": b"zz", "max_tokens": 3, "then": ids("ab.")}, guard=guard, max_tokens=10)
     assert text.count("ab") == 1
     assert reason in ("length", "stop")
 
 
 def test_a_loop_ends_the_thinking_and_then_the_text():
-    guard = GuardSettings(loop_guard=LoopGuard(action="end-thinking", min_tokens=4, repeats=4))
+    guard = TextRules(loop_guard=LoopGuard(action="end-thinking", min_tokens=4, repeats=4))
 
     def same(row):
         row[:] = 0

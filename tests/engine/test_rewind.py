@@ -8,7 +8,8 @@ import pytest
 from logitsmith.engine.decoder import Decoder, LogitsRequest
 from logitsmith.engine.drafts import PromptLookup
 from logitsmith.engine.phase_tracker import PhaseTracker, RunningPhase
-from logitsmith.engine.text_guard import GuardSettings, TextGuard
+from logitsmith.engine.text_guard import TextGuard
+from logitsmith.engine.text_rules import TextRules
 from logitsmith.engine.text_stream import TextStream
 from logitsmith.engine.token_records import LogprobReader, LogprobRequest
 from logitsmith.grammars import compile_grammar
@@ -82,7 +83,7 @@ def decode(reference, lookup=0, guarded=True, interrupt_after=None):
         stream=TextStream(),
         jump=reference.seed % 2 == 0,
         drafts=PromptLookup(lookup, prompt) if lookup else None,
-        guard=TextGuard(GuardSettings([ban_of(ban) for ban in rules.bans], rules.retries, rules.then, loop))
+        guard=TextGuard(TextRules([ban_of(ban) for ban in rules.bans], rules.retries, rules.then, loop))
         if guarded
         else None,
     )

@@ -24,7 +24,7 @@ def test_after_returns_the_logprobs_are_those_of_the_text_that_was_kept(tmp_path
         rows = list(generate(model, read_again, chain, max_tokens=0, top_logprobs=0, echo=True))[1:-1]
         for token, row in zip(tokens, rows[len(prompt) :], strict=True):
             assert token.distributions[0].logprob == pytest.approx(row.distributions[0].logprob, abs=2e-3)
-        request = GenerationRequest(
+        request = GenerationRequest.of(
             "The sea",
             "temp1",
             seed=5,
