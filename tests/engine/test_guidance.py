@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from logitsmith.engine import ChatMessages, GenerationRequest, LogprobRequest, Model, generate, generate_many
-from logitsmith.engine.generation import generate
 from logitsmith.engine.guidance import Guidance, guide
 from logitsmith.engine.next_token import trace_next, trace_request
 from logitsmith.grammars.bans import parse_bans
