@@ -38,8 +38,8 @@ from logitsmith.engine import versions
 from logitsmith.jobs.batch import BatchCounts, BatchRun
 from logitsmith.jobs.journal import ExistingResults, ResultJournal
 from logitsmith.jobs.lines import read_json_lines
-from logitsmith.jobs.resolve import BatchDefaults, ModelDescription, RequestResolver
 from logitsmith.jobs.workers import AnswerLine, answer_on_cluster, wait_for_model
+from logitsmith.requests.resolve import BatchDefaults, ModelDescription, RequestResolver
 
 _SECONDS = re.compile(r" in (?:(\d+) min )?([\d.]+) s ")
 _WORKERS = (2, 22)

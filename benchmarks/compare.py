@@ -31,8 +31,8 @@ from logitsmith.compare.plan import Plan, TextTable, text_prompt
 from logitsmith.compare.result import ArmFacts, comparison_page, make_result
 from logitsmith.engine import Model, generate, locate
 from logitsmith.engine.request import GenerationRequest
-from logitsmith.jobs.resolve import BatchDefaults
 from logitsmith.jobs.samples import generate_samples, sample_requests
+from logitsmith.requests.resolve import BatchDefaults
 
 from tests.browser import open_browser
 

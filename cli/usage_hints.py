@@ -211,7 +211,7 @@ def _show_command(group: str, name: str) -> str | None:
         names = [entry.name for entry in list_presets()]
     elif group == "gen grammars":
         from ..grammars.search import list_grammars
-        from ..jobs.sources import grammar_folders
+        from ..requests.sources import grammar_folders
 
         names = [entry.name for entry in list_grammars(grammar_folders())]
     else:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ..common.errors import UsageError
-from ..jobs.bodies import ParsedRequest
 from ..presets.errors import PresetError
 from ..presets.overrides import parse_set
 from ..presets.search import is_file_reference, list_presets
 from ..presets.settings import resolve_settings
+from ..requests.bodies import ParsedRequest
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 

@@ -16,11 +16,11 @@ from ..common.journal import JournalError
 from ..common.seeds import following_seed
 from ..common.strict_json import parse_strict_json
 from ..jobs.batch import BatchCounts, BatchRun
-from ..jobs.bodies import ParsedRequest, parse_request
-from ..jobs.errors import InvalidLineError
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
-from ..jobs.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
+from ..requests.bodies import ParsedRequest, parse_request
+from ..requests.errors import InvalidLineError
+from ..requests.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
 from .arms import Arm
 from .intervals import Values
 from .text_measures import Measure, MeasuredText, measure_texts

@@ -1,1 +1,1 @@
-"""Requests made of flags, presets and the lines of a file, and the batches and scores that answer such files."""
+"""Files of requests: batches of them, their journal, scores, watermarks, workers."""

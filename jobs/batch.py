@@ -22,12 +22,12 @@ from ..logprobs.batch_results import (
 from ..logprobs.openai import ChatAnswer, TextAnswer
 from ..models.errors import ModelError, PromptTooLongError
 from ..presets.errors import PresetError
+from ..requests.bodies import ParsedRequest, find_request_id, parse_request
+from ..requests.errors import InvalidLineError
+from ..requests.resolve import RequestResolver
 from ..samplers.errors import SamplingError
-from .bodies import ParsedRequest, find_request_id, parse_request
-from .errors import InvalidLineError
 from .journal import ResultSink
 from .lines import BackgroundReader, InputLine, iterate_available
-from .resolve import RequestResolver
 from .samples import sample_requests
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO, Generic, TypeVar
 
 from ..common.files import MAX_LINE_BYTES, InputTooLargeError, bounded_lines, open_as_utf8, read_bounded
 from ..common.strict_json import json_problem, parse_strict_json
-from .errors import InvalidLineError
+from ..requests.errors import InvalidLineError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import InvalidLineError
+from ..requests.errors import InvalidLineError
 from .lines import parse_object
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 from ..common.llama_cpp_limits import INT32_MAX
 from ..common.strict_json import parse_strict_json
 from ..common.text import UndecodableTextError, decode_text, encode_as_utf8, short_repr, without_last_line_end
-from .errors import InvalidLineError
+from ..requests.errors import InvalidLineError
 from .lines import number_lines, parse_object
 
 Tokenize = Callable[[str], list[int]]

@@ -24,10 +24,10 @@ from ..engine.native.binding import llama_cpp_build
 from ..engine.native.options import estimate_memory, physical_cores
 from ..models.errors import ModelError
 from ..models.names import first_part
+from ..requests.errors import InvalidLineError
+from ..requests.resolve import ModelDescription, describe_model
 from .batch import BatchRun, Failure, InputLines, answer_lines
-from .errors import InvalidLineError
 from .lines import BackgroundReader, iterate_available
-from .resolve import ModelDescription, describe_model
 from .scoring import LineScore, failed_line, scored_line, stride_problem
 
 if TYPE_CHECKING:

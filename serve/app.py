@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from ..common.strict_json import encode_json
-from ..jobs.unknown_fields import UNREPORTED_VALUES
+from ..requests.unknown_fields import UNREPORTED_VALUES
 from . import (
     grammar_routes,
     kobold,

@@ -16,7 +16,9 @@ from ..common.strict_json import json_problem, parse_strict_json, without_whole_
 from ..common.text import short_repr
 from ..grammars.errors import GrammarError
 from ..grammars.gbnf.literals import choice_source
-from ..jobs.bodies import (
+from ..presets.foreign import lists
+from ..presets.overrides import Override
+from ..requests.bodies import (
     MAX_CHOICES,
     ChatMessage,
     ResponseFormat,
@@ -25,9 +27,7 @@ from ..jobs.bodies import (
     ToolChoice,
     first_problem,
 )
-from ..jobs.unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
-from ..presets.foreign import lists
-from ..presets.overrides import Override
+from ..requests.unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 from .errors import InvalidRequestError
 from .sampler_fields import Json, SamplerFields, banned_texts, first_given
 

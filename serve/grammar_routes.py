@@ -14,8 +14,8 @@ from ..grammars.errors import GrammarError
 from ..grammars.mismatch import Mismatch, find_mismatch
 from ..grammars.search import list_grammars
 from ..grammars.spec import GRAMMAR_KEYS, resolve_grammar
-from ..jobs.bodies import StrictModel
-from ..jobs.sources import grammar_folders
+from ..requests.bodies import StrictModel
+from ..requests.sources import grammar_folders
 from .bodies import text_grammar
 from .errors import setting_message
 from .limits import public_origin

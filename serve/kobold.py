@@ -14,11 +14,11 @@ from starlette.responses import JSONResponse, Response
 
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
-from ..jobs.bodies import StrictModel
 from ..logprobs.events import Event
 from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result, kobold_server_sent
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
+from ..requests.bodies import StrictModel
 from .answers import AnswerFormat, answer
 from .bodies import PromptFields, fields_without_place
 from .errors import InvalidRequestError, RequestError

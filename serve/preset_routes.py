@@ -10,7 +10,6 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from ..jobs.bodies import StrictModel, setting_value
 from ..presets.errors import PresetError
 from ..presets.foreign.formats import import_metadata, import_text, is_foreign
 from ..presets.foreign.preset_file import MissingSectionError
@@ -20,6 +19,7 @@ from ..presets.search import PresetEntry, list_presets
 from ..presets.settings import Settings, resolve_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
+from ..requests.bodies import StrictModel, setting_value
 from ..samplers.base import Sampler
 from ..samplers.building import chain_notation, parse_chain
 from ..samplers.errors import SamplingError

@@ -21,15 +21,15 @@ from ..grammars.compile_guard import CompileGuard
 from ..grammars.errors import GrammarError
 from ..grammars.grammar import Grammar
 from ..grammars.spec import GrammarSpec
-from ..jobs.bodies import ParsedRequest, set_arguments, template_fields_of, unused_reasoning_of
-from ..jobs.errors import InvalidLineError
-from ..jobs.resolve import BatchDefaults, RequestResolver, text_rules
-from ..jobs.unknown_fields import limited
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.foreign.requests import RequestTool
 from ..presets.overrides import WATERMARK, Override, find_setting_name, parse_set
 from ..presets.settings import Settings, override_settings
+from ..requests.bodies import ParsedRequest, set_arguments, template_fields_of, unused_reasoning_of
+from ..requests.errors import InvalidLineError
+from ..requests.resolve import BatchDefaults, RequestResolver, text_rules
+from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from ..common.text import short_repr
-from ..jobs.bodies import StrictModel
 from ..presets.errors import PresetError
 from ..presets.foreign import kobold, lists, llama_cpp, webui
 from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
 from ..presets.preset import make_step
+from ..requests.bodies import StrictModel
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 

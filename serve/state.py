@@ -17,9 +17,9 @@ from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
-from ..jobs.bodies import StrictModel
-from ..jobs.resolve import BatchDefaults
-from ..jobs.unknown_fields import limited
+from ..requests.bodies import StrictModel
+from ..requests.resolve import BatchDefaults
+from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
 from .answers import AnswerFormat, answer, until_client_leaves
 from .bodies import ChatFields, PromptFields, fields_without_place, read_body

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from ..engine.generation import prompt_token_ids
 from ..engine.model import Model
 from ..engine.vocabulary import Vocabulary
-from ..jobs.bodies import ChatMessage, StrictModel
+from ..requests.bodies import ChatMessage, StrictModel
 from .bodies import ChatFields
 from .errors import InvalidRequestError
 from .openai import model_entry

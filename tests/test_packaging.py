@@ -14,7 +14,7 @@ import pytest
 
 from tools.man_pages import man_pages
 
-from .test_layering import ROOMS
+from .test_layering import FOLDERS, ROOMS
 
 ROOT = Path(__file__).parent.parent
 
@@ -38,9 +38,12 @@ def wheel(build):
 
 def tracked_files():
     """The files of the package as they are installed."""
-    tracked = subprocess.run(["git", "ls-files", *ROOMS], cwd=ROOT, check=True, capture_output=True, text=True)
-    rooms = {f"logitsmith/{name}" for name in tracked.stdout.split()}
-    return rooms | {"logitsmith/__init__.py", "logitsmith/py.typed"}
+    found = {"logitsmith/__init__.py", "logitsmith/py.typed"}
+    for room in ROOMS:
+        folder = ROOT / FOLDERS.get(room, room)
+        tracked = subprocess.run(["git", "ls-files"], cwd=folder, check=True, capture_output=True, text=True)
+        found |= {f"logitsmith/{room}/{name}" for name in tracked.stdout.split()}
+    return found
 
 
 def test_the_build_warns_of_no_package(build):

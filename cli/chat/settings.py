@@ -181,9 +181,9 @@ class ChatSettings:
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
         """Replace the chain and the settings that a preset contains; ``model`` is the one in the model's file."""
-        from ...jobs.sources import open_preset, preset_of_model
         from ...presets.errors import PresetError
         from ...presets.settings import replace_preset
+        from ...requests.sources import open_preset, preset_of_model
 
         preset = preset_of_model(metadata, print_note) if name == MODEL_PRESET else open_preset(name, print_note)
         if preset is None:
@@ -200,7 +200,7 @@ class ChatSettings:
     def next_request(self, earlier_count: int = 0) -> GenerationRequest:
         """Return the request for the next answer, without its prompt."""
         # Each of the ``earlier_count`` answers to the same message had another seed.
-        from ...jobs.resolve import make_request
+        from ...requests.resolve import make_request
 
         settings, grammar, seed = self.settings, self.grammar, self.settings.seed.value
         answer_seed = following_seed(fixed_seed(seed), earlier_count)

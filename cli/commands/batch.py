@@ -18,7 +18,7 @@ from ...common.files import file_errors_in_words, is_stdin, open_input
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
-from ...jobs.sources import grammar_folders, report_schema
+from ...requests.sources import grammar_folders, report_schema
 from ..command_options import TypedFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag, within
 from ..inputs.model import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ...jobs.batch import BatchRun
     from ...jobs.journal import ExistingResults, ResultSink
     from ...jobs.lines import BackgroundReader, InputLine, PromptTemplate
-    from ...jobs.resolve import BatchDefaults, ModelDescription
+    from ...requests.resolve import BatchDefaults, ModelDescription
     from ..render.batch_progress import BatchProgress
 
 
@@ -265,7 +265,7 @@ class _BatchJob(NamedTuple):
 
 def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet."""
-    from ...jobs.resolve import describe_model
+    from ...requests.resolve import describe_model
     from ..render.batch_progress import show_progress, stop_check_with_note
 
     options = job.options
@@ -322,7 +322,7 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
     from ...jobs.batch import BatchRun
     from ...jobs.journal import check_and_write_settings, settings_digest
     from ...jobs.lines import read_input_lines
-    from ...jobs.resolve import RequestResolver, batch_settings
+    from ...requests.resolve import RequestResolver, batch_settings
 
     options, results = job.options, job.results
     existing = results.existing_results
@@ -387,8 +387,8 @@ class StdoutSink:
 
 
 def _read_template(options: BatchOptions) -> PromptTemplate | None:
-    from ...jobs.errors import InvalidLineError
     from ...jobs.lines import PromptTemplate
+    from ...requests.errors import InvalidLineError
 
     try:
         return None if options.template is None else PromptTemplate(options.template)
@@ -398,8 +398,8 @@ def _read_template(options: BatchOptions) -> PromptTemplate | None:
 
 def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> int | None:
     """Return the number of requests; None if they can be read only once."""
-    from ...jobs.errors import InvalidLineError
     from ...jobs.lines import count_input_lines
+    from ...requests.errors import InvalidLineError
 
     if not options.reads_file:
         if not is_stdin(options.requests):
@@ -416,9 +416,9 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
 def _check_defaults(options: BatchOptions) -> BatchDefaults:
     """Return the settings that the flags give to all lines, checked as far as possible without the model."""
     from ...grammars.spec import resolve_grammar
-    from ...jobs.resolve import BatchDefaults, batch_grammar
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
+    from ...requests.resolve import BatchDefaults, batch_grammar
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *flag_overrides(options))

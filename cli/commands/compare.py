@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ...compare.distribution_measures import MeasuredArm, TokenPath
     from ...compare.plan import Plan, TextTable
     from ...engine.model import Model
-    from ...jobs.bodies import ParsedRequest
-    from ...jobs.resolve import BatchDefaults
     from ...presets.settings import Settings
+    from ...requests.bodies import ParsedRequest
+    from ...requests.resolve import BatchDefaults
 
 _compare = partial(flag, panel="Comparison")
 _DEFAULT_TOKENS = 128
@@ -166,8 +166,8 @@ def compare(options: CompareOptions) -> None:
     """
     from ...compare.arms import make_arms
     from ...compare.plan import Plan
-    from ...jobs.errors import InvalidLineError
     from ...jobs.journal import closing_results
+    from ...requests.errors import InvalidLineError
 
     show_llama_cpp_messages(options.log)
     arms = make_arms(options.arm or (), options.base, options.grid or ())
@@ -212,8 +212,8 @@ def _read_prompts(options: CompareOptions) -> tuple[Sequence[ParsedRequest], str
 
 def _defaults(options: CompareOptions, seed: int) -> BatchDefaults:
     """Return the settings that all arms have unless they override them."""
-    from ...jobs.resolve import BatchDefaults
     from ...presets.overrides import Override, parse_set
+    from ...requests.resolve import BatchDefaults
 
     overrides = [*map(parse_set, options.set or ()), *flag_overrides(options)]
     if options.length.max_tokens is None:
@@ -254,7 +254,7 @@ class _Comparison:
     def check(self, metadata: Mapping[str, str]) -> None:
         """Check the settings of each arm, and note what is ignored."""
         from ...compare.plan import check_arms
-        from ...jobs.errors import InvalidLineError
+        from ...requests.errors import InvalidLineError
 
         try:
             check_arms(self._plan, metadata, print_note)
@@ -345,7 +345,7 @@ class _Comparison:
 
     def _measured_arms(self, model_of_arm: Sequence[Model]) -> list[MeasuredArm]:
         from ...compare.distribution_measures import MeasuredArm
-        from ...jobs.resolve import text_rules
+        from ...requests.resolve import text_rules
 
         return [
             MeasuredArm(arm.name, model, settings.steps, text_rules(settings).guidance)

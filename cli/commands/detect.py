@@ -207,8 +207,8 @@ class _TextReader:
         return frozenset() if self._model is None else self._model.vocabulary.eog
 
     def read(self, path: Path) -> Iterator[TokenText]:
-        from ...jobs.errors import InvalidLineError
         from ...jobs.token_texts import TextKind, guess_kind, read_token_texts
+        from ...requests.errors import InvalidLineError
 
         data = read_input(path, _MAX_FILE_BYTES)
         try:

@@ -20,7 +20,7 @@ import typer
 
 from ...common.errors import LogitsmithError
 from ...common.machine import describe_machine
-from ...jobs.sources import check_grammar, grammar_folders, open_preset
+from ...requests.sources import check_grammar, grammar_folders, open_preset
 from ..command_options import takes_options
 from ..flags import Options, flag
 from ..messages import FAILED

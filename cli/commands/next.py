@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ...jobs.sources import open_preset, preset_of_model
+from ...requests.sources import open_preset, preset_of_model
 from ..command_options import TypedFlags, takes_options
 from ..flags import CompletionKind, Options, at_least, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
@@ -156,7 +156,7 @@ def _trace_and_print(
 ) -> None:
     """Read the prompt (without a chat template), trace the chains, and print the candidates."""
     from ...engine.next_token import trace_request
-    from ...jobs.resolve import make_request
+    from ...requests.resolve import make_request
     from ...samplers.building import build
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token, write_next_token_json

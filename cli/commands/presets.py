@@ -12,8 +12,8 @@ import typer
 from ...common.errors import UsageError
 from ...common.files import is_stdin, write_file_atomically
 from ...common.text import join_alternatives
-from ...jobs.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
 from ...presets.foreign.registry import FORMATS, OWN_FORMATS
+from ...requests.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, CompletionKind, Options, argument, flag

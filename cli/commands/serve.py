@@ -35,7 +35,7 @@ from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
-    from ...jobs.resolve import BatchDefaults
+    from ...requests.resolve import BatchDefaults
     from ...serve.engine_thread import EngineThread
     from ...serve.server import HttpServer
     from ...serve.state import ServerState
@@ -262,9 +262,9 @@ def _wait(interrupt: Interrupt, engine: EngineThread, server: HttpServer) -> Non
 
 def _defaults(options: ServeOptions) -> BatchDefaults:
     """Return the settings of requests that do not set them, checked as far as possible without the model."""
-    from ...jobs.resolve import BatchDefaults
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
+    from ...requests.resolve import BatchDefaults
 
     sampling = options.sampling
     overrides = (*map(parse_set, sampling.set or ()), *flag_overrides(options), *sampling_overrides(sampling))

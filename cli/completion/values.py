@@ -100,7 +100,7 @@ def _preset_and_model_items() -> Iterable[CompletionItem]:
 
 def _grammar_items() -> Iterable[CompletionItem]:
     from ...grammars.search import list_grammars
-    from ...jobs.sources import grammar_folders
+    from ...requests.sources import grammar_folders
 
     try:
         return [CompletionItem(entry.name, entry.description) for entry in list_grammars(grammar_folders())]

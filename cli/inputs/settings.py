@@ -18,7 +18,7 @@ from ...common.errors import LogitsmithError, UsageError
 from ...common.seeds import RANDOM_SEED, fixed_seed, fresh_seed
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
-from ...jobs.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
+from ...requests.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
 from ..command_options import TypedFlags, typed_flags_of
 from ..flags import Options, iterate_flags
 from ..messages import print_note

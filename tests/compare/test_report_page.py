@@ -8,7 +8,7 @@ from logitsmith.compare.arms import make_arms
 from logitsmith.compare.distribution_measures import PathValues, Place, TokenShare
 from logitsmith.compare.plan import Plan, TextTable, text_prompt
 from logitsmith.compare.result import ArmFacts, comparison_page, distribution_fields, make_result
-from logitsmith.jobs.resolve import BatchDefaults
+from logitsmith.requests.resolve import BatchDefaults
 
 from ..browser import expect
 from ..serve.page_driver import require_axe

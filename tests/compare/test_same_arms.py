@@ -10,8 +10,8 @@ from logitsmith.compare.plan import Plan, TextTable, make_run, text_prompt
 from logitsmith.compare.text_measures import MEASURES
 from logitsmith.engine import Model, locate
 from logitsmith.jobs.batch import BatchCounts
-from logitsmith.jobs.resolve import BatchDefaults
 from logitsmith.presets.overrides import Override
+from logitsmith.requests.resolve import BatchDefaults
 from scipy.stats import binomtest
 
 pytestmark = pytest.mark.slow

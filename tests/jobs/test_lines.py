@@ -8,8 +8,8 @@ import lzma
 
 import pytest
 from logitsmith.common.files import DamagedInputError
-from logitsmith.jobs.errors import InvalidLineError
 from logitsmith.jobs.lines import PromptTemplate, number_lines, read_csv_lines, read_json_lines
+from logitsmith.requests.errors import InvalidLineError
 
 OBJECTS = [{"id": "a", "prompt": "größe"}, {"id": "b", "messages": [{"role": "user", "content": "x"}]}]
 LINES = "".join(f"{json.dumps(item, ensure_ascii=False)}\n" for item in OBJECTS)

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from logitsmith.jobs.errors import InvalidLineError
 from logitsmith.jobs.token_texts import TextKind, guess_kind, read_token_texts
+from logitsmith.requests.errors import InvalidLineError
 
 START = {"event": "start", "model": "m", "seed": 1}
 DONE = {"event": "done", "finish_reason": "length", "stop": None, "text": "ab"}

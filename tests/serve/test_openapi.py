@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
-from logitsmith.jobs.resolve import BatchDefaults
-from logitsmith.jobs.unknown_fields import UNREPORTED_VALUES
+from logitsmith.requests.resolve import BatchDefaults
+from logitsmith.requests.unknown_fields import UNREPORTED_VALUES
 from logitsmith.serve import app
 from logitsmith.serve.app import ROUTES
 from logitsmith.serve.docs import openapi

@@ -8,9 +8,9 @@ import sys
 import pytest
 from logitsmith.engine.model import Model
 from logitsmith.engine.native.context import NativeContext
-from logitsmith.jobs.resolve import BatchDefaults
 from logitsmith.presets import load_preset
 from logitsmith.presets.search import BUILT_IN
+from logitsmith.requests.resolve import BatchDefaults
 from logitsmith.serve.app import make_app
 from logitsmith.serve.engine_thread import EngineThread
 from logitsmith.serve.state import ServerState

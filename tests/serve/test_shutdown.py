@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from logitsmith.cli.commands.serve import _wait as wait_for_signal
 from logitsmith.engine import GenerationRequest, Model
-from logitsmith.jobs.resolve import BatchDefaults
+from logitsmith.requests.resolve import BatchDefaults
 from logitsmith.serve.engine_thread import EngineStoppedError, EngineThread
 from logitsmith.serve.server import HttpServer, open_socket
 from logitsmith.serve.state import ServerState

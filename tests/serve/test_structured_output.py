@@ -4,8 +4,8 @@ import json
 
 import pytest
 from logitsmith.grammars import resolve_grammar
-from logitsmith.jobs.bodies import parse_request
-from logitsmith.jobs.errors import InvalidLineError
+from logitsmith.requests.bodies import parse_request
+from logitsmith.requests.errors import InvalidLineError
 from logitsmith.serve.bodies import PromptFields, read_body, read_settings
 from logitsmith.serve.errors import InvalidRequestError
 

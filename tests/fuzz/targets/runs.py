@@ -9,12 +9,12 @@ import re
 from logitsmith.cli.render.inspection import RunPrinter
 from logitsmith.cli.render.trace import show_token
 from logitsmith.jobs.detection import WatermarkDetector
-from logitsmith.jobs.errors import InvalidLineError
 from logitsmith.jobs.token_texts import guess_kind, read_token_texts
 from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream
 from logitsmith.logprobs.recorded import split_runs
 from logitsmith.logprobs.report import page
 from logitsmith.logprobs.report.run_data import RunReader
+from logitsmith.requests.errors import InvalidLineError
 from logitsmith.samplers.methods.synthid import Synthid
 
 from ..target import Target

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from logitsmith.jobs.bodies import ChatBody, ChatMessage, CompletionBody, MessagePart, parse_request
-from logitsmith.jobs.errors import InvalidLineError
-from logitsmith.jobs.unknown_fields import (
+from logitsmith.requests.bodies import ChatBody, ChatMessage, CompletionBody, MessagePart, parse_request
+from logitsmith.requests.errors import InvalidLineError
+from logitsmith.requests.unknown_fields import (
     UNREPORTED_VALUES,
     TooManyFieldsError,
     UnknownFieldError,

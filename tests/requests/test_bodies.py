@@ -1,8 +1,8 @@
 """The requests that lines of a batch ask for."""
 
 import pytest
-from logitsmith.jobs.bodies import parse_request
-from logitsmith.jobs.errors import InvalidLineError
+from logitsmith.requests.bodies import parse_request
+from logitsmith.requests.errors import InvalidLineError
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
