@@ -19,23 +19,8 @@ from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 from .errors import PresetError
 from .preset import make_step
+from .setting_table import SETTINGS, find_setting_name
 from .yaml_reader import parse_yaml_scalar
-
-# the names of all settings other than parameters of samplers
-SETTING_NAMES = (
-    "seed",
-    "max_tokens",
-    "stop",
-    "system",
-    "grammar",
-    "bans",
-    "ban_retries",
-    "ban_then",
-    "loop_guard",
-    "phases",
-    "heal",
-    "guidance",
-)
 
 # The sampler that marks the text. Its place is directly before the selecting step, whatever the order of the steps
 # before it: it is not one of llama.cpp's samplers, so an order of llama.cpp's does not leave it out.
@@ -51,7 +36,7 @@ class Override:
     Attributes:
         origin: the flag that the user typed, such as ``--top-k``.
         target: ``sampler.parameter``; ``sampler`` for the sampler's main parameter; ``sampler#2.parameter`` for
-            the second step of that name; or one of `SETTING_NAMES`.
+            the second step of that name; or one of `SETTINGS`.
         value: the value to set. For a sampler without parameters, such as ``ignore_eos``, True turns the step on,
             and False turns the step off. None, as in ``--set ignore_eos=``, means True. A table of ``guidance``
             sets only the keys that it has.
@@ -96,11 +81,6 @@ def parse_set(text: str) -> Override:
     return Override(origin, target, scalar)
 
 
-def find_setting_name(target: str) -> str | None:
-    name = target.strip().lower().replace("-", "_")
-    return name if name in SETTING_NAMES else None
-
-
 def _parse_step_target(text: str, origin: str) -> _StepTarget:
     # A target without a parameter is an error if the sampler has parameters but no main parameter.
     match = _TARGET_PATTERN.fullmatch(text.strip())
@@ -111,7 +91,7 @@ def _parse_step_target(text: str, origin: str) -> _StepTarget:
     try:
         cls = find_sampler(match["name"])
     except SamplingError as error:
-        raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTING_NAMES)}") from None
+        raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTINGS)}") from None
     parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main_parameter
     if parameter is None and cls.model_fields:
         raise PresetError(f"{origin}: choose a parameter of {cls.about.name}: {', '.join(cls.model_fields)}")

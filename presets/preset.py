@@ -8,24 +8,26 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
     WithJsonSchema,
+    create_model,
     field_validator,
     model_validator,
 )
 
 from ..common.errors import problem_message, wrong_value
-from ..common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, SEED_VALUES
 from ..common.text import short_repr, unknown_name
 from ..samplers.base import Sampler
 from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
 from .errors import PresetError
 from .search import find_preset
-from .text_rules import check_bans, check_guidance, check_loop_guard, check_phases, last_chain
+from .setting_table import SETTINGS, Setting
+from .text_rules import last_chain
 from .yaml_reader import read_table
 
 # llama.cpp's default chain, without the steps that are off in it
@@ -38,78 +40,58 @@ DEFAULT_CHAIN: tuple[Any, ...] = (
     "dist",
 )
 
-_TEXT = {"type": "string", "minLength": 1}
-_Stop = Annotated[list[str], WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]})]
+_CHAIN_VALUES = "a list of steps, or a string such as 'top_k40 > temp0.8'"
 
 
-class Preset(BaseModel):
-    """Settings for a generation. The fields are the keys of a preset file.
+class _ChainFields(BaseModel):
+    """The fields of a preset that are not in the table of settings."""
 
-    The properties `name`, `source` and `origin` are not keys; they identify the file. For values that are not
-    allowed, the constructor raises pydantic's ``ValidationError``, and `from_table` raises ``PresetError``.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title="logitsmith preset")
-
-    allowed_values: ClassVar[Mapping[str, str]] = {
-        "description": "a string",
-        "chain": "a list of steps, or a string such as 'top_k40 > temp0.8'",
-        "seed": SEED_VALUES,
-        "max_tokens": "an integer ≥ 1, or -1 for no limit",
-        "stop": "a string or a list of strings",
-        "system": "a string",
-        "grammar": "a string or a table",
-        "bans": "a string, a table, or a list of them",
-        "ban_retries": "an integer within 0..1000",
-        "ban_then": "step_back, keep or stop",
-        "loop_guard": "stop, end-thinking, rewind, or a table",
-        "phases": "a list of tables",
-        "heal": "true or false",
-        "guidance": "a table",
-    }
-    """The allowed values of each key, as noun phrases for messages."""
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     description: str = Field(default="", description="what the preset is for, in one line")
     chain: list[Any] | str = Field(
         default=list(DEFAULT_CHAIN), description="the samplers, in the order in which they are applied"
     )
-    seed: int | None = Field(
-        default=None,
-        ge=SEED_MIN,
-        le=SEED_MAX,
-        description="seed of the random numbers; none or -1: a new seed for each run",
-    )
-    max_tokens: Annotated[int, Field(ge=1)] | Literal[-1] | None = Field(
-        default=None, description="maximum number of tokens; -1: no limit"
-    )
-    stop: _Stop = Field(default=[], description="strings that end the generation; they are not part of the output")
-    system: str | None = Field(default=None, description="system message of a chat")
-    grammar: str | dict[str, Any] | None = Field(
-        default=None, description="the grammar that the output must match: a name, GBNF text, or a table"
-    )
 
-    bans: list[Any] = Field(
-        default=[], description="phrases and regular expressions that the output must not contain"
-    )
-    ban_retries: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        default=None, description="number of times that the text returns to one place; none: 20"
-    )
-    ban_then: Literal["step_back", "keep", "stop"] | None = Field(
-        default=None, description="what happens then: return to the token before, keep the text, or stop"
-    )
-    loop_guard: str | dict[str, Any] | None = Field(
-        default=None, description="what happens when the text repeats itself: an action, or a table of settings"
-    )
-    phases: list[dict[str, Any]] | None = Field(
-        default=None, description="parts of the text with different chains, in place of chain"
-    )
 
-    heal: bool | None = Field(
-        default=None, description="whether the first tokens may replace the last tokens of the prompt"
-    )
-    guidance: dict[str, Any] | None = Field(
-        default=None, description="a scale, and a negative prompt or another model, that the text moves away from"
-    )
+def _field(setting: Setting) -> Any:
+    """Return the type and the default of a setting's field, as pydantic reads them."""
+    kind = setting.kind
+    annotation = kind.type
+    if kind.minimum is not None or kind.maximum is not None:
+        annotation = Annotated[annotation, Field(ge=kind.minimum, le=kind.maximum)]
+    if kind.other is not None:
+        annotation |= Literal[kind.other]
+    if kind.empty is None:
+        annotation |= None
+    metadata: list[Any] = [] if kind.check is None else [BeforeValidator(kind.check)]
+    if kind.schema is not None:
+        metadata.append(WithJsonSchema(kind.schema))
+    for each in metadata:
+        annotation = Annotated[annotation, each]
+    return annotation, Field(default=kind.empty, description=setting.help)
+
+
+_SettingFields: Any = create_model(
+    "_SettingFields", __base__=_ChainFields, **{name: _field(setting) for name, setting in SETTINGS.items()}
+)
+
+
+class Preset(_SettingFields):
+    """Settings for a generation. The fields are the keys of a preset file: description, chain, all other settings.
+
+    The properties `name`, `source` and `origin` are not keys; they identify the file. For values that are not
+    allowed, the constructor raises pydantic's ``ValidationError``, and `from_table` raises ``PresetError``.
+    """
+
+    model_config = ConfigDict(title="logitsmith preset")
+
+    allowed_values: ClassVar[Mapping[str, str]] = {
+        "description": "a string",
+        "chain": _CHAIN_VALUES,
+        **{name: setting.kind.allowed for name, setting in SETTINGS.items()},
+    }
+    """The allowed values of each key, as noun phrases for messages."""
 
     _name: str = PrivateAttr(default="")
     _source: str = PrivateAttr(default="")
@@ -155,13 +137,19 @@ class Preset(BaseModel):
         preset._name, preset._source, preset._origin = name, source, origin
         return preset
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the preset sets, by name."""
+        values = {name: getattr(self, name) for name in SETTINGS if name in self.model_fields_set}
+        return {name: value for name, value in values.items() if value is not None}
+
     def samplers(self) -> list[Sampler]:
         """Return the samplers of `chain`, with validated parameters. They are not part of a chain yet."""
         return list(_default_samplers() if self._samplers is None else self._samplers)
 
     @model_validator(mode="after")
     def _parse_chain(self) -> Preset:
-        chain_of_phase = last_chain(self.phases)
+        chain_of_phase = last_chain(self.settings.get("phases"))
         if "chain" in self.model_fields_set:
             if chain_of_phase is not None:
                 raise ValueError("phases: the last phase has a chain, and so has the preset; write one of them")
@@ -173,53 +161,14 @@ class Preset(BaseModel):
     @property
     def has_chain(self) -> bool:
         """True if the preset sets the chain, as a key or in its last phase."""
-        return "chain" in self.model_fields_set or last_chain(self.phases) is not None
-
-    @field_validator("seed")
-    @classmethod
-    def _without_random_seed(cls, seed: int | None) -> int | None:
-        return None if seed == RANDOM_SEED else seed
-
-    @field_validator("bans", mode="before")
-    @classmethod
-    def _check_bans(cls, value: object) -> object:
-        return check_bans(value)
-
-    @field_validator("loop_guard", mode="before")
-    @classmethod
-    def _check_loop_guard(cls, value: object) -> object:
-        return check_loop_guard(value)
-
-    @field_validator("guidance", mode="before")
-    @classmethod
-    def _check_guidance(cls, value: object) -> object:
-        return check_guidance(value)
-
-    @field_validator("phases", mode="before")
-    @classmethod
-    def _check_phases(cls, value: object) -> object:
-        return check_phases(value)
+        return "chain" in self.model_fields_set or last_chain(self.settings.get("phases")) is not None
 
     @field_validator("chain", mode="before")
     @classmethod
     def _check_chain_type(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
-            raise ValueError(f"chain: {short_repr(value)} is not {cls.allowed_values['chain']}")
+            raise ValueError(f"chain: {short_repr(value)} is not {_CHAIN_VALUES}")
         return value
-
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _check_stop(cls, value: object) -> object:
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list):
-            raise ValueError(f"stop: {short_repr(value)} is not {cls.allowed_values['stop']}")
-        for number, text in enumerate(texts):
-            origin = "stop" if isinstance(value, str) else f"stop[{number}]"
-            if not isinstance(text, str):
-                raise ValueError(f"{origin}: {short_repr(text)} is not a string")
-            if not text:
-                raise ValueError(f"{origin}: '' is empty; a stop string has at least one character")
-        return texts
 
 
 @cache

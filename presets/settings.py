@@ -17,23 +17,20 @@ from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
 from .errors import PresetError
 from .overrides import (
-    SETTING_NAMES,
     WATERMARK,
     ChainRearrangement,
     Override,
-    find_setting_name,
     order_steps,
     override_step,
     parse_set,
     replace_selector,
 )
 from .preset import Preset
-from .text_rules import RULE_DEFAULTS, ends_thinking, last_chain
+from .setting_table import SETTINGS, find_setting_name
+from .text_rules import ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 from .yaml_writer import write_yaml
 
-# the number of tokens to generate if no setting limits it; their text fits on a terminal
-_DEFAULT_MAX_TOKENS = 256
 _GUIDANCE_KEY = re.compile(r"^\.\w+")
 _LIST_INDEX = re.compile(r"^\[\d+\]")
 
@@ -62,47 +59,32 @@ class Settings:
 
     Attributes:
         steps: the chain, for `logitsmith.samplers.build`; the last step selects the token.
-        seed: seed of the random numbers; None: a random seed.
-        max_tokens: maximum number of tokens; -1: no limit.
-        stop: strings that end the generation.
-        system: system message of a chat; None if there is none.
-        grammar: the grammar that the output must match, as in a preset; None if there is none.
+        values: the value and the origin of each setting of the table `SETTINGS`, by name.
         chain_origin: origin of the chain as a whole, as in `SettingValue`.
         grammar_folder: the folder that a relative path of a grammar's file counts from, which is the folder of the
             preset; None if the grammar does not come from a preset file.
         ignored_flags: flags that set a parameter of a sampler that is off or was removed from the chain.
-        bans: phrases and regular expressions that the output must not contain, as in a preset.
-        ban_retries: number of times that the text returns to one place; None: the engine's default.
-        ban_then: what happens after that; None: the engine's default.
-        loop_guard: what happens when the text repeats itself, as in a preset; None: nothing.
-        phases: the phases of the text, as in a preset; None: the text has one phase. The chain of the last phase
-            is ``steps``.
-        heal: whether the first tokens may replace the last tokens of the prompt; None: they may not.
-        guidance: the scale, the negative prompt and the model of guidance, as in a preset; None: no guidance.
     """
 
     steps: tuple[StepSpec, ...]
-    seed: SettingValue
-    max_tokens: SettingValue
-    stop: SettingValue
-    system: SettingValue
-    grammar: SettingValue
+    values: Mapping[str, SettingValue]
     chain_origin: str
     grammar_folder: Path | None = None
     ignored_flags: tuple[IgnoredFlag, ...] = ()
-    bans: SettingValue = SettingValue([], "default")
-    ban_retries: SettingValue = SettingValue(None, "default")
-    ban_then: SettingValue = SettingValue(None, "default")
-    loop_guard: SettingValue = SettingValue(None, "default")
-    phases: SettingValue = SettingValue(None, "default")
-    heal: SettingValue = SettingValue(None, "default")
-    guidance: SettingValue = SettingValue(None, "default")
+
+    def __getitem__(self, name: str) -> SettingValue:
+        """Return the value and the origin of a setting."""
+        return self.values[name]
+
+    def with_value(self, name: str, value: Any) -> Settings:
+        """Return the settings with another value of a setting, whose origin stays."""
+        return replace(self, values={**self.values, name: replace(self[name], value=value)})
 
     @property
     def earlier_phases(self) -> tuple[Phase, ...]:
         """The phases before the last one, whose chain is ``steps``."""
-        phases = self.phases.value
-        if phases is None and ends_thinking(self.loop_guard.value):
+        phases = self["phases"].value
+        if phases is None and ends_thinking(self["loop_guard"].value):
             phases = [{"adds_end": True}, {}]
         return build_phases(phases, self.steps)
 
@@ -113,7 +95,7 @@ class Settings:
     @property
     def token_limit(self) -> int | None:
         """The maximum number of tokens; None if there is no limit, which the setting expresses as -1."""
-        limit: int = self.max_tokens.value
+        limit: int = self["max_tokens"].value
         return None if limit == -1 else limit
 
     @property
@@ -122,7 +104,7 @@ class Settings:
 
         The default limit may be exceeded to complete a grammar's sentence.
         """
-        return self.max_tokens.origin == "default"
+        return self["max_tokens"].origin == "default"
 
 
 class _StartingChain(NamedTuple):
@@ -157,7 +139,7 @@ def resolve_settings(
     steps, chain_origin = _starting_chain(preset, chain, _overriding_phases(overrides))
     for rearrangement in rearrangements:
         steps = replace_selector(steps, rearrangement)
-    values = {name: _starting_value(preset, name) for name in SETTING_NAMES}
+    values = _starting_values(preset)
     for override in overrides:
         setting = find_setting_name(override.target)
         if setting is None:
@@ -173,10 +155,10 @@ def resolve_settings(
     has_preset_grammar = preset is not None and values["grammar"].origin == _origin(preset)
     return Settings(
         tuple(steps),
-        chain_origin=chain_origin,
+        values,
+        chain_origin,
         grammar_folder=preset_folder(preset) if preset is not None and has_preset_grammar else None,
         ignored_flags=tuple(ignored_flags),
-        **values,
     )
 
 
@@ -224,10 +206,6 @@ def preset_folder(preset: Preset) -> Path | None:
     return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
 
 
-def _default(name: str) -> Any:
-    return {"max_tokens": _DEFAULT_MAX_TOKENS, "stop": [], **RULE_DEFAULTS}.get(name)
-
-
 def _origin(preset: Preset) -> str:
     return f"preset {preset.name}".rstrip()
 
@@ -272,10 +250,12 @@ def _starting_chain(
     return _StartingChain(steps, origin)
 
 
-def _starting_value(preset: Preset | None, name: str) -> SettingValue:
-    if preset is not None and getattr(preset, name) is not None and name in preset.model_fields_set:
-        return SettingValue(getattr(preset, name), _origin(preset))
-    return SettingValue(_default(name), "default")
+def _starting_values(preset: Preset | None) -> dict[str, SettingValue]:
+    """Return the values before any override: those of the preset, or else the defaults."""
+    values = {name: SettingValue(setting.unset_value, "default") for name, setting in SETTINGS.items()}
+    if preset is not None:
+        values |= {name: SettingValue(value, _origin(preset)) for name, value in preset.settings.items()}
+    return values
 
 
 def _check_setting(name: str, override: Override, earlier: SettingValue) -> SettingValue:
@@ -296,17 +276,16 @@ def _check_setting(name: str, override: Override, earlier: SettingValue) -> Sett
         if not override.origin.startswith("--set"):  # a flag takes one string at a time, not a list
             message = _LIST_INDEX.sub("", message)
         raise PresetError(f"{override.origin}{message}") from None
-    return SettingValue(_default(name) if value is None else value, override.origin)
+    return SettingValue(SETTINGS[name].unset_value if value is None else value, override.origin)
 
 
 def override_settings(settings: Settings, override: Override) -> Settings:
     setting = find_setting_name(override.target)
     if setting is None:
         return replace(settings, steps=tuple(override_step(settings.steps, override)))
-    changed: dict[str, Any] = {setting: _check_setting(setting, override, getattr(settings, setting))}
-    if setting == "grammar":
-        changed["grammar_folder"] = None
-    return replace(settings, **changed)
+    values = {**settings.values, setting: _check_setting(setting, override, settings[setting])}
+    folder = None if setting == "grammar" else settings.grammar_folder
+    return replace(settings, values=values, grammar_folder=folder)
 
 
 def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
@@ -330,17 +309,14 @@ def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
 def replace_preset(settings: Settings, preset: Preset) -> Settings:
     """Return the settings with the chain of a preset, and with all other values that the preset sets."""
     resolved = resolve_settings(preset)
-    kept: dict[str, Any] = {
-        name: getattr(settings, name) for name in SETTING_NAMES if getattr(resolved, name).origin == "default"
-    }
-    if "grammar" in kept:
-        kept["grammar_folder"] = settings.grammar_folder
-    return replace(resolved, **kept)
+    kept = {name: settings[name] for name in SETTINGS if resolved[name].origin == "default"}
+    folder = settings.grammar_folder if "grammar" in kept else resolved.grammar_folder
+    return replace(resolved, values={**resolved.values, **kept}, grammar_folder=folder)
 
 
 def settings_text(settings: Settings) -> str:
     """Return the settings as the text of a preset, for `preset_of_text`."""
-    table = {name: getattr(settings, name).value for name in SETTING_NAMES}
+    table = {name: settings[name].value for name in SETTINGS}
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps]
     if table["phases"] is not None:
         table["phases"] = [*table["phases"][:-1], {}]  # the chain of the last phase is the chain of the settings

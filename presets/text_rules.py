@@ -13,17 +13,6 @@ from ..samplers.building import parse_chain
 from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
 
-# the settings of this module, with the values that they have if nothing sets them
-RULE_DEFAULTS: Mapping[str, Any] = {
-    "bans": [],
-    "ban_retries": None,
-    "ban_then": None,
-    "loop_guard": None,
-    "phases": None,
-    "heal": None,
-    "guidance": None,
-}
-
 _PHASE_KEYS = ("until", "max_tokens", "then", "adds_end", "chain")
 
 

@@ -23,7 +23,7 @@ from ..common.strict_json import encode_exact_json, parse_strict_json, without_w
 from ..common.text import nearest_name, short_repr
 from ..presets.foreign.lists import read_biased_token
 from ..presets.overrides import ChainRearrangement, Override
-from ..presets.text_rules import RULE_DEFAULTS
+from ..presets.setting_table import RULE_NAMES
 from .errors import InvalidLineError
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
@@ -620,7 +620,7 @@ def _unknown_field_hint(error: UnknownFieldError) -> str:
         name, known = error.name, [field.alias or key for key, field in _ShortLine.model_fields.items()]
         nearest = nearest_name(name, [*known, *_SETTING_OF_FIELD])
         setting = None if nearest in known else _SETTING_OF_FIELD.get(nearest or name)
-        if name in RULE_DEFAULTS:
+        if name in RULE_NAMES:
             return f'; write "set": {{"{name}": …}}, or name a preset that has it'
         if setting is not None:
             return f'; write "{setting}": …' if setting in known else f'; write "set": {{"{setting}": …}}'

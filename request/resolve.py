@@ -16,8 +16,8 @@ from ..engine.token_records import LogprobRequest
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.overrides import ChainRearrangement, Override, parse_set
+from ..presets.setting_table import RULE_NAMES
 from ..presets.settings import Settings, resolve_settings
-from ..presets.text_rules import RULE_DEFAULTS
 from .errors import InvalidLineError
 from .sources import (
     chat_template_source,
@@ -52,7 +52,7 @@ def make_request(
         prompt,
         settings.steps,
         grammar,
-        stop=settings.stop.value,
+        stop=settings["stop"].value,
         max_tokens=settings.token_limit,
         complete_sentence=grammar is not None and settings.has_default_length,
         seed=seed,
@@ -63,12 +63,12 @@ def make_request(
 def text_rules(settings: Settings) -> TextRules:
     """Return the rules of a request for resolved settings."""
     # Raises ``PresetError``, ``ModelError``.
-    values = {name: getattr(settings, name).value for name in RULE_DEFAULTS}
+    values = {name: settings[name].value for name in RULE_NAMES}
     return TextRules.of(values | {"phases": settings.earlier_phases, "guidance": _guidance(settings)})
 
 
 def _guidance(settings: Settings) -> Guidance | None:
-    table, origin = settings.guidance.value, settings.guidance.origin
+    table, origin = settings["guidance"].value, settings["guidance"].origin
     if table is None:
         return None
     if "scale" not in table:
@@ -153,7 +153,7 @@ class RequestResolver:
         """Return the request of a line, with the values of the flags where the line sets nothing."""
         defaults = self._defaults
         settings = settings or self.settings(parsed)
-        seed = settings.seed.value
+        seed = settings["seed"].value
         grammar = self.grammar(settings)
         if self._notes_requests:
             self._note_ignored_fields(parsed)
@@ -162,7 +162,7 @@ class RequestResolver:
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
         beams = self._beams(parsed)
         return replace(
-            make_request(settings, self._make_prompt(parsed, settings.system.value), grammar, seed),
+            make_request(settings, self._make_prompt(parsed, settings["system"].value), grammar, seed),
             id=parsed.id,
             logprobs=self._logprobs(parsed),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
@@ -221,7 +221,7 @@ class RequestResolver:
     def grammar(self, settings: Settings) -> GrammarSpec | None:
         from ..grammars.spec import resolve_grammar
 
-        grammar_value = settings.grammar.value
+        grammar_value = settings["grammar"].value
         if grammar_value is None:
             return None
         grammar_value = batch_grammar(grammar_value, is_lenient=self._defaults.is_schema_lenient)
@@ -331,10 +331,10 @@ def batch_settings(
         "model": model.identity["fingerprint"],
         **{name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS},
         **_chain_settings(settings.steps),
-        "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
-        **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
+        "seed": defaults.base_seed if settings["seed"].value is None else settings["seed"].value,
+        **{name: settings[name].value for name in ("max_tokens", "stop", "system")},
         "grammar": None if grammar is None else grammar.description,
-        **{name: value for name in RULE_DEFAULTS if (value := getattr(settings, name).value) not in (None, [])},
+        **{name: value for name in RULE_NAMES if (value := settings[name].value) not in (None, [])},
         "chat": defaults.uses_chat_template,
         "chat_template": defaults.chat_template,
         "chat_template_kwargs": defaults.chat_template_kwargs,

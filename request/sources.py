@@ -202,7 +202,7 @@ def check_grammar(preset: Preset) -> None:
     from ..grammars.spec import resolve_grammar
     from ..presets.settings import preset_folder
 
-    grammar_value = {} if preset.grammar is None else preset.grammar
+    grammar_value = preset.settings.get("grammar", {})
     try:
         resolve_grammar(grammar_value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:

@@ -186,11 +186,11 @@ async def props(_: Request, state: ServerState) -> Response:
     limit = -1 if settings.token_limit is None else settings.token_limit
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps if not step.is_off]
     params = {
-        "seed": _RANDOM_SEED if settings.seed.value is None else settings.seed.value,
+        "seed": _RANDOM_SEED if settings["seed"].value is None else settings["seed"].value,
         **llama_server_samplers(chain),
         "max_tokens": limit,
         "n_predict": limit,
-        "stop": settings.stop.value,
+        "stop": settings["stop"].value,
         "stream": False,
         "n_probs": 0,
         "post_sampling_probs": False,

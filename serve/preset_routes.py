@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from ..presets.errors import PresetError
 from ..presets.foreign.formats import import_metadata, import_text, is_foreign
 from ..presets.foreign.preset_file import MissingSectionError
-from ..presets.overrides import SETTING_NAMES
 from ..presets.preset import Preset, load_preset
 from ..presets.search import PresetEntry, list_presets
+from ..presets.setting_table import SETTINGS
 from ..presets.settings import Settings, resolve_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
@@ -81,7 +81,7 @@ def _chain_fields(state: ServerState, fields: ChainFields) -> Json:
         samplers = settings.samplers()
     steps = [{"name": item.about.name, "parameters": _with_text_keys(item.model_dump())} for item in samplers]
     notation = chain_notation([{item.about.name: item.model_dump()} for item in samplers])
-    found = {} if settings is None else {name: getattr(settings, name) for name in SETTING_NAMES}
+    found = {} if settings is None else settings.values
     values = {name: None if item.origin == "default" else item.value for name, item in found.items()}
     return {"chain": notation, "steps": steps, "settings": values}
 
@@ -189,7 +189,7 @@ def _own_preset(text: str, name: str) -> Json:
     stem = name.removesuffix(".yaml").removesuffix(".yml")
     preset = Preset.from_table(check_table(parse_yaml(text, name), name), origin=name, name=stem, source=name)
     facts = {"name": stem, "format": "logitsmith", "preset": text, **_notation_of(preset)}
-    settings = {name: getattr(preset, name) for name in SETTING_NAMES if name in preset.model_fields_set}
+    settings = {name: getattr(preset, name) for name in SETTINGS if name in preset.model_fields_set}
     return facts | {"settings": settings, "unsupported": [], "notes": [], "sections": []}
 
 

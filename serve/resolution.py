@@ -24,7 +24,8 @@ from ..grammars.spec import GrammarSpec
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.foreign.requests import RequestTool
-from ..presets.overrides import WATERMARK, Override, find_setting_name, parse_set
+from ..presets.overrides import WATERMARK, Override, parse_set
+from ..presets.setting_table import find_setting_name
 from ..presets.settings import Settings, override_settings
 from ..requests.bodies import ParsedRequest, set_arguments, template_fields_of, unused_reasoning_of
 from ..requests.errors import InvalidLineError
@@ -131,7 +132,7 @@ class RequestMaker:
         if not beginning and isinstance(fields, ChatFields) and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # only a continued message needs no prompt
         parsed, settings = self._parse(fields, messages, unused)
-        first_seed = fixed_seed(settings.seed.value)
+        first_seed = fixed_seed(settings["seed"].value)
         asked_logprobs = _read_logprobs(fields, unused)
         prompt_count = asked_logprobs.prompt_count
         prompts = fields.prompts() if isinstance(fields, PromptFields) else [None]
@@ -171,7 +172,7 @@ class RequestMaker:
 
     def _resolve(self, parsed: ParsedRequest, settings: Settings, fields: GenerationFields) -> GenerationRequest:
         """Return the request of a prompt. Errors of its grammar begin with the field that has the grammar."""
-        origin = settings.grammar.origin.removeprefix("--")
+        origin = settings["grammar"].origin.removeprefix("--")
         is_of_request = _named_field(origin, fields) is not None
         try:
             request = self.resolver.resolve(parsed, settings)
@@ -304,7 +305,7 @@ class RequestMaker:
     ) -> tuple[ParsedRequest, Settings]:
         """Return the request without the field ``negative_prompt`` if no scale gives it an effect."""
         kept = tuple(override for override in parsed.overrides if override.origin != "negative_prompt")
-        if len(kept) == len(parsed.overrides) or (settings.guidance.value or {}).get("scale", 1) != 1:
+        if len(kept) == len(parsed.overrides) or (settings["guidance"].value or {}).get("scale", 1) != 1:
             return parsed, settings
         unused.append("negative_prompt")
         parsed = replace(parsed, overrides=kept)

@@ -135,9 +135,9 @@ _GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file
 def _set(chat: Chat, argument: str) -> None:
     if not argument:
         raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all values")
-    system_before = chat.settings.settings.system
+    system_before = chat.settings.settings["system"]
     change_text = chat.settings.set(argument)
-    system_after = chat.settings.settings.system
+    system_after = chat.settings.settings["system"]
     if system_after is not system_before:
         chat.conversation.set_system(system_after.value)
     chat.save_settings()
@@ -153,17 +153,16 @@ def _chain(chat: Chat, argument: str) -> None:
 
 
 def _preset(chat: Chat, argument: str) -> None:
-    from ...presets.overrides import SETTING_NAMES
 
     if not argument:
         raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
     before = chat.settings.settings
     chat.settings.replace_preset(argument, chat.session.model.metadata)
     after = chat.settings.settings
-    if after.system is not before.system:
-        chat.conversation.set_system(after.system.value)
+    if after["system"] is not before["system"]:
+        chat.conversation.set_system(after["system"].value)
     chat.save_settings()
-    changed_settings = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
+    changed_settings = [name for name in after.values if after[name] is not before[name]]
     also_text = f"; it also sets {', '.join(changed_settings)}" if changed_settings else ""
     chat.confirm(f"preset {argument}: {_current_chain(chat)}{also_text}")
 
@@ -176,7 +175,7 @@ def _current_chain(chat: Chat) -> str:
 
 def _seed(chat: Chat, argument: str) -> None:
     if not argument:
-        value = chat.settings.settings.seed.value
+        value = chat.settings.settings["seed"].value
         print("random: a new seed for each answer" if value is None else value)
         return
     try:

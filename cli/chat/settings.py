@@ -129,7 +129,7 @@ class ChatSettings:
         preset = None if is_new else preset_of_text(str(stored[_STORED_KEY]), _RESUMED_ORIGIN)
         settings = resolve_run_settings(options, options.sampling, metadata, preset)
         if settings.has_default_length:
-            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
+            settings = settings.with_value("max_tokens", _NO_LIMIT)
         self._grammar_options = options.grammar
         self.settings = settings  # each with its origin
         self.grammar = grammar_spec(options.grammar, settings)
@@ -148,8 +148,8 @@ class ChatSettings:
         from ...presets.settings import settings_text
 
         settings = _with_absolute_files(self.settings)
-        if settings.max_tokens.value == 0:  # presets do not allow 0, so that the chat could not be resumed
-            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
+        if settings["max_tokens"].value == 0:  # presets do not allow 0, so that the chat could not be resumed
+            settings = settings.with_value("max_tokens", _NO_LIMIT)
         return {_STORED_KEY: settings_text(settings)}
 
     def set(self, text: str) -> str:
@@ -192,7 +192,7 @@ class ChatSettings:
 
     def _replace_settings(self, settings: Settings) -> None:
         options = self._grammar_options
-        if settings.grammar != self.settings.grammar:
+        if settings["grammar"] != self.settings["grammar"]:
             options = ConstraintOptions()  # the typed flags apply to the grammar of the command line only
         self.grammar = grammar_spec(options, settings)
         self.settings, self._grammar_options = settings, options
@@ -202,7 +202,7 @@ class ChatSettings:
         # Each of the ``earlier_count`` answers to the same message had another seed.
         from ...requests.resolve import make_request
 
-        settings, grammar, seed = self.settings, self.grammar, self.settings.seed.value
+        settings, grammar, seed = self.settings, self.grammar, self.settings["seed"].value
         answer_seed = following_seed(fixed_seed(seed), earlier_count)
         return replace(
             make_request(settings, "", grammar, answer_seed),
@@ -215,11 +215,11 @@ class ChatSettings:
 
 def _with_absolute_files(settings: Settings) -> Settings:
     """Return the settings with absolute paths of grammar files, since a chat may be resumed in another folder."""
-    grammar_value = settings.grammar.value
+    grammar_value = settings["grammar"].value
     if not isinstance(grammar_value, dict):
         return settings
     folder = settings.grammar_folder or Path()
     files = {
         key: str((folder / str(path)).resolve()) for key, path in grammar_value.items() if key.endswith("file")
     }
-    return replace(settings, grammar=replace(settings.grammar, value={**grammar_value, **files}))
+    return settings.with_value("grammar", {**grammar_value, **files})

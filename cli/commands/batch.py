@@ -427,8 +427,8 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     settings = resolve_settings(preset, chain=sampling.chain, flags=flags)
     is_lenient = options.grammar.schema_lenient
     ignored_schema_paths: tuple[str, ...] = ()
-    if settings.grammar.value is not None:
-        grammar_value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
+    if settings["grammar"].value is not None:
+        grammar_value = batch_grammar(settings["grammar"].value, is_lenient=is_lenient)
         grammar = resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
         grammar.check()
         report_schema(grammar, print_note)

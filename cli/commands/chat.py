@@ -146,7 +146,7 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
     from ...chats.session import load_prompt_cache_file, save_prompt_cache_file
     from ..chat.loop import run_loop
 
-    system = chat.settings.settings.system
+    system = chat.settings.settings["system"]
     if chat.conversation.id is None or system.origin.startswith("--"):
         chat.conversation.set_system(system.value)
     chat.save_settings()

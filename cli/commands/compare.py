@@ -375,7 +375,7 @@ class _Comparison:
                 progress=progress,
                 is_interrupted=lambda: interrupt.requested,
             )
-        if any(each.grammar.value is not None for each in settings):
+        if any(each["grammar"].value is not None for each in settings):
             print_note("distributions are compared without the grammar")
         return distribution_fields([arm.name for arm in plan.arms], along, values)
 

@@ -181,7 +181,7 @@ def _preset_row(problems: _ProblemCollector, entry: PresetEntry) -> dict[str, An
     def check() -> None:
         preset = open_preset(str(entry.path))
         preset.samplers()
-        if preset.grammar is not None:
+        if "grammar" in preset.settings:
             check_grammar(preset)
 
     if entry.origin != _BUILT_IN:

@@ -155,7 +155,7 @@ def check(options: PresetNameOptions) -> None:
     """Check a preset, and report where an error is."""
     preset = open_preset(options.name, print_note)
     steps = [sampler.about.name for sampler in preset.samplers()]
-    if preset.grammar is not None:
+    if "grammar" in preset.settings:
         check_grammar(preset)
     print(f"{options.name}: ok ({' > '.join(steps) or 'no steps'})")
 

@@ -221,9 +221,9 @@ def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> S
 def _reject_rules_of_drawn_text(settings: Settings) -> None:
     """Raise ``UsageError`` for settings with which a text goes back or has phases."""
     for name, setting in (
-        ("bans", settings.bans),
-        ("loop_guard", settings.loop_guard),
-        ("phases", settings.phases),
+        ("bans", settings["bans"]),
+        ("loop_guard", settings["loop_guard"]),
+        ("phases", settings["phases"]),
     ):
         if setting.value:
             place = f"{name} ({setting.origin})"
@@ -279,7 +279,7 @@ def _generate_text(
         return
     with reading_bar() as progress, interrupt.graceful_shutdown():
         events = generate(model, request, progress=progress, is_interrupted=lambda: interrupt.requested)
-        command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
+        command = replay_command(request.seed if settings["seed"].value is None else None, typed_prompt.piped)
         with AnswerWriter(options.output, prompt, command, sys.stdout) as writer:
             done = writer.write(erase_bar_before_done(events, progress))
     _report_end(done, setup, prompt.shown, request, model, interrupt)
@@ -301,7 +301,7 @@ def _generate_samples(
     output = setup.options.output
     counts_votes, extract = setup.options.vote, setup.options.extract
     requests = sample_requests(request, setup.options.samples)
-    command = replay_command(request.seed if setup.settings.seed.value is None else None, piped)
+    command = replay_command(request.seed if setup.settings["seed"].value is None else None, piped)
     token_limit = sum(request.max_tokens or 0 for request in requests)
     with (
         sample_bar() as bar,
@@ -342,7 +342,7 @@ def _search_beams(
     flags, output = setup.options.beam_search, setup.options.output
     best_count = 1 if flags.n_best is None and output.format is not Format.jsonl else flags.n_best
     # No random number is drawn, so a random seed would only make two equal runs look different.
-    request = replace(request, beams=flags.settings(best_count), seed=setup.settings.seed.value or 0)
+    request = replace(request, beams=flags.settings(best_count), seed=setup.settings["seed"].value or 0)
     with sample_bar() as bar, interrupt.graceful_shutdown():
         limit = request.max_tokens or 0
         progress = None if bar is None else lambda token_count: bar(token_count, limit)

@@ -140,7 +140,7 @@ def prepare_prompt(
     # ``is_chat``: whether the chat template is used; None to use it if there is a system message.
     from ...engine.templates import build_prompt, tokenize_with_affixes
 
-    system = settings.system.value
+    system = settings["system"].value
     if affixes.typed_flag is None:
         built = build_prompt(
             model, text, system=system, chat=is_chat, template=template.open(model), report=print_note

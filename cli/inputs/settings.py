@@ -101,7 +101,7 @@ def open_chosen_preset(name: str, preset_flag: str | None) -> Preset:
 
 def seed_of(settings: Settings) -> int:
     """Return the seed of the settings, or a random seed if they have none."""
-    return fixed_seed(settings.seed.value)
+    return fixed_seed(settings["seed"].value)
 
 
 def reported_seed(seed: int, what: str) -> int:
@@ -193,7 +193,7 @@ def chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iter
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
     """Return the grammar of a run, checked as far as possible without a model."""
-    grammar_value = settings.grammar.value
+    grammar_value = settings["grammar"].value
     if grammar_value is None:
         _reject_grammar_flags(options)
         return None
@@ -210,9 +210,9 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         spec = resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
         spec.check()
     except GrammarError as error:
-        if isinstance(settings.grammar.value, str):
-            _reject_file_name(settings.grammar.origin, settings.grammar.value)
-        raise error.within(settings.grammar.origin) from None
+        if isinstance(settings["grammar"].value, str):
+            _reject_file_name(settings["grammar"].origin, settings["grammar"].value)
+        raise error.within(settings["grammar"].origin) from None
     report_schema(spec, print_note)
     return spec
 

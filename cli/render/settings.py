@@ -22,18 +22,15 @@ SettingRow = tuple[str, str, str]  # name, value and origin
 def show_settings(settings: Settings, grammar: GrammarSpec | None, model: SettingValue) -> None:
     """Print the model, the chain and all other settings to stdout, each with its origin."""
     # A step that is off is marked. Control characters in the names of files are made visible on a terminal.
-    from ...presets.overrides import SETTING_NAMES
-    from ...presets.text_rules import RULE_DEFAULTS
+    from ...presets.setting_table import SETTINGS
 
     other_rows = [
         (name, _config_value(value.value, name), value.origin)
-        for name in SETTING_NAMES
-        if name != "grammar"
-        for value in (getattr(settings, name),)
-        if name not in RULE_DEFAULTS or value.origin != "default"
+        for name, value in settings.values.items()
+        if name != "grammar" and (value.origin != "default" or not SETTINGS[name].is_rule)
     ]
     other_rows.append(
-        ("grammar", "none" if grammar is None else grammar_summary(grammar), settings.grammar.origin)
+        ("grammar", "none" if grammar is None else grammar_summary(grammar), settings["grammar"].origin)
     )
     model_row = ("model", model.value, model.origin)
     chain_row = ("chain", "", settings.chain_origin)

@@ -17,8 +17,8 @@ from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
 from ...samplers.registry import find_sampler
 from ..errors import PresetError
-from ..overrides import SETTING_NAMES
 from ..preset import Preset
+from ..setting_table import SETTINGS
 from ..yaml_writer import write_step, write_yaml
 from . import lists
 from .sampler_keys import SamplerKeys, ToolKey
@@ -367,7 +367,7 @@ class ImportedPreset:
         lines += [f"# {_comment_text(note)}" for note in self.notes]
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
-        lines += [f"{key}: {write_yaml(settings[key], one_line=True)}" for key in SETTING_NAMES if key in settings]
+        lines += [f"{key}: {write_yaml(settings[key], one_line=True)}" for key in SETTINGS if key in settings]
         left_out = [sentence for sentence in self.unsupported_settings if sentence not in self.changed_settings]
         for heading, sentences in (("Carried over with a change", self.changed_settings), ("Left out", left_out)):
             if sentences:

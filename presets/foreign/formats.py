@@ -11,9 +11,9 @@ from ...common.text import join_alternatives
 from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
 from ..errors import PresetError
-from ..overrides import SETTING_NAMES
 from ..preset import Preset, load_preset
 from ..search import is_file_reference, is_path, split_section
+from ..setting_table import SETTINGS
 from ..yaml_reader import check_table, parse_yaml, read_text
 from . import llama_cpp_import, webui
 from .conversion import Imported, ImportedPreset, build_imported_preset
@@ -282,7 +282,7 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
         samplers = preset.samplers()
         labels = (preset.name, preset.description)
         other_settings = {
-            key: getattr(preset, key) for key in SETTING_NAMES if getattr(preset, key) not in (None, [], "")
+            key: getattr(preset, key) for key in SETTINGS if getattr(preset, key) not in (None, [], "")
         }
     else:
         try:

@@ -81,7 +81,7 @@ SETTING_PRECEDENCE: dict[str, tuple[dict[str, Any], list[str], list[Override], s
 def test_precedence_of_a_setting(
     table: dict[str, Any], sets: list[str], flags: list[Override], name: str, value: Any, origin: str
 ) -> None:
-    setting = getattr(resolve_settings(preset(**table), sets=sets, flags=flags), name)
+    setting = resolve_settings(preset(**table), sets=sets, flags=flags)[name]
     assert (setting.value, setting.origin) == (value, origin)
 
 

@@ -25,8 +25,8 @@ def _request(content: object, number: int) -> None:
     flags = (*map(parse_set, request.set_arguments), *request.overrides)
     settings = resolve_settings(None, chain=request.chain, flags=flags)
     build(settings.steps, seed=1)
-    if settings.grammar.value is not None:
-        resolve_grammar(settings.grammar.value)
+    if settings["grammar"].value is not None:
+        resolve_grammar(settings["grammar"].value)
 
 
 def json_lines(data: bytes) -> None:

@@ -22,8 +22,8 @@ def preset(data: bytes) -> None:
     found = load_preset(str(file("p.yaml", data)))
     settings = resolve_settings(found)
     build(settings.steps, seed=1)
-    if isinstance(settings.grammar.value, str) and len(settings.grammar.value) < 200:
-        resolve_grammar(settings.grammar.value)
+    if isinstance(settings["grammar"].value, str) and len(settings["grammar"].value) < 200:
+        resolve_grammar(settings["grammar"].value)
 
 
 def sets(data: bytes) -> None:
