@@ -17,6 +17,7 @@ from ..common.text import short_repr
 from ..presets.errors import PresetError
 from ..presets.foreign import kobold, lists, llama_cpp, webui
 from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
+from ..presets.parameter_names import find_parameter
 from ..presets.preset import make_step
 from ..requests.bodies import StrictModel
 from ..samplers.errors import SamplingError
@@ -33,11 +34,9 @@ def _not_negative(value: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Parameter:
-    """A parameter of a sampler, as requests set it."""
+class _Field:
+    """How requests set a parameter of a sampler. Its names: `Parameter.request_names`."""
 
-    # The fields that set it. If several are given, the first counts.
-    names: tuple[str, ...]
     # The parameter, as `--set` names it.
     target: str
     # Values that turn the sampler off, or change nothing. They are not inserted into a chain.
@@ -48,50 +47,44 @@ class _Parameter:
     is_detail: bool = False
     field_type: Any = Number
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that set it. If several are given, the first counts."""
+        return find_parameter(self.target).request_names
+
 
 _PARAMETERS = (
-    _Parameter(("temperature", "temp"), "temperature.t"),
-    _Parameter(("dynatemp_range",), "dynatemp.range", (0,)),
-    _Parameter(("dynatemp_exponent",), "dynatemp.exponent", is_detail=True),
-    _Parameter(("smoothing_factor",), "quadratic.factor", (0,)),
-    _Parameter(("smoothing_curve",), "quadratic.curve", is_detail=True),
-    _Parameter(("top_k",), "top_k.k", (0, -1), _not_negative, field_type=int),
-    _Parameter(("top_p",), "top_p.p", (1,)),
-    _Parameter(("min_p",), "min_p.p", (0,)),
-    _Parameter(("top_a",), "top_a.a", (0,)),
-    _Parameter(("top_h",), "top_h.h", (0,)),
-    _Parameter(("typical", "typical_p", "typ_p"), "typical.p", (1,)),
-    _Parameter(("tfs", "tfs_z"), "tfs.z", (1,)),
-    _Parameter(("top_n_sigma", "nsigma", "top_nsigma"), "top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
-    _Parameter(("epsilon_cutoff",), "epsilon_cutoff.epsilon", (0,), webui.read_cutoff),
-    _Parameter(("eta_cutoff",), "eta_cutoff.epsilon", (0,), webui.read_cutoff),
-    _Parameter(("xtc_probability",), "xtc.probability", (0,)),
-    _Parameter(("xtc_threshold",), "xtc.threshold", is_detail=True),
-    _Parameter(("skew",), "skew.skew", (0,)),
-    _Parameter(("repeat_penalty", "repetition_penalty", "rep_pen"), "penalties.repeat", (1,)),
-    _Parameter(
-        ("repeat_last_n", "repetition_penalty_range", "rep_pen_range", "rep_pen_size", "penalty_range"),
-        "penalties.last_n",
-        is_detail=True,
-        field_type=int,
-    ),
-    _Parameter(("frequency_penalty",), "penalties.frequency", (0,)),
-    _Parameter(("presence_penalty",), "penalties.presence", (0,)),
-    _Parameter(("penalize_nl",), "penalties.penalize_newline", is_detail=True, field_type=bool),
-    _Parameter(("encoder_repetition_penalty",), "encoder_repetition_penalty.penalty", (1,)),
-    _Parameter(("no_repeat_ngram_size",), "no_repeat_ngram.n", (0,), field_type=int),
-    _Parameter(("dry_multiplier",), "dry.multiplier", (0,)),
-    _Parameter(("dry_base",), "dry.base", is_detail=True),
-    _Parameter(("dry_allowed_length",), "dry.allowed_length", is_detail=True, field_type=int),
-    _Parameter(("dry_penalty_last_n", "dry_range"), "dry.last_n", is_detail=True, field_type=int),
-    _Parameter(
-        ("dry_sequence_breakers",),
-        "dry.breakers",
-        convert=lists.read_strings,
-        is_detail=True,
-        field_type=list[str] | str,
-    ),
-    _Parameter(("min_tokens", "min_length"), "min_tokens.n", (0,), field_type=int),
+    _Field("temperature.t"),
+    _Field("dynatemp.range", (0,)),
+    _Field("dynatemp.exponent", is_detail=True),
+    _Field("quadratic.factor", (0,)),
+    _Field("quadratic.curve", is_detail=True),
+    _Field("top_k.k", (0, -1), _not_negative, field_type=int),
+    _Field("top_p.p", (1,)),
+    _Field("min_p.p", (0,)),
+    _Field("top_a.a", (0,)),
+    _Field("top_h.h", (0,)),
+    _Field("typical.p", (1,)),
+    _Field("tfs.z", (1,)),
+    _Field("top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
+    _Field("epsilon_cutoff.epsilon", (0,), webui.read_cutoff),
+    _Field("eta_cutoff.epsilon", (0,), webui.read_cutoff),
+    _Field("xtc.probability", (0,)),
+    _Field("xtc.threshold", is_detail=True),
+    _Field("skew.skew", (0,)),
+    _Field("penalties.repeat", (1,)),
+    _Field("penalties.last_n", is_detail=True, field_type=int),
+    _Field("penalties.frequency", (0,)),
+    _Field("penalties.presence", (0,)),
+    _Field("penalties.penalize_newline", is_detail=True, field_type=bool),
+    _Field("encoder_repetition_penalty.penalty", (1,)),
+    _Field("no_repeat_ngram.n", (0,), field_type=int),
+    _Field("dry.multiplier", (0,)),
+    _Field("dry.base", is_detail=True),
+    _Field("dry.allowed_length", is_detail=True, field_type=int),
+    _Field("dry.last_n", is_detail=True, field_type=int),
+    _Field("dry.breakers", convert=lists.read_strings, is_detail=True, field_type=list[str] | str),
+    _Field("min_tokens.n", (0,), field_type=int),
 )
 
 if TYPE_CHECKING:
@@ -306,7 +299,7 @@ class ChainChanges:
         self.overrides.append(Override(name, target, value))
         self._steps[target.partition(".")[0]] = None
 
-    def _read_parameters(self, parameters: Iterable[_Parameter]) -> None:
+    def _read_parameters(self, parameters: Iterable[_Field]) -> None:
         for parameter in sorted(parameters, key=lambda parameter: parameter.is_detail):
             name, value = self._value(*parameter.names)
             is_inserted = not parameter.is_detail and value not in parameter.off_values

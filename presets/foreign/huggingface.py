@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ...samplers.methods.ban import Ban
@@ -19,31 +20,26 @@ from ...samplers.methods.synthid import Synthid
 from .conversion import DECODING_KEYS, ForeignStep, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
 from .preset_file import PresetFile
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
 TOOL = "transformers"
 _LENGTH_DECAY = "exponential_decay_length_penalty"
+_keys = partial(sampler_keys, "transformers")
 _SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
-    SamplerKeys(
+    _keys("encoder_repetition_penalty"),
+    _keys(
         "penalties",
-        {"repeat": ToolKey("repetition_penalty", 1.0)},
         slot="repetition_penalty",
         fixed_parameters={"last_n": -1},
         comment="the prompt counts too",
     ),
-    SamplerKeys("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}, slot="no_repeat_ngram_size"),
-    SamplerKeys("ban", {"tokens": ToolKey("bad_words_ids", [])}, slot="bad_words_ids"),
-    SamplerKeys("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens"),
-    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
-    SamplerKeys("top_h", {"h": ToolKey("top_h", 0.0)}),
-    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
-    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
-    SamplerKeys("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
-    SamplerKeys("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
-    SamplerKeys("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
+    _keys("no_repeat_ngram", slot="no_repeat_ngram_size"),
+    _keys("ban", slot="bad_words_ids"),
+    _keys("min_tokens", slot="min_new_tokens"),
+    *map(_keys, ("temperature", "top_h", "top_k", "top_p", "min_p")),
+    _keys("typical", slot="typical_p"),
+    *map(_keys, ("epsilon_cutoff", "eta_cutoff")),
     SamplerKeys(
         "synthid",
         {name: ToolKey(name, field.default) for name, field in Synthid.model_fields.items()},

@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...samplers.base import Sampler
@@ -34,8 +35,8 @@ from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, has_halves_slope
 from .preset_file import PresetFile
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
-from .table import BREAKERS, ForeignTable, read_breakers
+from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
+from .table import ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
 KOBOLDCPP = "KoboldCpp"
@@ -50,27 +51,17 @@ _KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
     6: ("repetition_penalty",),
 }
 _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
-_MIROSTAT_KEYS = SamplerKeys(
-    "mirostat", {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)}, switch_key="mirostat"
-)
+_keys = partial(sampler_keys, "koboldai")
+_MIROSTAT_KEYS = _keys("mirostat", switch_key="mirostat")
 _KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys("temperature", {"t": ToolKey("temp", 1.0)}),
-    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    SamplerKeys("top_a", {"a": ToolKey("top_a", 0.0)}),
-    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
-    SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": True}),
-    SamplerKeys("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
-    SamplerKeys(
-        "repetition_penalty",
-        {
-            "penalty": ToolKey("rep_pen", 1.0),
-            "range": ToolKey("rep_pen_range", 1024, minimum=0),
-            "slope": ToolKey("rep_pen_slope", 0.0),
-        },
-    ),
-    SamplerKeys(
-        "min_p", {"p": ToolKey("min_p", 0.0)}, is_active_at=lambda p: p > 0, comment="as KoboldCpp applies it"
-    ),
+    _keys("temperature"),
+    _keys("top_k"),
+    _keys("top_a"),
+    _keys("top_p"),
+    _keys("tfs", fixed_parameters={"pad": True}),
+    _keys("typical"),
+    _keys("repetition_penalty", {"range": {"minimum": 0}}),
+    _keys("min_p", is_active_at=lambda p: p > 0, comment="as KoboldCpp applies it"),
     _MIROSTAT_KEYS,
     replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
 )
@@ -248,67 +239,42 @@ KEY_SPELLINGS = {
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
-_PENALTY_RANGE_KEY = ToolKey("rep_pen_range", 320, minimum=1)
-_PRESENCE_KEY = ToolKey("presence_penalty", 0.0)
+_cpp_keys = partial(sampler_keys, "koboldcpp")
+_NOT_NEGATIVE = {"minimum": 0.0}
+_PENALTY_RANGE_KEY = tool_key("koboldcpp", "penalties.last_n", off_value=320, minimum=1)
+_PRESENCE_KEY = tool_key("koboldcpp", "penalties.presence")
 KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
-    SamplerKeys(
-        "dynatemp",
-        {
-            "temperature": ToolKey("temp", 1.0),
-            "range": ToolKey("dynatemp_range", 0.0),
-            "exponent": ToolKey("dynatemp_exponent", 1.0, minimum=0.0),
-        },
-        slot="temperature",
-        switch_key="dynatemp_range",
-    ),
-    SamplerKeys(
-        "quadratic",
-        {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
-        is_active_at=lambda factor: factor > 0,
-    ),
-    SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}),
-    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    SamplerKeys("top_a", {"a": ToolKey("top_a", 0.0, minimum=0.0)}),
-    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
-    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0, minimum=0.0)}),
-    SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False}),
-    SamplerKeys("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
-    SamplerKeys(
+    _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
+    _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
+    _cpp_keys("quadratic", is_active_at=lambda factor: factor > 0),
+    _cpp_keys("top_n_sigma", {"n": _NOT_NEGATIVE}),
+    _cpp_keys("top_k"),
+    _cpp_keys("top_a", {"a": _NOT_NEGATIVE}),
+    _cpp_keys("top_p"),
+    _cpp_keys("min_p", {"p": _NOT_NEGATIVE}),
+    _cpp_keys("tfs", fixed_parameters={"pad": False}),
+    _cpp_keys("typical"),
+    _cpp_keys(
         "repetition_penalty",
-        {"penalty": ToolKey("rep_pen", 1.0), "range": _PENALTY_RANGE_KEY, "slope": ToolKey("rep_pen_slope", 1.0)},
+        {"range": _PENALTY_RANGE_KEY, "slope": {"off_value": 1.0}},
         fixed_parameters={"shape": "halves"},
     ),
-    SamplerKeys(
-        "penalties",
-        {"repeat": ToolKey("rep_pen", 1.0), "presence": _PRESENCE_KEY, "last_n": _PENALTY_RANGE_KEY},
-        slot="repetition_penalty",
-    ),
-    SamplerKeys(
+    _cpp_keys("penalties", {"last_n": _PENALTY_RANGE_KEY}, slot="repetition_penalty"),
+    _cpp_keys(
         "dry",
         {
-            "multiplier": ToolKey("dry_multiplier", 0.0, minimum=0.0),
-            "base": ToolKey("dry_base", 1.75),
-            "allowed_length": ToolKey("dry_allowed_length", 2),
-            "last_n": ToolKey("dry_penalty_last_n", 320, minimum=0),
-            "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
+            "multiplier": _NOT_NEGATIVE,
+            "last_n": {"off_value": 320, "minimum": 0},
+            "breakers": {"reader": read_breakers},
         },
     ),
-    SamplerKeys(
-        "xtc",
-        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.2)},
-        is_active_at=lambda probability: probability > 0,
-    ),
+    _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),
     _MIROSTAT_KEYS,
     replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
-    SamplerKeys(
-        "adaptive_p",
-        {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
-        is_active_at=lambda target: target >= 0,
-    ),
-    SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
-    SamplerKeys("ban", {"strings": ToolKey("banned_tokens", [])}),
-    SamplerKeys("ignore_eos", {}),
+    _cpp_keys("adaptive_p", is_active_at=lambda target: target >= 0),
+    _cpp_keys("logit_bias"),
+    _cpp_keys("ban"),
+    _cpp_keys("ignore_eos"),
 )
 _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(
     "penalties", {"presence": _PRESENCE_KEY, "last_n": _PENALTY_RANGE_KEY}, slot="presence_penalty"

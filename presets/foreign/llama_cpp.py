@@ -14,13 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from ..parameter_names import names_in
 from . import lists
 from .conversion import ImportedChainBuilder
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
+from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import (
-    BREAKERS,
     ForeignTable,
     read_window,
 )
@@ -46,63 +47,30 @@ def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> lis
     return table.strings(key)
 
 
-_MIROSTAT_KEYS = SamplerKeys(
-    "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch_key="mirostat"
-)
+_keys = partial(sampler_keys, "llama.cpp")
+_MIROSTAT_KEYS = _keys("mirostat", switch_key="mirostat")
+_WINDOW = {"minimum": -1, "reader": read_window}
 SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys(
-        "penalties",
-        {
-            "repeat": ToolKey("repeat-penalty", 1.0),
-            "presence": ToolKey("presence-penalty", 0.0),
-            "frequency": ToolKey("frequency-penalty", 0.0),
-            "last_n": ToolKey("repeat-last-n", 64, minimum=-1, reader=read_window),
-        },
-    ),
-    SamplerKeys(
-        "dry",
-        {
-            "multiplier": ToolKey("dry-multiplier", 0.0),
-            "base": ToolKey("dry-base", 1.75),
-            "allowed_length": ToolKey("dry-allowed-length", 2),
-            "last_n": ToolKey("dry-penalty-last-n", 64, minimum=-1, reader=read_window),
-            "breakers": ToolKey("dry-sequence-breaker", BREAKERS, reader=_read_breakers),
-        },
-    ),
-    SamplerKeys("top_n_sigma", {"n": ToolKey("top-n-sigma", -1.0, minimum=-1.0)}),
-    SamplerKeys("top_k", {"k": ToolKey("top-k", 0, minimum=0)}),
-    SamplerKeys("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
-    SamplerKeys("top_p", {"p": ToolKey("top-p", 1.0, maximum=1.0)}),
-    SamplerKeys("min_p", {"p": ToolKey("min-p", 0.0, minimum=0.0)}),
-    SamplerKeys(
+    _keys("penalties", {"last_n": _WINDOW}),
+    _keys("dry", {"last_n": _WINDOW, "breakers": {"reader": _read_breakers}}),
+    _keys("top_n_sigma", {"n": {"off_value": -1.0, "minimum": -1.0}}),
+    _keys("top_k"),
+    _keys("typical"),
+    _keys("top_p"),
+    _keys("min_p", {"p": {"minimum": 0.0}}),
+    _keys(
         "xtc",
-        {
-            "probability": ToolKey("xtc-probability", 0.0, reader=_read_xtc_probability),
-            "threshold": ToolKey("xtc-threshold", 0.1),
-        },
+        {"probability": {"reader": _read_xtc_probability}},
         is_active_at=lambda probability: probability > 0,
     ),
-    SamplerKeys("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
-    SamplerKeys(
-        "dynatemp",
-        {
-            "temperature": ToolKey("temp", 1.0, minimum=0.0),
-            "range": ToolKey("dynatemp-range", 0.0),
-            "exponent": ToolKey("dynatemp-exp", 1.0),
-        },
-        slot="temperature",
-        switch_key="dynatemp-range",
-    ),
+    _keys("temperature", {"t": {"minimum": 0.0}}),
+    _keys("dynatemp", {"temperature": {"minimum": 0.0}}, slot="temperature", switch_key="dynatemp-range"),
     _MIROSTAT_KEYS,
     replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
-    SamplerKeys(
-        "adaptive_p",
-        {"target": ToolKey("adaptive-target", -1.0), "decay": ToolKey("adaptive-decay", 0.9)},
-        is_active_at=lambda target: target >= 0,
-    ),
-    SamplerKeys("infill", {}),
-    SamplerKeys("ignore_eos", {}),
-    SamplerKeys("logit_bias", {"bias": ToolKey("logit-bias", {})}),
+    _keys("adaptive_p", is_active_at=lambda target: target >= 0),
+    _keys("infill"),
+    _keys("ignore_eos"),
+    _keys("logit_bias"),
 )
 # for each option of a step, the value that turns the step off, or the usual value if there is no such value
 OFF_VALUES: Mapping[str, Any] = off_values(SAMPLER_KEYS)
@@ -117,14 +85,8 @@ OPTIONS_WITH_ESCAPES = ("dry-sequence-breaker", "reverse-prompt")
 # the key of each option in the body of a request
 BODY_KEYS: Mapping[str, str] = {
     **{option: option.replace("-", "_") for option in OPTIONS},
-    "temp": "temperature",
-    "typical": "typical_p",
-    "dynatemp-exp": "dynatemp_exponent",
+    **{name: names_in("llama-server")[target] for target, name in names_in("llama.cpp").items()},
     "reverse-prompt": "stop",
-    "mirostat-ent": "mirostat_tau",
-    "mirostat-lr": "mirostat_eta",
-    "adaptive-target": "adaptive_target",
-    "dry-sequence-breaker": "dry_sequence_breakers",
 }
 
 

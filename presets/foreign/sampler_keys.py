@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..parameter_names import PARAMETERS, find_parameter
 from .table import ForeignTable
 
 
@@ -59,6 +60,34 @@ class SamplerKeys:
         """The names of all keys, ``switch_key`` first."""
         names = dict.fromkeys([self.switch_key, *(key.name for key in self.key_by_parameter.values())])
         return [name for name in names if name]
+
+
+def tool_key(tool: str, target: str, **changes: Any) -> ToolKey:
+    """Return a tool's key of a parameter; ``changes``: fields of the key that differ from those of the table."""
+    row = find_parameter(target)
+    name = row.name_in(tool)
+    if name is None:
+        raise KeyError(f"{tool} has no name for {target}")
+    return replace(ToolKey(name, row.off_value, row.minimum, row.maximum), **changes)
+
+
+def sampler_keys(tool: str, sampler: str, changes: Mapping[str, Any] | None = None, **fields: Any) -> SamplerKeys:
+    """Return the keys of a sampler that a tool has, by the table of names.
+
+    Args:
+        tool: the tool, as the table names it.
+        sampler: the name of the sampler.
+        changes: for parameters that differ from the table, the fields of the key that differ; or the key itself.
+        fields: the fields of `SamplerKeys`.
+    """
+    keys = {}
+    for row in PARAMETERS:
+        change = (changes or {}).get(row.name, {})
+        if row.sampler == sampler and isinstance(change, ToolKey):
+            keys[row.name] = change
+        elif row.sampler == sampler and row.name_in(tool) is not None:
+            keys[row.name] = tool_key(tool, row.target, **change)
+    return SamplerKeys(sampler, keys, **fields)
 
 
 def keys_by_sampler(*entries: SamplerKeys) -> dict[str, SamplerKeys]:

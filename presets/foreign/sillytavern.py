@@ -22,12 +22,13 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
+from ..parameter_names import BREAKERS
 from . import lists
 from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
 from .kobold import KOBOLDCPP_ORDER
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
-from .table import BREAKERS, ForeignTable, read_window, unify_newlines
+from .sampler_keys import keys_by_sampler, sampler_keys
+from .table import ForeignTable, read_window, unify_newlines
 from .webui import (
     EXPORT_SAMPLER_KEYS,
     LEADING_SLOTS,
@@ -233,12 +234,10 @@ def _report_settings_of_others(builder: ImportedChainBuilder) -> None:
 
 
 _SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | keys_by_sampler(
-    SamplerKeys("ignore_eos", {}),
-    SamplerKeys(
-        "min_tokens", {"n": ToolKey("min_length", 0, minimum=0)}, comment="text-generation-webui ignores it"
-    ),
-    SamplerKeys("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
-    SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+    sampler_keys("sillytavern", "ignore_eos"),
+    sampler_keys("sillytavern", "min_tokens", {"n": {"minimum": 0}}, comment="text-generation-webui ignores it"),
+    sampler_keys("sillytavern-export", "ban"),
+    sampler_keys("sillytavern", "logit_bias"),
 )
 _OFF_VALUES: Mapping[str, Any] = {
     "temp": 1,

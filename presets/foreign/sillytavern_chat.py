@@ -8,12 +8,13 @@ file sets. Of the prompts, the main one becomes the system message.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from . import sillytavern
 from .conversion import Imported, ImportedChainBuilder
 from .preset_file import PresetFile
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
+from .sampler_keys import keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
 # keys of which other files have one at most
@@ -30,21 +31,10 @@ MARKS = {
     *("new_chat_prompt", "new_group_chat_prompt", "send_if_empty", "max_context_unlocked", "assistant_prefill"),
 }
 _TOOL = "SillyTavern"
+_keys = partial(sampler_keys, "sillytavern-chat")
 _SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys(
-        "penalties",
-        {
-            "repeat": ToolKey("repetition_penalty", 1.0),
-            "presence": ToolKey("presence_penalty", 0.0),
-            "frequency": ToolKey("frequency_penalty", 0.0),
-        },
-        fixed_parameters={"last_n": -1},
-    ),
-    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
-    SamplerKeys("top_a", {"a": ToolKey("top_a", 0.0)}),
-    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
-    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
+    _keys("penalties", fixed_parameters={"last_n": -1}),
+    *map(_keys, ("top_k", "top_p", "top_a", "min_p", "temperature")),
 )
 _ORDER = ("penalties", "temperature", "top_k", "top_p", "min_p", "top_a")
 

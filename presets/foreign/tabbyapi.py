@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..yaml_writer import write_yaml
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter
 from .preset_file import PresetFile
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
+from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
@@ -48,42 +49,25 @@ _IGNORED_KEYS = (
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
 )
+_keys = partial(sampler_keys, "tabbyapi")
 SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
-    SamplerKeys(
-        "penalties",
-        {
-            "repeat": ToolKey("repetition_penalty", 1.0),
-            "presence": ToolKey("presence_penalty", 0.0),
-            "frequency": ToolKey("frequency_penalty", 0.0),
-            "last_n": ToolKey("penalty_range", -1, minimum=-1),
-        },
-    ),
-    SamplerKeys("ignore_eos", {}),
-    SamplerKeys("min_tokens", {"n": ToolKey("min_tokens", 0)}),
-    SamplerKeys("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
-    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
-    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    SamplerKeys(
-        "top_p",
-        {"p": ToolKey("top_p", 1.0, maximum=1.0)},
-        fixed_parameters={"boundary": "exclude"},
-        comment="exllamav3 drops the token that crosses",
-    ),
-    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
-    SamplerKeys(
-        "xtc",
-        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
-        fixed_parameters={"keep_special": True},
-        is_active_at=lambda probability: probability > 0,
-    ),
-    SamplerKeys(
+    _keys("logit_bias"),
+    _keys("penalties", {"last_n": {"off_value": -1, "minimum": -1}}),
+    _keys("ignore_eos"),
+    _keys("min_tokens"),
+    _keys("ban"),
+    _keys("temperature"),
+    _keys("top_k"),
+    _keys("top_p", fixed_parameters={"boundary": "exclude"}, comment="exllamav3 drops the token that crosses"),
+    _keys("min_p"),
+    _keys("xtc", fixed_parameters={"keep_special": True}, is_active_at=lambda probability: probability > 0),
+    _keys(
         "adaptive_p",
-        {"target": ToolKey("adaptive_target", 1.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        {"target": {"off_value": 1.0}},
         is_active_at=lambda target: 0 <= target < 1,  # SillyTavern's -0.01 is off
     ),
 )
-YALS_SIGMA_KEYS = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
+YALS_SIGMA_KEYS = sampler_keys("yals", "top_n_sigma", {"n": {"minimum": 0.0}}, comment="YALS only")
 _KNOWN_KEYS = (
     *(*off_values(SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),

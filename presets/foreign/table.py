@@ -245,8 +245,6 @@ def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
     return sections
 
 
-BREAKERS = ["\n", ":", '"', "*"]  # DRY's default sequence breakers in all tools
-
 # penalty window that includes all tokens, for tools without a special value: longer than any context
 UNLIMITED_WINDOW_TOKENS = 1_000_000
 

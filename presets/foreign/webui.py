@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..yaml_writer import write_yaml
@@ -35,8 +36,8 @@ from .conversion import (
 )
 from .exporter import PresetExporter
 from .preset_file import PresetFile
-from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
-from .table import BREAKERS, ForeignTable, read_breakers, read_window
+from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
+from .table import ForeignTable, read_breakers, read_window
 
 TOOL = "text-generation-webui"
 _CUTOFF_UNITS = 10_000  # the tool gives epsilon_cutoff and eta_cutoff in units of 1e-4; this many units are 1
@@ -79,71 +80,32 @@ def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
     return table.read(key, lambda _: read_cutoff(number)) if table.is_set(key) else read_cutoff(number)
 
 
-_PENALTY_WINDOW_KEY = ToolKey("repetition_penalty_range", 0, reader=_read_penalty_window)
+_keys = partial(sampler_keys, "webui")
+_PENALTY_WINDOW_KEY = tool_key("webui", "penalties.last_n", off_value=0, reader=_read_penalty_window)
+_CUTOFF = {"epsilon": {"reader": _read_cutoff}}
 _SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys(
-        "penalties",
-        {
-            "repeat": ToolKey("repetition_penalty", 1.0),
-            "presence": ToolKey("presence_penalty", 0.0),
-            "frequency": ToolKey("frequency_penalty", 0.0),
-            "last_n": _PENALTY_WINDOW_KEY,
-        },
-    ),
-    SamplerKeys(
+    _keys("penalties", {"last_n": _PENALTY_WINDOW_KEY}),
+    _keys(
         "dry",
-        {
-            "multiplier": ToolKey("dry_multiplier", 0.0),
-            "base": ToolKey("dry_base", 1.75),
-            "allowed_length": ToolKey("dry_allowed_length", 2),
-            "last_n": _PENALTY_WINDOW_KEY,
-            "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
-        },
+        {"last_n": _PENALTY_WINDOW_KEY, "breakers": {"reader": read_breakers}},
         fixed_parameters={"match": "last_token"},
     ),
-    SamplerKeys("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
-    SamplerKeys("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}),
-    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
-    SamplerKeys(
-        "quadratic",
-        {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
-        slot="quadratic_sampling",
-        is_active_at=lambda factor: factor > 0,
-    ),
-    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
-    SamplerKeys("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
-    SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}),
-    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
-    SamplerKeys("top_a", {"a": ToolKey("top_a", 0.0)}),
-    SamplerKeys("top_n_sigma", {"n": ToolKey("top_n_sigma", 0.0)}),
-    SamplerKeys(
-        "epsilon_cutoff",
-        {"epsilon": ToolKey("epsilon_cutoff", 0.0, reader=_read_cutoff)},
-        comment="given in units of 1e-4",
-    ),
-    SamplerKeys(
-        "eta_cutoff",
-        {"epsilon": ToolKey("eta_cutoff", 0.0, reader=_read_cutoff)},
-        comment="given in units of 1e-4",
-    ),
-    SamplerKeys(
-        "xtc",
-        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
-        fixed_parameters={"keep_special": "cancel"},
-        is_active_at=lambda probability: probability > 0,
-    ),
-    SamplerKeys(
-        "mirostat_v2",
-        {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)},
-        slot="mirostat",
-        switch_key="mirostat_mode",
-    ),
-    SamplerKeys(
-        "adaptive_p",
-        {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
-        is_active_at=lambda target: target > 0,
-    ),
+    _keys("encoder_repetition_penalty"),
+    _keys("no_repeat_ngram"),
+    _keys("temperature"),
+    _keys("quadratic", slot="quadratic_sampling", is_active_at=lambda factor: factor > 0),
+    _keys("top_k"),
+    _keys("top_p"),
+    _keys("typical", slot="typical_p"),
+    _keys("tfs"),
+    _keys("min_p"),
+    _keys("top_a"),
+    _keys("top_n_sigma"),
+    _keys("epsilon_cutoff", _CUTOFF, comment="given in units of 1e-4"),
+    _keys("eta_cutoff", _CUTOFF, comment="given in units of 1e-4"),
+    _keys("xtc", fixed_parameters={"keep_special": "cancel"}, is_active_at=lambda probability: probability > 0),
+    _keys("mirostat_v2", slot="mirostat", switch_key="mirostat_mode"),
+    _keys("adaptive_p", is_active_at=lambda target: target > 0),
 )
 KNOWN_KEYS = (
     *off_values(_SAMPLER_KEYS),
@@ -289,17 +251,12 @@ def _is_greedy(step: ForeignStep) -> bool:
 EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | keys_by_sampler(
     replace(
         _SAMPLER_KEYS["dry"],
-        key_by_parameter={**_SAMPLER_KEYS["dry"].key_by_parameter, "last_n": ToolKey("dry_range", 0)},
-    ),
-    SamplerKeys(
-        "dynatemp",
-        {
-            "temperature": ToolKey("middle", 1.0),
-            "range": ToolKey("reach", 0.0),
-            "exponent": ToolKey("dynatemp_exponent", 1.0),
+        key_by_parameter={
+            **_SAMPLER_KEYS["dry"].key_by_parameter,
+            "last_n": tool_key("webui-export", "dry.last_n", off_value=0),
         },
-        slot="dynamic_temperature",
     ),
+    sampler_keys("webui-export", "dynatemp", slot="dynamic_temperature"),
 )
 _SAMPLERS_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
 

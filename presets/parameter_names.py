@@ -1,0 +1,309 @@
+"""The names of samplers' parameters in other tools: one table for imports, exports and the fields of requests.
+
+A parameter without a row has no name elsewhere. What a tool makes of a value, such as other limits or another
+place in the chain, stands in the module of the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# The tools whose names requests may use. ``clients``: names that clients of several servers write.
+_REQUEST_TOOLS = {"llama-server", "webui", "koboldai", "koboldcpp", "sillytavern", "tabbyapi", "clients"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A sampler's parameter with its names in other tools.
+
+    Attributes:
+        target: the parameter, as ``--set`` names it.
+        off_value: the value with which the step changes nothing; the tools' usual value if the parameter cannot
+            switch the step off. An integer means that only integers are allowed.
+        names: for each name the tools that have it, separated by spaces. ``llama.cpp``: the options of its
+            programs, without dashes. Of several names in a request the first counts.
+        minimum: a lower value is read as this one; None: no limit.
+        maximum: a higher value is read as this one; None: no limit.
+    """
+
+    target: str
+    off_value: Any
+    names: Mapping[str, str]
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def sampler(self) -> str:
+        return self.target.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter in its sampler."""
+        return self.target.partition(".")[2]
+
+    def name_in(self, tool: str) -> str | None:
+        """Return the name of the parameter in a tool; None if it has none there."""
+        return next((name for name, tools in self.names.items() if tool in tools.split()), None)
+
+    @property
+    def request_names(self) -> tuple[str, ...]:
+        """The fields of requests that set the parameter."""
+        return tuple(name for name, tools in self.names.items() if not _REQUEST_TOOLS.isdisjoint(tools.split()))
+
+
+# DRY's default sequence breakers in all tools
+BREAKERS = ["\n", ":", '"', "*"]
+
+_MOST_TOOLS = "llama-server koboldai koboldcpp webui tabbyapi sillytavern-chat ollama transformers lmstudio-0.2"
+
+PARAMETERS = (
+    Parameter(
+        "temperature.t",
+        1.0,
+        {
+            "temperature": "llama-server webui tabbyapi sillytavern-chat ollama transformers lmstudio",
+            "temp": "llama.cpp koboldai koboldcpp sillytavern lmstudio-0.2",
+        },
+    ),
+    Parameter(
+        "dynatemp.temperature",
+        1.0,
+        {"temperature": "llama-server", "temp": "llama.cpp koboldcpp", "middle": "webui-export"},
+    ),
+    Parameter(
+        "dynatemp.range",
+        0.0,
+        {"dynatemp_range": "llama-server koboldcpp", "dynatemp-range": "llama.cpp", "reach": "webui-export"},
+    ),
+    Parameter(
+        "dynatemp.exponent",
+        1.0,
+        {"dynatemp_exponent": "llama-server koboldcpp webui-export", "dynatemp-exp": "llama.cpp"},
+    ),
+    Parameter("quadratic.factor", 0.0, {"smoothing_factor": "koboldcpp webui"}),
+    Parameter("quadratic.curve", 1.0, {"smoothing_curve": "koboldcpp webui"}),
+    Parameter(
+        "top_k.k",
+        0,
+        {
+            "top_k": _MOST_TOOLS,
+            "top-k": "llama.cpp",
+            "topKSampling": "lmstudio",
+        },
+        minimum=0,
+    ),
+    Parameter(
+        "top_p.p",
+        1.0,
+        {
+            "top_p": _MOST_TOOLS,
+            "top-p": "llama.cpp",
+            "topPSampling": "lmstudio",
+        },
+        maximum=1.0,
+    ),
+    Parameter(
+        "min_p.p",
+        0.0,
+        {
+            "min_p": _MOST_TOOLS,
+            "min-p": "llama.cpp",
+            "minPSampling": "lmstudio",
+        },
+    ),
+    Parameter("top_a.a", 0.0, {"top_a": "koboldai koboldcpp webui sillytavern-chat"}),
+    Parameter("top_h.h", 0.0, {"top_h": "transformers clients"}),
+    Parameter(
+        "typical.p",
+        1.0,
+        {
+            "typical": "llama.cpp koboldai koboldcpp",
+            "typical_p": "llama-server webui ollama transformers lmstudio-0.2",
+            "typ_p": "clients",
+            "llama.locallyTypicalSampling": "lmstudio",
+        },
+        maximum=1.0,
+    ),
+    Parameter(
+        "tfs.z",
+        1.0,
+        {
+            "tfs": "koboldai koboldcpp webui",
+            "tfs_z": "clients lmstudio-0.2",
+            "llama.tailFreeSampling": "lmstudio",
+        },
+        maximum=1.0,
+    ),
+    Parameter(
+        "top_n_sigma.n",
+        0.0,
+        {
+            "top_n_sigma": "llama-server webui",
+            "nsigma": "koboldcpp yals",
+            "top_nsigma": "clients",
+            "top-n-sigma": "llama.cpp",
+        },
+    ),
+    Parameter("epsilon_cutoff.epsilon", 0.0, {"epsilon_cutoff": "webui transformers"}),
+    Parameter("eta_cutoff.epsilon", 0.0, {"eta_cutoff": "webui transformers"}),
+    Parameter(
+        "xtc.probability",
+        0.0,
+        {
+            "xtc_probability": "llama-server koboldcpp webui tabbyapi",
+            "xtc-probability": "llama.cpp",
+            "llama.xtcProbability": "lmstudio",
+        },
+    ),
+    Parameter(
+        "xtc.threshold",
+        0.1,
+        {
+            "xtc_threshold": "llama-server koboldcpp webui tabbyapi",
+            "xtc-threshold": "llama.cpp",
+            "llama.xtcThreshold": "lmstudio",
+        },
+    ),
+    Parameter("skew.skew", 0.0, {"skew": "clients"}),
+    Parameter(
+        "penalties.repeat",
+        1.0,
+        {
+            "repeat_penalty": "llama-server ollama lmstudio-0.2",
+            "repetition_penalty": "webui tabbyapi sillytavern-chat transformers",
+            "rep_pen": "koboldcpp sillytavern",
+            "repeat-penalty": "llama.cpp",
+            "repeatPenalty": "lmstudio",
+        },
+    ),
+    Parameter(
+        "penalties.presence",
+        0.0,
+        {
+            "presence_penalty": "llama-server koboldcpp webui tabbyapi sillytavern-chat ollama lmstudio-0.2",
+            "presence-penalty": "llama.cpp",
+            "llama.presencePenalty": "lmstudio",
+        },
+    ),
+    Parameter(
+        "penalties.frequency",
+        0.0,
+        {
+            "frequency_penalty": "llama-server webui tabbyapi sillytavern-chat ollama lmstudio-0.2",
+            "frequency-penalty": "llama.cpp",
+            "llama.frequencyPenalty": "lmstudio",
+        },
+    ),
+    Parameter(
+        "penalties.last_n",
+        64,
+        {
+            "repeat_last_n": "llama-server ollama lmstudio-0.2",
+            "repetition_penalty_range": "webui",
+            "rep_pen_range": "koboldcpp sillytavern",
+            "rep_pen_size": "clients",
+            "penalty_range": "tabbyapi",
+            "repeat-last-n": "llama.cpp",
+        },
+    ),
+    Parameter("penalties.penalize_newline", True, {"penalize_nl": "llama-server"}),
+    Parameter("repetition_penalty.penalty", 1.0, {"rep_pen": "koboldai koboldcpp"}),
+    Parameter("repetition_penalty.range", 1024, {"rep_pen_range": "koboldai koboldcpp"}),
+    Parameter("repetition_penalty.slope", 0.0, {"rep_pen_slope": "koboldai koboldcpp"}),
+    Parameter("encoder_repetition_penalty.penalty", 1.0, {"encoder_repetition_penalty": "webui transformers"}),
+    Parameter("no_repeat_ngram.n", 0, {"no_repeat_ngram_size": "webui transformers"}),
+    Parameter(
+        "dry.multiplier",
+        0.0,
+        {"dry_multiplier": "llama-server koboldcpp webui", "dry-multiplier": "llama.cpp"},
+    ),
+    Parameter("dry.base", 1.75, {"dry_base": "llama-server koboldcpp webui", "dry-base": "llama.cpp"}),
+    Parameter(
+        "dry.allowed_length",
+        2,
+        {"dry_allowed_length": "llama-server koboldcpp webui", "dry-allowed-length": "llama.cpp"},
+    ),
+    Parameter(
+        "dry.last_n",
+        64,
+        {
+            "dry_penalty_last_n": "llama-server koboldcpp",
+            "dry_range": "clients webui-export",
+            "dry-penalty-last-n": "llama.cpp",
+        },
+    ),
+    Parameter(
+        "dry.breakers",
+        BREAKERS,
+        {
+            "dry_sequence_breakers": "llama-server koboldcpp webui",
+            "dry-sequence-breaker": "llama.cpp",
+        },
+    ),
+    Parameter(
+        "mirostat.tau",
+        5.0,
+        {
+            "mirostat_tau": "llama-server koboldai koboldcpp lmstudio-0.2",
+            "mirostat-ent": "llama.cpp",
+            "targetEntropy": "lmstudio",
+        },
+    ),
+    Parameter(
+        "mirostat.eta",
+        0.1,
+        {
+            "mirostat_eta": "llama-server koboldai koboldcpp lmstudio-0.2",
+            "mirostat-lr": "llama.cpp",
+            "learningRate": "lmstudio",
+        },
+    ),
+    Parameter("mirostat_v2.tau", 5.0, {"mirostat_tau": "webui"}),
+    Parameter("mirostat_v2.eta", 0.1, {"mirostat_eta": "webui"}),
+    Parameter(
+        "adaptive_p.target",
+        -1.0,
+        {"adaptive_target": "llama-server koboldcpp webui tabbyapi", "adaptive-target": "llama.cpp"},
+    ),
+    Parameter(
+        "adaptive_p.decay",
+        0.9,
+        {"adaptive_decay": "llama-server koboldcpp webui tabbyapi", "adaptive-decay": "llama.cpp"},
+    ),
+    Parameter(
+        "min_tokens.n",
+        0,
+        {"min_tokens": "tabbyapi", "min_length": "sillytavern", "min_new_tokens": "transformers"},
+    ),
+    Parameter(
+        "ban.tokens",
+        [],
+        {"banned_tokens": "tabbyapi", "tokens": "sillytavern-export", "bad_words_ids": "transformers"},
+    ),
+    Parameter(
+        "ban.strings",
+        [],
+        {"banned_tokens": "koboldcpp", "banned_strings": "tabbyapi", "strings": "sillytavern-export"},
+    ),
+    Parameter(
+        "logit_bias.bias",
+        {},
+        {
+            "logit_bias": "llama-server koboldcpp tabbyapi sillytavern",
+            "logit-bias": "llama.cpp",
+            "llama.logitBias": "lmstudio",
+        },
+    ),
+)
+
+
+def find_parameter(target: str) -> Parameter:
+    """Return the row of a parameter, such as ``top_p.p``."""
+    return next(row for row in PARAMETERS if row.target == target)
+
+
+def names_in(tool: str) -> dict[str, str]:
+    """Return the name of each parameter that a tool has, by its target."""
+    return {row.target: name for row in PARAMETERS if (name := row.name_in(tool)) is not None}
