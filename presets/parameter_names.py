@@ -131,8 +131,7 @@ PARAMETERS = (
         1.0,
         {
             "tfs": "koboldai koboldcpp webui",
-            "tfs_z": "clients lmstudio-0.2",
-            "llama.tailFreeSampling": "lmstudio",
+            "tfs_z": "clients",
         },
         maximum=1.0,
     ),
@@ -248,7 +247,7 @@ PARAMETERS = (
         {
             "mirostat_tau": "llama-server koboldai koboldcpp lmstudio-0.2",
             "mirostat-ent": "llama.cpp",
-            "targetEntropy": "lmstudio",
+            "targetEntropy": "lmstudio-mirostat",
         },
     ),
     Parameter(
@@ -257,7 +256,7 @@ PARAMETERS = (
         {
             "mirostat_eta": "llama-server koboldai koboldcpp lmstudio-0.2",
             "mirostat-lr": "llama.cpp",
-            "learningRate": "lmstudio",
+            "learningRate": "lmstudio-mirostat",
         },
     ),
     Parameter("mirostat_v2.tau", 5.0, {"mirostat_tau": "webui"}),
@@ -304,6 +303,7 @@ def find_parameter(target: str) -> Parameter:
     return next(row for row in PARAMETERS if row.target == target)
 
 
-def names_in(tool: str) -> dict[str, str]:
-    """Return the name of each parameter that a tool has, by its target."""
-    return {row.target: name for row in PARAMETERS if (name := row.name_in(tool)) is not None}
+def names_by_option(tool: str) -> dict[str, str]:
+    """Return the name in a tool of each parameter that it has, by llama.cpp's option."""
+    names = ((row.name_in("llama.cpp"), row.name_in(tool)) for row in PARAMETERS)
+    return {option: name for option, name in names if option is not None and name is not None}

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..parameter_names import names_in
+from ..parameter_names import names_by_option
 from . import lists
 from .conversion import ImportedChainBuilder
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
@@ -85,7 +85,7 @@ OPTIONS_WITH_ESCAPES = ("dry-sequence-breaker", "reverse-prompt")
 # the key of each option in the body of a request
 BODY_KEYS: Mapping[str, str] = {
     **{option: option.replace("-", "_") for option in OPTIONS},
-    **{name: names_in("llama-server")[target] for target, name in names_in("llama.cpp").items()},
+    **names_by_option("llama-server"),
     "reverse-prompt": "stop",
 }
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import PresetError
+from ..parameter_names import names_by_option
 from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
@@ -47,30 +48,23 @@ _IGNORED_OLD_KEYS = (
 
 _KEY_PREFIX = "llm.prediction."
 _MAX_TOKENS_FIELD = "maxPredictedTokens"
-# LM Studio's two names of each option of llama.cpp, and of other settings: up to version 0.2, and from 0.3 on
-_FIELD_NAMES_BY_OPTION = {
-    "temp": ("temp", "temperature"),
-    "top-k": ("top_k", "topKSampling"),
-    "top-p": ("top_p", "topPSampling"),
-    "min-p": ("min_p", "minPSampling"),
-    "typical": ("typical_p", "llama.locallyTypicalSampling"),
-    "tfs": ("tfs_z", "llama.tailFreeSampling"),
-    "repeat-penalty": ("repeat_penalty", "repeatPenalty"),
-    "repeat-last-n": ("repeat_last_n", None),
-    "presence-penalty": ("presence_penalty", "llama.presencePenalty"),
-    "frequency-penalty": ("frequency_penalty", "llama.frequencyPenalty"),
-    "xtc-probability": (None, "llama.xtcProbability"),
-    "xtc-threshold": (None, "llama.xtcThreshold"),
-    "mirostat-ent": ("mirostat_tau", None),
-    "mirostat-lr": ("mirostat_eta", None),
-    "max-tokens": ("n_predict", _MAX_TOKENS_FIELD),
-    "seed": ("seed", "seed"),
-    "logit-bias": (None, "llama.logitBias"),
-    "stop": ("antiprompt", "stopStrings"),
-    "system": ("pre_prompt", "systemPrompt"),
+# LM Studio's names of settings up to version 0.2, and from 0.3 on
+_OLD_NAMES = {
+    **names_by_option("lmstudio-0.2"),
+    "tfs": "tfs_z",
+    "max-tokens": "n_predict",
+    "seed": "seed",
+    "stop": "antiprompt",
+    "system": "pre_prompt",
 }
-_OLD_NAMES = {key: old for key, (old, _) in _FIELD_NAMES_BY_OPTION.items() if old is not None}
-_NEW_NAMES = {key: new for key, (_, new) in _FIELD_NAMES_BY_OPTION.items() if new is not None}
+_NEW_NAMES = {
+    **names_by_option("lmstudio"),
+    "tfs": "llama.tailFreeSampling",
+    "max-tokens": _MAX_TOKENS_FIELD,
+    "seed": "seed",
+    "stop": "stopStrings",
+    "system": "systemPrompt",
+}
 _MIROSTAT_FIELD = "llama.mirostatSampling"
 _TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
 _IGNORED_NEW_KEYS = (
@@ -188,7 +182,7 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
     return builder
 
 
-_MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
+_MIROSTAT_NAMES = {"mirostat": "version", **names_by_option("lmstudio-mirostat")}
 _SAMPLER_KEYS = rename_keys({**llama_chain.SAMPLER_KEYS, "tfs": _TFS_KEYS}, {**_NEW_NAMES, **_MIROSTAT_NAMES})
 # fields without a checkbox, and the value of each with which it has no effect
 _OFF_VALUES_OF_PLAIN_FIELDS: dict[str, Any] = {

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import PresetError
+from ..parameter_names import names_by_option
 from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
@@ -32,17 +33,12 @@ INSTRUCTIONS = (
 
 _ROLES = ("system", "user", "assistant")
 _DEFAULTS = {"temp": 0.8, "top-k": 40, "top-p": 0.9}
-_PARAMETERS_BY_OPTION = {
-    "temp": ("temperature",),
-    "top-k": ("top_k",),
-    "top-p": ("top_p",),
-    "min-p": ("min_p",),
-    "typical": ("typical_p",),
-    "repeat-penalty": ("repeat_penalty",),
-    "repeat-last-n": ("repeat_last_n",),
-    "presence-penalty": ("presence_penalty",),
-    "frequency-penalty": ("frequency_penalty",),
-}
+_PARAMETER_BY_OPTION = names_by_option("ollama")
+# in the order of Ollama's documentation
+_OPTIONS = (
+    *("temp", "top-k", "top-p", "min-p", "typical", "repeat-penalty", "repeat-last-n", "presence-penalty"),
+    "frequency-penalty",
+)
 _IGNORED_KEYS = (
     *("num_ctx", "num_batch", "num_gpu", "num_gqa", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap"),
     *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
@@ -131,7 +127,7 @@ def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBu
     lines = {step.parameter: step.line for step in instructions if step.parameter}
     values.pop("stop", None)
     dropped_values = {key: values.pop(key) for key in _DROPPED_PARAMETERS if key in values}
-    table = ForeignTable(values, origin, _PARAMETERS_BY_OPTION, lines)
+    table = ForeignTable(values, origin, {option: (name,) for option, name in _PARAMETER_BY_OPTION.items()}, lines)
     _reject_comments(table)
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     builder.notes.append("order: llama.cpp's default, which Ollama runs")
@@ -160,7 +156,7 @@ def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBu
 
 
 def _reject_comments(table: ForeignTable) -> None:
-    for key in (*_PARAMETERS_BY_OPTION, *_NUMBER_PARAMETERS):
+    for key in (*_OPTIONS, *_NUMBER_PARAMETERS):
         if table.is_set(key) and "#" in str(table.raw_value(key)):
             raise table.value_error(key, "a number; # begins a comment only where a line begins")
 
@@ -205,7 +201,7 @@ def _report_dropped(builder: ImportedChainBuilder, dropped_values: dict[str, str
 
 def _report_rejected(builder: ImportedChainBuilder) -> None:
     other_parameters = {*_IGNORED_KEYS, *_NUMBER_PARAMETERS}
-    known_parameters = {name for names in _PARAMETERS_BY_OPTION.values() for name in names} | other_parameters
+    known_parameters = {*_PARAMETER_BY_OPTION.values(), *other_parameters}
     for key in builder.table.unknown_keys(other_parameters):
         if key in _REJECTED_PARAMETERS:
             builder.report_unsupported(key, f"Ollama rejects it as unknown; {_REJECTED_PARAMETERS[key]}")
@@ -217,7 +213,6 @@ def _report_rejected(builder: ImportedChainBuilder) -> None:
             builder.report_unsupported(key, "Ollama rejects it as unknown; it was left out")
 
 
-_PARAMETER_BY_OPTION = {option: names[0] for option, names in _PARAMETERS_BY_OPTION.items()}
 _SAMPLER_KEYS = rename_keys(llama_chain.SAMPLER_KEYS, _PARAMETER_BY_OPTION)
 
 
@@ -239,7 +234,7 @@ def to_modelfile(exporter: PresetExporter) -> str:
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
     settings = exporter.convert_other_settings(keys, unlimited_value=-1)
     lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]
-    lines += [f"PARAMETER {name} {values[name]}" for name in _PARAMETER_BY_OPTION.values()]
+    lines += [f"PARAMETER {name} {values[name]}" for name in map(_PARAMETER_BY_OPTION.__getitem__, _OPTIONS)]
     lines += [f"PARAMETER {key} {settings[key]}" for key in ("num_predict", "seed") if key in settings]
     for text in settings.get("stop", []):
         lines += _quoted_lines(exporter, "PARAMETER stop", text)
