@@ -51,6 +51,9 @@ COMMANDS = {
         "Recover", "Compute a basis of a model's logits, with which a few logprobs determine a complete row."
     ),
     "models": Command("Look up", "List the models on this machine, show one, or download one."),
+    "settings": Command(
+        "Look up", "List all settings, or show one: values, default, flags, names in other tools."
+    ),
     "samplers": Command("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
     "grammars": Command("Look up", "List, show, check and sample grammars."),
     "presets": Command("Look up", "List, show, check, import and export presets."),

@@ -10,8 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .llama_cpp_flags import find_llama_cpp_flag
+
 # The tools whose names requests may use. ``clients``: names that clients of several servers write.
-_REQUEST_TOOLS = {"llama-server", "webui", "koboldai", "koboldcpp", "sillytavern", "tabbyapi", "clients"}
+_REQUEST_TOOLS = {"openai", "llama-server", "webui", "koboldai", "koboldcpp", "sillytavern", "tabbyapi", "clients"}
+# Tools of the table that are parts of another one: another file, or another version.
+_PARTS = ("webui-export", "sillytavern-export", "sillytavern-chat", "lmstudio-0.2", "lmstudio-mirostat", "yals")
+
+
+def request_names(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the fields of requests among the names of a setting, which are the keys."""
+    return tuple(name for name, tools in names.items() if not _REQUEST_TOOLS.isdisjoint(tools.split()))
+
+
+def names_by_tool(names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names of a setting that each tool has."""
+    found: dict[str, list[str]] = {}
+    for name, tools in names.items():
+        for tool in tools.split():
+            if tool not in _PARTS:
+                found.setdefault(tool, []).append(name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,14 @@ class Parameter:
     @property
     def request_names(self) -> tuple[str, ...]:
         """The fields of requests that set the parameter."""
-        return tuple(name for name, tools in self.names.items() if not _REQUEST_TOOLS.isdisjoint(tools.split()))
+        return request_names(self.names)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags that set the parameter, which have llama.cpp's names; empty if there is none."""
+        option = self.name_in("llama.cpp")
+        flag = None if option is None else find_llama_cpp_flag(f"--{option}")
+        return () if flag is None else flag.names
 
 
 # DRY's default sequence breakers in all tools
@@ -63,7 +89,7 @@ PARAMETERS = (
         "temperature.t",
         1.0,
         {
-            "temperature": "llama-server webui tabbyapi sillytavern-chat ollama transformers lmstudio",
+            "temperature": "openai llama-server webui tabbyapi sillytavern-chat ollama transformers lmstudio",
             "temp": "llama.cpp koboldai koboldcpp sillytavern lmstudio-0.2",
         },
     ),
@@ -98,7 +124,7 @@ PARAMETERS = (
         "top_p.p",
         1.0,
         {
-            "top_p": _MOST_TOOLS,
+            "top_p": f"openai {_MOST_TOOLS}",
             "top-p": "llama.cpp",
             "topPSampling": "lmstudio",
         },
@@ -181,7 +207,9 @@ PARAMETERS = (
         "penalties.presence",
         0.0,
         {
-            "presence_penalty": "llama-server koboldcpp webui tabbyapi sillytavern-chat ollama lmstudio-0.2",
+            "presence_penalty": (
+                "openai llama-server koboldcpp webui tabbyapi sillytavern-chat ollama lmstudio-0.2"
+            ),
             "presence-penalty": "llama.cpp",
             "llama.presencePenalty": "lmstudio",
         },
@@ -190,7 +218,7 @@ PARAMETERS = (
         "penalties.frequency",
         0.0,
         {
-            "frequency_penalty": "llama-server webui tabbyapi sillytavern-chat ollama lmstudio-0.2",
+            "frequency_penalty": "openai llama-server webui tabbyapi sillytavern-chat ollama lmstudio-0.2",
             "frequency-penalty": "llama.cpp",
             "llama.frequencyPenalty": "lmstudio",
         },
@@ -290,7 +318,7 @@ PARAMETERS = (
         "logit_bias.bias",
         {},
         {
-            "logit_bias": "llama-server koboldcpp tabbyapi sillytavern",
+            "logit_bias": "openai llama-server koboldcpp tabbyapi sillytavern",
             "logit-bias": "llama.cpp",
             "llama.logitBias": "lmstudio",
         },

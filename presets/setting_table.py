@@ -6,8 +6,8 @@ recorded and exported of them follow from this table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, SEED_VALUES
@@ -54,6 +54,8 @@ class Setting:
         help: what it is, in one line, as the JSON Schema describes it.
         default: the value of a run if nothing sets it; None: that of a preset without this key.
         is_rule: whether it is a rule of the text, which is shown and recorded only if something sets it.
+        flags: the flags that set it, or a part of it.
+        names: its names in other tools, see `Parameter.names`.
     """
 
     name: str
@@ -61,6 +63,8 @@ class Setting:
     help: str
     default: Any = None
     is_rule: bool = False
+    flags: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unset_value(self) -> Any:
@@ -124,60 +128,128 @@ _DECLARED = (
         "seed",
         Kind(SEED_VALUES, int, SEED_MIN, SEED_MAX, check=_seed),
         "seed of the random numbers; none or -1: a new seed for each run",
+        flags=("-s", "--seed"),
+        names={
+            "seed": "openai llama-server webui koboldcpp sillytavern tabbyapi ollama lmstudio",
+            "sampler_seed": "koboldai koboldcpp",
+        },
     ),
     Setting(
         "max_tokens",
         Kind("an integer ≥ 1, or -1 for no limit", int, 1, other=-1),
         "maximum number of tokens; -1: no limit",
         default=_DEFAULT_MAX_TOKENS,
+        flags=("-n", "--predict", "--n-predict"),
+        names={
+            "max_completion_tokens": "openai",
+            "max_tokens": "openai tabbyapi",
+            "max_new_tokens": "webui transformers",
+            "n_predict": "llama-server",
+            "max_length": "koboldai koboldcpp",
+            "num_predict": "clients ollama",
+        },
     ),
-    Setting("stop", _STOP, "strings that end the generation; they are not part of the output"),
-    Setting("system", Kind("a string", str), "system message of a chat"),
+    Setting(
+        "stop",
+        _STOP,
+        "strings that end the generation; they are not part of the output",
+        flags=("--stop", "-r", "--reverse-prompt"),
+        names={
+            "stop": "openai llama-server tabbyapi ollama",
+            "stop_sequence": "koboldai koboldcpp",
+            "stopping_strings": "webui",
+            "custom_stopping_strings": "webui",
+        },
+    ),
+    Setting(
+        "system",
+        Kind("a string", str),
+        "system message of a chat",
+        flags=("--system", "--system-prompt", "-sys"),
+        names={"system": "ollama"},
+    ),
     Setting(
         "grammar",
         Kind("a string or a table", str | _TABLE),
         "the grammar that the output must match: a name, GBNF text, or a table",
+        flags=(
+            "--grammar",
+            "--grammar-file",
+            "-j",
+            "--json-schema",
+            "-jf",
+            "--json-schema-file",
+            "--regex",
+            "--lark-file",
+        ),
+        names={
+            "grammar": "llama-server koboldai koboldcpp",
+            "grammar_string": "webui tabbyapi",
+            "json_schema": "llama-server tabbyapi",
+            "response_format": "openai",
+            "structured_outputs": "vllm",
+            "guided_json": "vllm",
+            "guided_regex": "vllm",
+            "guided_choice": "vllm",
+            "guided_grammar": "vllm",
+            "regex": "clients",
+            "ebnf": "clients",
+        },
     ),
     Setting(
         "bans",
         Kind("a string, a table, or a list of them", list[Any], check=_bans, empty=[]),
         "phrases and regular expressions that the output must not contain",
+        flags=("--ban-phrase", "--ban-regex", "--ban-file", "--banned-string-file"),
+        names={"banned_strings": "koboldcpp tabbyapi", "banned_regex": "clients"},
         is_rule=True,
     ),
     Setting(
         "ban_retries",
         Kind(f"an integer within 0..{_MAX_BAN_RETRIES}", int, 0, _MAX_BAN_RETRIES),
         "number of times that the text returns to one place; none: 20",
+        flags=("--ban-retries",),
+        names={"rewind_count_max": "clients"},
         is_rule=True,
     ),
     Setting(
         "ban_then",
         Kind("step_back, keep or stop", Literal["step_back", "keep", "stop"]),
         "what happens then: return to the token before, keep the text, or stop",
+        flags=("--ban-then",),
         is_rule=True,
     ),
     Setting(
         "loop_guard",
         Kind("stop, end-thinking, rewind, or a table", str | _TABLE, check=_loop_guard),
         "what happens when the text repeats itself: an action, or a table of settings",
+        flags=("--loop-guard",),
         is_rule=True,
     ),
     Setting(
         "phases",
         Kind("a list of tables", list[_TABLE], check=_phases),
         "parts of the text with different chains, in place of chain",
+        flags=("--thinking-chain", "--thinking-end", "--reasoning-budget", "--reasoning-budget-message"),
         is_rule=True,
     ),
     Setting(
         "heal",
         Kind("true or false", bool),
         "whether the first tokens may replace the last tokens of the prompt",
+        flags=("--heal",),
         is_rule=True,
     ),
     Setting(
         "guidance",
         Kind("a table", _TABLE, check=_guidance),
         "a scale, and a negative prompt or another model, that the text moves away from",
+        flags=("--cfg-scale", "--cfg-negative-prompt", "--cfg-negative-prompt-file", "--cfg-model"),
+        names={
+            "guidance_scale": "webui koboldcpp transformers",
+            "cfg_scale": "tabbyapi",
+            "negative_prompt": "koboldcpp tabbyapi",
+        },
         is_rule=True,
     ),
 )

@@ -18,6 +18,8 @@ from ..grammars.errors import GrammarError
 from ..grammars.gbnf.literals import choice_source
 from ..presets.foreign import lists
 from ..presets.overrides import Override
+from ..presets.parameter_names import request_names
+from ..presets.setting_table import SETTINGS
 from ..requests.bodies import (
     MAX_CHOICES,
     ChatMessage,
@@ -249,22 +251,21 @@ def fields_without_place(
     return given
 
 
-_LENGTHS = ("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict")
-
-
-_STOPS = ("stop", "stop_sequence", "stopping_strings", "custom_stopping_strings")
+_NAMES_OF_SEED, _NAMES_OF_LENGTH, _NAMES_OF_STOPS = (
+    request_names(SETTINGS[name].names) for name in ("seed", "max_tokens", "stop")
+)
 
 
 def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
     """Return the settings of a request other than those of the chain. Raises ``InvalidRequestError``."""
     overrides: list[Override] = []
-    name, seed = first_given(fields, ("seed", "sampler_seed"), unused)
+    name, seed = first_given(fields, _NAMES_OF_SEED, unused)
     if seed is not None:
         overrides.append(Override(name, "seed", seed))
-    name, length = first_given(fields, _LENGTHS, unused)
+    name, length = first_given(fields, _NAMES_OF_LENGTH, unused)
     if length is not None:
         overrides.append(Override(name, "max_tokens", length))
-    name, stop = first_given(fields, _STOPS, unused)
+    name, stop = first_given(fields, _NAMES_OF_STOPS, unused)
     if stop is not None:
         texts = [stop] if isinstance(stop, str) else stop
         overrides.append(Override(name, "stop", [text for text in texts if text]))

@@ -17,6 +17,7 @@ from ..presets.preset import Preset, load_preset
 from ..presets.search import PresetEntry, list_presets
 from ..presets.setting_table import SETTINGS
 from ..presets.settings import Settings, resolve_settings
+from ..presets.settings_list import list_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
 from ..requests.bodies import StrictModel, setting_value
@@ -250,7 +251,13 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+async def settings_list(_: Request, _state: ServerState) -> Response:
+    """List all settings: allowed values, defaults, flags, names in other tools."""
+    return JSONResponse({"settings": [each.as_json() for each in list_settings()]})
+
+
 ROUTES = (
+    RouteSpec("/gen/settings", settings_list, "GET", keys=("settings",)),
     RouteSpec("/gen/samplers", list_samplers, "GET", keys=("samplers",)),
     RouteSpec("/gen/chain", read_chain, body=ChainFields, keys=("chain", "steps", "settings")),
     RouteSpec("/gen/presets", presets, "GET", keys=("presets",)),

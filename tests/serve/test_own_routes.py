@@ -10,6 +10,7 @@ from logitsmith.engine.model import Model
 from logitsmith.engine.native.context import NativeContext
 from logitsmith.presets import load_preset
 from logitsmith.presets.search import BUILT_IN
+from logitsmith.presets.settings_list import list_settings
 from logitsmith.requests.resolve import BatchDefaults
 from logitsmith.serve.app import make_app
 from logitsmith.serve.engine_thread import EngineThread
@@ -156,6 +157,10 @@ def test_samplers_have_their_parameters(http):
     assert top_p["parameters"][0]["maximum"] == 1
     assert top_p["off_values"] == {"p": 1.0}
     assert samplers["dist"]["is_selector"]
+
+
+def test_settings_are_those_of_the_command(http):
+    assert http.get("/gen/settings").json()["settings"] == [each.as_json() for each in list_settings()]
 
 
 def test_presets_can_be_read(http):
