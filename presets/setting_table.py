@@ -32,6 +32,7 @@ class Kind:
             whole sentence. None: the type says it all.
         schema: the JSON Schema, if it differs from that of ``type``.
         empty: the value of a preset without this key.
+        request_type: the type of a value in requests, which the preset's rules check afterwards; None: ``type``.
     """
 
     allowed: str
@@ -42,6 +43,12 @@ class Kind:
     check: Callable[[object], object] | None = None
     schema: dict[str, Any] | None = None
     empty: Any = None
+    request_type: Any = None
+
+    @property
+    def field_type(self) -> Any:
+        """The type of a field of requests; None is left out."""
+        return (self.request_type or self.type) | None
 
 
 @dataclass(frozen=True)
@@ -120,8 +127,22 @@ _STOP = Kind(
     check=_stop_strings,
     schema={"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
     empty=[],
+    request_type=str | list[str],
 )
 _TABLE = dict[str, Any]
+_BANS = Kind(
+    "a string, a table, or a list of them",
+    list[Any],
+    check=_bans,
+    empty=[],
+    request_type=str | _TABLE | list[str | _TABLE],
+)
+_LOOP_GUARD = Kind(
+    "stop, end-thinking, rewind, or a table",
+    str | _TABLE,
+    check=_loop_guard,
+    request_type=str | _TABLE | bool,
+)
 
 _DECLARED = (
     Setting(
@@ -198,7 +219,13 @@ _DECLARED = (
     ),
     Setting(
         "bans",
-        Kind("a string, a table, or a list of them", list[Any], check=_bans, empty=[]),
+        Kind(
+            "a string, a table, or a list of them",
+            list[Any],
+            check=_bans,
+            empty=[],
+            request_type=str | _TABLE | list[str | _TABLE],
+        ),
         "phrases and regular expressions that the output must not contain",
         flags=("--ban-phrase", "--ban-regex", "--ban-file", "--banned-string-file"),
         names={"banned_strings": "koboldcpp tabbyapi", "banned_regex": "clients"},
@@ -214,14 +241,19 @@ _DECLARED = (
     ),
     Setting(
         "ban_then",
-        Kind("step_back, keep or stop", Literal["step_back", "keep", "stop"]),
+        Kind("step_back, keep or stop", Literal["step_back", "keep", "stop"], request_type=str),
         "what happens then: return to the token before, keep the text, or stop",
         flags=("--ban-then",),
         is_rule=True,
     ),
     Setting(
         "loop_guard",
-        Kind("stop, end-thinking, rewind, or a table", str | _TABLE, check=_loop_guard),
+        Kind(
+            "stop, end-thinking, rewind, or a table",
+            str | _TABLE,
+            check=_loop_guard,
+            request_type=str | _TABLE | bool,
+        ),
         "what happens when the text repeats itself: an action, or a table of settings",
         flags=("--loop-guard",),
         is_rule=True,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -23,7 +24,7 @@ from ..common.strict_json import encode_exact_json, parse_strict_json, without_w
 from ..common.text import nearest_name, short_repr
 from ..presets.foreign.lists import read_biased_token
 from ..presets.overrides import ChainRearrangement, Override
-from ..presets.setting_table import RULE_NAMES
+from ..presets.setting_table import SETTINGS
 from .errors import InvalidLineError
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
@@ -287,19 +288,35 @@ class ToolChoice(StrictModel):
         return value
 
 
-class _ShortLine(StrictModel):
+def setting_fields(names: Iterable[str]) -> type[StrictModel]:
+    """Return a model with a field for each of these settings, by the table of settings."""
+    fields: dict[str, Any] = {name: (SETTINGS[name].kind.field_type, None) for name in names}
+    return create_model("SettingFields", __base__=StrictModel, **fields)
+
+
+def setting_overrides(fields: StrictModel, names: Iterable[str]) -> Iterator[Override]:
+    """Yield the settings that fields of the same names set."""
+    for name in names:
+        value = getattr(fields, name)
+        if value is not None:
+            # The numbers of a JSON Schema are written as given.
+            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
+
+
+if TYPE_CHECKING:
+    _SettingFields = StrictModel
+else:
+    _SettingFields = setting_fields(SETTINGS)
+
+
+class _ShortLine(_SettingFields):
     id: Annotated[str, Field(min_length=1)] | int | None = None
     prompt: str | list[int] | None = None
     messages: list[ChatMessage] | None = Field(default=None, min_length=1)
     preset: str | None = None
     chain: str | None = None
     set_: list[str] | Json = Field(default_factory=list, alias="set")
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: str | list[str] | None = None
-    grammar: str | Json | None = None
     json_schema: Json | bool | None = None
-    bans: str | Json | list[str | Json] | None = None
     logprobs: int | None = Field(default=None, ge=-1)
     logprobs_from: Literal["model", "chain", "both"] = "model"
     trace: int | None = Field(default=None, ge=1)
@@ -325,7 +342,7 @@ class _ShortLine(StrictModel):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> _ShortLine:
-        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
+        for first, second in (("prompt", "messages"), ("system", "messages"), ("grammar", "json_schema")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ValueError(f"{first} and {second} exclude each other")
         has_template = self.chat_template is not None or self.chat_template_kwargs is not None
@@ -341,13 +358,7 @@ def _is_id(value: object) -> bool:
 
 
 def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
-    overrides = [
-        Override(name, name, getattr(line, name))
-        for name in ("seed", "max_tokens", "stop", "grammar")
-        if getattr(line, name) is not None
-    ]
-    if line.bans is not None:
-        overrides.append(Override("bans", "bans", without_whole_floats(line.bans)))
+    overrides = list(setting_overrides(line, SETTINGS))
     if line.json_schema is not None:
         overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
     if line.logprobs_from != "model" and line.logprobs is None:
@@ -620,8 +631,6 @@ def _unknown_field_hint(error: UnknownFieldError) -> str:
         name, known = error.name, [field.alias or key for key, field in _ShortLine.model_fields.items()]
         nearest = nearest_name(name, [*known, *_SETTING_OF_FIELD])
         setting = None if nearest in known else _SETTING_OF_FIELD.get(nearest or name)
-        if name in RULE_NAMES:
-            return f'; write "set": {{"{name}": …}}, or name a preset that has it'
         if setting is not None:
             return f'; write "{setting}": …' if setting in known else f'; write "set": {{"{setting}": …}}'
         if nearest is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):

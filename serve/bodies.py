@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -19,7 +19,7 @@ from ..grammars.gbnf.literals import choice_source
 from ..presets.foreign import lists
 from ..presets.overrides import Override
 from ..presets.parameter_names import request_names
-from ..presets.setting_table import SETTINGS
+from ..presets.setting_table import RULE_NAMES, SETTINGS
 from ..requests.bodies import (
     MAX_CHOICES,
     ChatMessage,
@@ -28,6 +28,8 @@ from ..requests.bodies import (
     TemplateVariables,
     ToolChoice,
     first_problem,
+    setting_fields,
+    setting_overrides,
 )
 from ..requests.unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 from .errors import InvalidRequestError
@@ -80,27 +82,31 @@ class StreamOptions(StrictModel):
     continuous_usage_stats: bool | None = None
 
 
-class GenerationFields(ToolChoice, SamplerFields):
+# The system message of a request is one of its messages.
+_SETTINGS_OF_REQUESTS = tuple(name for name in SETTINGS if name != "system")
+if TYPE_CHECKING:
+    _SettingFields = StrictModel
+else:
+    _SettingFields = setting_fields(_SETTINGS_OF_REQUESTS)
+
+
+class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     """The fields that every route for text has."""
 
     model: str | None = None
     preset: str | None = None
     chain: str | None = None
     set_: list[str] | Json | None = Field(default=None, alias="set")
-    seed: int | None = None
     sampler_seed: int | None = None
-    max_tokens: int | None = None
     max_completion_tokens: int | None = None
     max_new_tokens: int | None = None
     max_length: int | None = None
     n_predict: int | None = None
     num_predict: int | None = None
-    stop: str | list[str] | None = None
     stop_sequence: str | list[str] | None = None
     stopping_strings: str | list[str] | None = None
     custom_stopping_strings: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
-    grammar: str | Json | None = None
     grammar_string: str | None = None
     json_schema: Json | bool | str | None = None
     response_format: ResponseFormat | None = None
@@ -111,20 +117,13 @@ class GenerationFields(ToolChoice, SamplerFields):
     guided_grammar: str | None = None
     regex: str | None = None
     ebnf: str | None = None
-    bans: str | Json | list[str | Json] | None = None
-    ban_retries: int | None = None
-    ban_then: str | None = None
     rewind_count_max: int | None = None
-    loop_guard: str | Json | bool | None = None
-    phases: list[Json] | None = None
-    heal: bool | None = None
     speculative: bool | None = None
     speculative_n_max: Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS)] | None = Field(
         default=None, alias="speculative.n_max"
     )
     speculative_n_min: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="speculative.n_min")
     speculative_p_min: Annotated[float, Field(ge=0, le=1)] | None = Field(default=None, alias="speculative.p_min")
-    guidance: Json | None = None
     guidance_scale: float | None = None
     cfg_scale: float | None = None
     negative_prompt: str | None = None
@@ -282,34 +281,30 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
 
 def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
     """Yield the settings of guidance. Names of values that ``guidance`` sets otherwise are added to ``unused``."""
-    table = fields.guidance or {}
-    if fields.guidance is not None:
-        yield Override("guidance", "guidance", without_whole_floats(table))
+    yield from setting_overrides(fields, ("guidance",))
+    _, table = first_given(fields, ("guidance",), unused)
     scale_name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
     # Clients send an empty negative prompt if their user wrote none.
     values = ((scale_name, "scale", scale), ("negative_prompt", "negative_prompt", fields.negative_prompt or None))
     for name, key, value in values:
-        if value is not None and key not in table:
+        if value is not None and key not in (table or {}):
             yield Override(name, "guidance", {key: value})
         elif value is not None and table[key] != value:
             unused.append(name)
 
 
 def _text_rules(fields: GenerationFields) -> Iterator[Override]:
-    """Yield the settings of bans, the loop guard, phases and healing."""
-    own_bans = [] if fields.bans is None else fields.bans if isinstance(fields.bans, list) else [fields.bans]
+    """Yield the rules of the text, except guidance."""
+    _, bans = first_given(fields, ("bans",), [])
+    own_bans = [] if bans is None else bans if isinstance(bans, list) else [bans]
     other_bans = banned_texts(fields)
-    if fields.bans is not None or other_bans:
-        bans = without_whole_floats([*own_bans, *other_bans])
-        yield Override("bans" if own_bans else "banned_strings", "bans", bans)
-    if fields.ban_retries is not None:
-        yield Override("ban_retries", "ban_retries", fields.ban_retries)
-    elif fields.rewind_count_max is not None and fields.rewind_count_max > 0:
+    if bans is not None or other_bans:
+        value = without_whole_floats([*own_bans, *other_bans])
+        yield Override("bans" if own_bans else "banned_strings", "bans", value)
+    _, retries = first_given(fields, ("ban_retries",), [])
+    if retries is None and fields.rewind_count_max is not None and fields.rewind_count_max > 0:
         yield Override("rewind_count_max", "ban_retries", fields.rewind_count_max)
-    for name in ("ban_then", "loop_guard", "phases", "heal"):
-        value = getattr(fields, name)
-        if value is not None:
-            yield Override(name, name, without_whole_floats(value))
+    yield from setting_overrides(fields, (name for name in RULE_NAMES if name not in ("bans", "guidance")))
 
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
