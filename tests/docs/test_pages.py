@@ -4,6 +4,7 @@ import re
 
 import pytest
 import yaml
+from logitsmith.presets.settings_list import list_settings
 from logitsmith.samplers import catalogue
 
 from docs.tools.markdown import code, plain, prose, table
@@ -35,6 +36,11 @@ def test_a_page_has_every_option(words, command):
         if flag.field != "help":
             assert all(re.search(rf"`{name}[` ]", page) for name in flag.flag.names), flag.flag.names
             assert plain(flag.flag.help).replace("|", r"\|") in page
+
+
+def test_every_setting_has_a_row():
+    for each in list_settings():
+        assert f"| `{each.name}` |" in PAGES["reference/settings.md"]
 
 
 def test_the_table_of_samplers_has_a_row_for_each():

@@ -1,0 +1,53 @@
+"""The page of the settings: their values, flags, and names in other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from logitsmith.presets.settings_list import ListedSetting, list_settings
+
+from .markdown import code, plain, table
+
+_HEAD = """# Settings
+
+`--set NAME=VALUE` and requests to [`gen serve`](../serve/index.md) take every setting of this page; presets and
+short lines of [batches](../batches.md) have those of the first table as keys, and those of samplers in their chain.
+`gen settings NAME` shows one of them in the terminal.
+
+"""
+_NAMES_HEAD = """## Names in other tools
+
+Requests to the server may use the names of every client; [presets](../presets.md) of these tools are imported and
+exported with them.
+
+"""
+
+
+def settings_page() -> str:
+    """Markdown of the settings beside the samplers, those of the samplers, and the names in other tools."""
+    settings = list_settings()
+    own = [each for each in settings if "." not in each.name]
+    of_samplers = [each for each in settings if "." in each.name]
+    named = [each for each in settings if each.names]
+    names = table(("setting", "names"), [(code(each.name), "; ".join(_names(each))) for each in named])
+    return f"{_HEAD}{_table(own)}\n## Samplers\n\n{_table(of_samplers)}\n{_NAMES_HEAD}{names}"
+
+
+def _table(settings: Sequence[ListedSetting]) -> str:
+    return table(("setting", "default", "allowed", "meaning", "flags"), map(_row, settings))
+
+
+def _row(setting: ListedSetting) -> tuple[str, ...]:
+    flags = ", ".join(map(code, setting.flags))
+    default = code(_default(setting.default))
+    return code(setting.name), default, plain(setting.kind), plain(setting.help), flags
+
+
+def _names(setting: ListedSetting) -> list[str]:
+    return [f"{tool} {', '.join(map(code, names))}" for tool, names in setting.names.items()]
+
+
+def _default(value: Any) -> str:
+    return "" if value in (None, [], {}) else value if isinstance(value, str) else json.dumps(value)
