@@ -13,7 +13,7 @@ from .markdown import code, plain, table
 _HEAD = """# Settings
 
 `--set NAME=VALUE` and requests to [`gen serve`](../serve/index.md) take every setting of this page; presets and
-short lines of [batches](../batches.md) have those of the first table as keys, and those of samplers in their chain.
+short lines of [batches](../batches.md) have those of the first table as keys, those of samplers in their chain.
 `gen settings NAME` shows one of them in the terminal.
 
 """

@@ -192,9 +192,10 @@ FROM_TYPER = {
 """What the product uses of Typer: documented names, which a release may not take away without notice."""
 METHODS = {"format_help", "get_command", "get_help", "get_help_option", "list_commands", "parse_args"}
 METHODS |= {"resolve_command"}
-ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers")
-FILES = [path for room in (*ROOMS, "tools", "docs/tools") for path in sorted((ROOT / room).rglob("*.py"))]
-PUBLIC = {"_replace", "_exit"}
+ROOMS = sorted(path.resolve() for path in (ROOT / "src" / "logitsmith").iterdir() if path.is_symlink())
+FOLDERS = [*ROOMS, ROOT / "tools", ROOT / "docs" / "tools"]
+FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
+PUBLIC = {"_replace", "_asdict", "_exit"}
 """Of NamedTuple and of os: the underscore is part of a documented name."""
 PRIVATE = {
     "cli/interrupt.py": {"_HANDLER"},  # a name of the type stubs

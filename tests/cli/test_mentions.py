@@ -11,7 +11,7 @@ from logitsmith.presets.llama_cpp_flags import llama_cpp_flags
 from docs.tools.commands import group
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers")
+ROOMS = sorted(path.name for path in (ROOT / "src" / "logitsmith").iterdir() if path.is_symlink())
 COMMANDS = {name: group().get_command(None, name) for name in group().list_commands(None)}
 OWN_FLAGS = {"--help", "-h", "--version"}
 LLAMA_CPPS_FLAGS = {
@@ -22,7 +22,7 @@ LLAMA_CPPS_FLAGS = {
 """Names that messages explain to users of llama.cpp."""
 PLACEHOLDER = "…"
 """In place of what an f-string fills in."""
-MENTION = re.compile(r"(?<![\w./-])gen (?=[\w\"'…-])(.*?)(?=[;,:()|`\n\]]|\.(?:\s|$)| or | gen |$)")
+MENTION = re.compile(r"(?<![\w./-])gen (?=[\w\"'…-])(.*?)(?=[;,:()|`\n\]]|</|\.(?:\s|$)| or | gen |$)")
 FLAG = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 LONG_FLAG = re.compile(r"(?<![\w<-])--[a-z][a-z-]*[a-z]")
 VERBS = {
@@ -57,7 +57,7 @@ def texts(path):
 TEXTS = [
     (f"{path.relative_to(ROOT)}:{line}", text)
     for room in ROOMS
-    for path in sorted((ROOT / room).rglob("*.py"))
+    for path in sorted((ROOT / "src" / "logitsmith" / room).resolve().rglob("*.py"))
     if path != SHELL_SCRIPTS
     for line, text in texts(path)
     if text.removeprefix("gen ") not in FILTERS

@@ -27,7 +27,7 @@ from .test_counts import number_in_words
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 FILE = re.compile(
-    r"`((?:cli|common|engine|grammars|logprobs|models|presets|recover|samplers|tests|docs|examples)/[^`\s]*)`"
+    r"`((?:cli|chats|cluster|common|compare|engine|grammars|jobs|logprobs|models|presets|recover|request|samplers|serve|tests|docs|examples)/[^`\s]*)`"
 )
 EXAMPLE_NAMES = {
     "samplers/methods/top_m.py",
