@@ -323,6 +323,7 @@ class CompletionKind(Enum):
     PRESET_FILE = auto()  # the name of a preset, or a file
     PRESET_OR_CHAIN = auto()  # the name of a preset, or steps of a chain in the compact notation
     SAMPLER = auto()  # the name of a sampler
+    SETTING_NAME = auto()  # the name of a setting or of a sampler
     SETTING = auto()  # a setting and its value: ``name.parameter=value``
 
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 def generate(  # noqa: PLR0913 - the arguments are public
     model: Model,
-    prompt: GenerationRequest | str | bytes | Sequence[int],
-    chain: Chain | None = None,
-    constraint: Constraint | None = None,
+    prompt: GenerationRequest | str | bytes | Sequence[int] | ChatMessages,
+    chain: Chain | str | Sequence[Step] | None = None,
+    constraint: GrammarSpec | Constraint | None = None,
     *,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
@@ -63,9 +63,7 @@ def generate(  # noqa: PLR0913 - the arguments are public
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
         note: Called with a sentence if the messages of a chat had to be changed for the template.
-        fields: The other fields of the request: those of `GenerationRequest` and of `TextRules` by their names,
-            the latter also as a preset writes them; ``top_logprobs``, ``logprobs_from`` and ``logprob_of`` for
-            those of `LogprobRequest`.
+        fields: The other fields of the request, see `GenerationRequest.of`.
 
     Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
     """

@@ -107,17 +107,23 @@ class GenerationRequest:
         stop: a stop string, or several.
         max_tokens: maximum number of tokens; None: until the model ends its text or the context is full.
         logprobs: the logprobs that each token gets.
-        jump: whether tokens that the grammar forces are read in one batch.
-        complete_sentence: whether a sentence that ``max_tokens`` cuts off is completed, beyond that length.
-        lookup: maximum number of tokens in a draft, which is guessed from the text so far; 0: no drafts.
-        trace: number of most likely tokens of each stage that a trace has; None: no trace.
+        jump: whether tokens that the grammar forces are read in one batch. The chain draws a token for each of
+            them, which is ignored, so that its random numbers do not depend on this.
+        complete_sentence: whether a sentence that ``max_tokens`` cuts off is completed, by a short way beyond that
+            length. Needs a `CompletableConstraint`.
+        lookup: maximum number of tokens in a draft, which is guessed from the text so far; 0: no drafts. The chain
+            draws each token anyway: only the time changes, if llama.cpp computes the same logits for a token
+            alone and in a batch.
+        trace: number of most likely tokens of each stage that a trace has; None: no trace. Tokens and logprobs do
+            not depend on it.
         id: identifies the request among others.
         seed: seed of a chain that is not built yet, an integer of 64 bits with a sign; -1: a random one.
         beginning: text of the answer with which the prompt ends. The grammar reads it before the first token. A
             chat's beginning is added after the template.
         echo: whether the tokens of the prompt are returned, too.
-        keep_on_shift: number of prompt tokens to keep when a full context discards old tokens, -1 for all; None:
-            the text ends when the context is full. Not supported in a batch.
+        keep_on_shift: number of prompt tokens to keep when a full context discards half of the other tokens, as
+            llama.cpp's context shift does, -1 for all; None: the text ends when the context is full. Not
+            supported in a batch.
         stop_token_ids: ids of tokens that end the text, in addition to the model's end-of-generation tokens. The
             text of such a token is part of the answer.
         ends_at_eog: whether an end-of-generation token ends the text. A text under a grammar always ends there.
@@ -175,15 +181,19 @@ class GenerationRequest:
             logprobs_from: ``model``: log-softmax of the model's logits; ``chain``: of the candidates from which
                 the token was drawn; ``both``. In nats.
             logprob_of: Ids of tokens whose logprobs every event has.
-            fields: The other fields, and those of `TextRules`, as a preset writes them.
+            fields: The other fields, and those of `TextRules` by their names, see `TextRules.of`.
 
         Raises ``GrammarError`` for wrong bans, ``SamplingError`` for a wrong loop guard.
         """
         rules = {rule.name: fields.pop(rule.name) for rule in dataclass_fields(TextRules) if rule.name in fields}
+        if rules and "rules" in fields:
+            raise TypeError(f"{next(iter(rules))} is one of the rules; give it in rules, or rules one by one")
         if rules:
             fields["rules"] = TextRules.of(rules)
-        fields.setdefault("logprobs", LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of)))
-        return cls(prompt, chain, constraint, **fields)
+        logprobs = LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of))
+        if "logprobs" in fields and logprobs != LogprobRequest():
+            raise TypeError("top_logprobs, logprobs_from and logprob_of are fields of logprobs; give one of both")
+        return cls(prompt, chain, constraint, **{"logprobs": logprobs, **fields})
 
     def guided_by(self, guidance: Guidance | None) -> GenerationRequest:
         """Return the request with other guidance."""

@@ -1,7 +1,7 @@
 """The names of samplers' parameters in other tools: one table for imports, exports and the fields of requests.
 
-A parameter without a row has no name elsewhere. What a tool makes of a value, such as other limits or another
-place in the chain, stands in the module of the tool.
+What a tool makes of a value, such as other limits or another place in the chain, stands in the module of the tool,
+and so do keys that hold more than one parameter. The first row of a sampler is the main one, which messages name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,20 @@ from typing import Any
 from .llama_cpp_flags import find_llama_cpp_flag
 
 # The tools whose names requests may use. ``clients``: names that clients of several servers write.
-_REQUEST_TOOLS = {"openai", "llama-server", "webui", "koboldai", "koboldcpp", "sillytavern", "tabbyapi", "clients"}
-# Tools of the table that are parts of another one: another file, or another version.
-_PARTS = ("webui-export", "sillytavern-export", "sillytavern-chat", "lmstudio-0.2", "lmstudio-mirostat", "yals")
+_REQUEST_TOOLS = frozenset(
+    ("openai", "llama-server", "vllm", "webui", "koboldai", "koboldcpp", "sillytavern", "tabbyapi", "clients")
+)
+# Tools of the table that are parts of another one: another file, another version, or imports that differ from
+# requests.
+_PARTS = (
+    *("webui-export", "sillytavern-export", "sillytavern-chat", "lmstudio-0.2", "lmstudio-mirostat", "yals"),
+    *("koboldcpp-import", "tabbyapi-import"),
+)
+
+
+def name_in(tool: str, names: Mapping[str, str]) -> str | None:
+    """Return the name of a setting in a tool; None if it has none there."""
+    return next((name for name, tools in names.items() if tool in tools.split()), None)
 
 
 def request_names(names: Mapping[str, str]) -> tuple[str, ...]:
@@ -64,7 +75,7 @@ class Parameter:
 
     def name_in(self, tool: str) -> str | None:
         """Return the name of the parameter in a tool; None if it has none there."""
-        return next((name for name, tools in self.names.items() if tool in tools.split()), None)
+        return name_in(tool, self.names)
 
     @property
     def request_names(self) -> tuple[str, ...]:
@@ -287,8 +298,16 @@ PARAMETERS = (
             "learningRate": "lmstudio-mirostat",
         },
     ),
-    Parameter("mirostat_v2.tau", 5.0, {"mirostat_tau": "webui"}),
-    Parameter("mirostat_v2.eta", 0.1, {"mirostat_eta": "webui"}),
+    Parameter(
+        "mirostat_v2.tau",
+        5.0,
+        {"mirostat_tau": "llama-server koboldai koboldcpp webui", "mirostat-ent": "llama.cpp"},
+    ),
+    Parameter(
+        "mirostat_v2.eta",
+        0.1,
+        {"mirostat_eta": "llama-server koboldai koboldcpp webui", "mirostat-lr": "llama.cpp"},
+    ),
     Parameter(
         "adaptive_p.target",
         -1.0,
@@ -312,7 +331,11 @@ PARAMETERS = (
     Parameter(
         "ban.strings",
         [],
-        {"banned_tokens": "koboldcpp", "banned_strings": "tabbyapi", "strings": "sillytavern-export"},
+        {
+            "banned_tokens": "koboldcpp-import",
+            "banned_strings": "tabbyapi-import",
+            "strings": "sillytavern-export",
+        },
     ),
     Parameter(
         "logit_bias.bias",
@@ -326,9 +349,12 @@ PARAMETERS = (
 )
 
 
-def find_parameter(target: str) -> Parameter:
-    """Return the row of a parameter, such as ``top_p.p``."""
-    return next(row for row in PARAMETERS if row.target == target)
+_PARAMETER_BY_TARGET = {row.target: row for row in PARAMETERS}
+
+
+def find_parameter(target: str) -> Parameter | None:
+    """Return the row of a parameter, such as ``top_p.p``; None if it has none."""
+    return _PARAMETER_BY_TARGET.get(target)
 
 
 def names_by_option(tool: str) -> dict[str, str]:

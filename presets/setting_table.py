@@ -7,6 +7,7 @@ recorded and exported of them follow from this table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +17,10 @@ from ..common.text import short_repr
 _MAX_BAN_RETRIES = 1000
 # the number of tokens to generate if no setting limits it; their text fits on a terminal
 _DEFAULT_MAX_TOKENS = 256
+
+
+# Where settings can be set: the command line, a chat, lines of a batch, requests to the server, presets.
+DOORS = ("run", "chat", "batch", "serve", "preset")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Setting:
         is_rule: whether it is a rule of the text, which is shown and recorded only if something sets it.
         flags: the flags that set it, or a part of it.
         names: its names in other tools, see `Parameter.names`.
+        doors: where it can be set.
     """
 
     name: str
@@ -72,11 +78,12 @@ class Setting:
     is_rule: bool = False
     flags: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    doors: tuple[str, ...] = DOORS
 
     @property
     def unset_value(self) -> Any:
         """The value of a run if nothing sets it."""
-        return self.kind.empty if self.default is None else self.default
+        return copy(self.kind.empty) if self.default is None else self.default
 
 
 def _seed(value: object) -> object:
@@ -151,7 +158,7 @@ _DECLARED = (
         "seed of the random numbers; none or -1: a new seed for each run",
         flags=("-s", "--seed"),
         names={
-            "seed": "openai llama-server webui koboldcpp sillytavern tabbyapi ollama lmstudio",
+            "seed": "openai llama-server webui koboldcpp sillytavern tabbyapi ollama lmstudio lmstudio-0.2",
             "sampler_seed": "koboldai koboldcpp",
         },
     ),
@@ -165,9 +172,10 @@ _DECLARED = (
             "max_completion_tokens": "openai",
             "max_tokens": "openai tabbyapi",
             "max_new_tokens": "webui transformers",
-            "n_predict": "llama-server",
+            "n_predict": "llama-server lmstudio-0.2",
             "max_length": "koboldai koboldcpp",
             "num_predict": "clients ollama",
+            "maxPredictedTokens": "lmstudio",
         },
     ),
     Setting(
@@ -177,6 +185,8 @@ _DECLARED = (
         flags=("--stop", "-r", "--reverse-prompt"),
         names={
             "stop": "openai llama-server tabbyapi ollama",
+            "stopStrings": "lmstudio",
+            "antiprompt": "lmstudio-0.2",
             "stop_sequence": "koboldai koboldcpp",
             "stopping_strings": "webui",
             "custom_stopping_strings": "webui",
@@ -187,7 +197,8 @@ _DECLARED = (
         Kind("a string", str),
         "system message of a chat",
         flags=("--system", "--system-prompt", "-sys"),
-        names={"system": "ollama"},
+        names={"system": "ollama", "systemPrompt": "lmstudio", "pre_prompt": "lmstudio-0.2"},
+        doors=("run", "chat", "batch", "preset"),  # in a request, it is one of the messages
     ),
     Setting(
         "grammar",
@@ -219,13 +230,7 @@ _DECLARED = (
     ),
     Setting(
         "bans",
-        Kind(
-            "a string, a table, or a list of them",
-            list[Any],
-            check=_bans,
-            empty=[],
-            request_type=str | _TABLE | list[str | _TABLE],
-        ),
+        _BANS,
         "phrases and regular expressions that the output must not contain",
         flags=("--ban-phrase", "--ban-regex", "--ban-file", "--banned-string-file"),
         names={"banned_strings": "koboldcpp tabbyapi", "banned_regex": "clients"},
@@ -248,12 +253,7 @@ _DECLARED = (
     ),
     Setting(
         "loop_guard",
-        Kind(
-            "stop, end-thinking, rewind, or a table",
-            str | _TABLE,
-            check=_loop_guard,
-            request_type=str | _TABLE | bool,
-        ),
+        _LOOP_GUARD,
         "what happens when the text repeats itself: an action, or a table of settings",
         flags=("--loop-guard",),
         is_rule=True,

@@ -136,7 +136,7 @@ def resolve_settings(
     Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
     overrides = (*map(parse_set, sets), *flags)
-    steps, chain_origin = _starting_chain(preset, chain, _overriding_phases(overrides))
+    steps, chain_origin = _starting_chain(preset, chain, last_phase_chain(overrides))
     for rearrangement in rearrangements:
         steps = replace_selector(steps, rearrangement)
     values = _starting_values(preset)
@@ -210,7 +210,7 @@ def _origin(preset: Preset) -> str:
     return f"preset {preset.name}".rstrip()
 
 
-def _overriding_phases(overrides: Sequence[Override]) -> tuple[str, Any] | None:
+def last_phase_chain(overrides: Sequence[Override]) -> tuple[str, Any] | None:
     """Return the origin and the chain of the last phase that an override sets; None if there is none."""
     for override in reversed(overrides):
         if override.target == "phases":
@@ -225,8 +225,12 @@ def _starting_chain(
     # ``chain``: in the compact notation. ``phase_chain``: the origin and the chain of a last phase that replaces
     # the preset's chain.
     preset = preset or Preset()
-    if phase_chain is not None and chain is None:
+    if phase_chain is not None:
         origin, phase_steps = phase_chain
+        if chain is not None:
+            raise PresetError(
+                f"{origin}: the last phase has a chain, and another chain is given; write one of them"
+            )
         message_start = f"{origin}: "
         samplers = parse_chain(phase_steps)
     elif chain is not None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from ..common.text import unknown_name
-from ..samplers.base import Sampler
+from ..samplers.base import ListParameter, Sampler
 from ..samplers.building import allowed_values
-from ..samplers.registry import catalogue
+from ..samplers.errors import SamplingError
+from ..samplers.registry import catalogue, find_sampler
 from .errors import PresetError
-from .parameter_names import PARAMETERS, names_by_tool
-from .setting_table import SETTINGS
-
-# Where a setting can be set: the command line, a chat, lines of a batch, requests to the server, presets.
-DOORS = ("run", "chat", "batch", "serve", "preset")
+from .parameter_names import find_parameter, names_by_tool
+from .setting_table import DOORS, SETTINGS
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ def list_settings() -> list[ListedSetting]:
             setting.help,
             setting.flags,
             names_by_tool(setting.names),
+            setting.doors,
         )
         for setting in SETTINGS.values()
     ]
@@ -64,23 +64,35 @@ def list_settings() -> list[ListedSetting]:
 
 
 def find_settings(name: str) -> list[ListedSetting]:
-    """Return the setting with this name, or all parameters of the sampler with this name."""
+    """Return the setting with this name, or all parameters of the sampler with this name or alias."""
     wanted = name.strip().lower().replace("-", "_")
-    settings = list_settings()
-    found = [each for each in settings if each.name == wanted or each.name.partition(".")[0] == wanted]
-    if not found:
-        parameters = [each.name for each in settings if "." in each.name]
-        raise PresetError(unknown_name("setting", name, [*SETTINGS, *catalogue()], aliases=parameters))
-    return found
+    settings = {each.name: each for each in list_settings()}
+    if wanted in settings:
+        return [settings[wanted]]
+    sampler, dot, parameter = wanted.partition(".")
+    try:
+        about = find_sampler(sampler).about
+    except SamplingError:
+        parameters = [each for each in settings if "." in each]
+        raise PresetError(unknown_name("setting", name, [*SETTINGS, *catalogue()], aliases=parameters)) from None
+    if not dot:
+        return [each for each in settings.values() if each.name.partition(".")[0] == about.name]
+    if f"{about.name}.{parameter}" not in settings:
+        known = [each for each in settings if each.startswith(f"{about.name}.")]
+        raise PresetError(unknown_name("setting", name, known))
+    return [settings[f"{about.name}.{parameter}"]]
 
 
 def _parameters(cls: type[Sampler]) -> Iterator[ListedSetting]:
-    rows = {row.target: row for row in PARAMETERS}
+    """Yield the parameters of a sampler; one without parameters is a setting that turns it on or off."""
+    about = cls.about
+    if not cls.model_fields:
+        flags = ("--ignore-eos",) if about.name == "ignore_eos" else ()
+        yield ListedSetting(about.name, "true or false", False, about.summary, flags, {})
     for name, field in cls.model_fields.items():
-        target = f"{cls.about.name}.{name}"
-        row = rows.get(target)
+        row = find_parameter(f"{about.name}.{name}")
         yield ListedSetting(
-            target,
+            f"{about.name}.{name}",
             _kind(field),
             field.get_default(call_default_factory=True),
             field.description or "",
@@ -101,12 +113,15 @@ _NOUNS = {
 
 def _kind(field: FieldInfo) -> str:
     """Return the allowed values of a parameter as a noun phrase, such as ``a number within 0..1``."""
-    types = [field.annotation, *get_args(field.annotation)]
     allowed = allowed_values(field)
-    if any(get_origin(each) is Literal for each in types[:1]):
+    if get_origin(field.annotation) is Literal:
         return allowed
+    is_union = get_origin(field.annotation) in (Union, UnionType)
+    types = get_args(field.annotation) if is_union else (field.annotation,)
     nouns = [_NOUNS[kind] for each in types if (kind := get_origin(each) or each) in _NOUNS]
-    noun = " or ".join(dict.fromkeys(nouns)) or "a value"
+    if any(isinstance(rule, ListParameter) for rule in field.metadata):
+        nouns.append("a single value")
+    noun = " or ".join(dict.fromkeys(nouns))
     if not allowed:
         return noun
     return f"{noun} within {allowed}" if ".." in allowed else f"{noun} {allowed}"

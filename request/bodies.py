@@ -304,7 +304,9 @@ def setting_overrides(fields: StrictModel, names: Iterable[str]) -> Iterator[Ove
 
 
 if TYPE_CHECKING:
-    _SettingFields = StrictModel
+
+    class _SettingFields(StrictModel):
+        system: str | None = None
 else:
     _SettingFields = setting_fields(SETTINGS)
 
@@ -348,6 +350,8 @@ class _ShortLine(_SettingFields):
         has_template = self.chat_template is not None or self.chat_template_kwargs is not None
         if has_template and isinstance(self.prompt, list):
             raise ValueError("a chat template cannot be used with a prompt of token ids; write the prompt as text")
+        if self.system is not None and isinstance(self.prompt, list):
+            raise ValueError("system: not used with a prompt of token ids; write the prompt as text")
         if self.prompt is None and self.messages is None:
             raise ValueError("there is neither a prompt nor messages")
         return self

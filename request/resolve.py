@@ -17,7 +17,7 @@ from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.overrides import ChainRearrangement, Override, parse_set
 from ..presets.setting_table import RULE_NAMES
-from ..presets.settings import Settings, resolve_settings
+from ..presets.settings import Settings, last_phase_chain, resolve_settings
 from .errors import InvalidLineError
 from .sources import (
     chat_template_source,
@@ -231,10 +231,12 @@ class RequestResolver:
         """Return the settings of a line. Raises ``InvalidLineError`` and ``PresetError``."""
         sets_chain = parsed.preset is not None or parsed.chain is not None
         try:
+            own = (*map(parse_set, parsed.set_arguments), *parsed.overrides)
+            is_own_chain = sets_chain or last_phase_chain(own) is not None
             return resolve_settings(
                 self._load_preset(parsed.preset or self._defaults.preset),
-                chain=parsed.chain if sets_chain else self._defaults.chain,
-                flags=(*self._defaults.overrides, *map(parse_set, parsed.set_arguments), *parsed.overrides),
+                chain=parsed.chain if is_own_chain else self._defaults.chain,
+                flags=(*self._defaults.overrides, *own),
                 rearrangements=(*self._defaults.rearrangements, *parsed.rearrangements),
             )
         except PresetError as error:
@@ -264,6 +266,8 @@ class RequestResolver:
         is_chat = self._defaults.uses_chat_template
         if is_chat is None:
             is_chat = system is not None or template is not None or variables is not None
+        if not is_chat and parsed.messages is None and "system" in (each.target for each in parsed.overrides):
+            raise InvalidLineError("system: not used, because --no-chat applies to prompts; write messages")
         if not is_chat or not isinstance(prompt, str):
             return prompt
         messages = [] if system is None else [{"role": "system", "content": system}]

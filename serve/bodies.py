@@ -85,7 +85,11 @@ class StreamOptions(StrictModel):
 # The system message of a request is one of its messages.
 _SETTINGS_OF_REQUESTS = tuple(name for name in SETTINGS if name != "system")
 if TYPE_CHECKING:
-    _SettingFields = StrictModel
+
+    class _SettingFields(StrictModel):
+        bans: Any = None
+        ban_retries: int | None = None
+        guidance: Json | None = None
 else:
     _SettingFields = setting_fields(_SETTINGS_OF_REQUESTS)
 
@@ -282,12 +286,12 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
 def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
     """Yield the settings of guidance. Names of values that ``guidance`` sets otherwise are added to ``unused``."""
     yield from setting_overrides(fields, ("guidance",))
-    _, table = first_given(fields, ("guidance",), unused)
+    table = fields.guidance or {}
     scale_name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
     # Clients send an empty negative prompt if their user wrote none.
     values = ((scale_name, "scale", scale), ("negative_prompt", "negative_prompt", fields.negative_prompt or None))
     for name, key, value in values:
-        if value is not None and key not in (table or {}):
+        if value is not None and key not in table:
             yield Override(name, "guidance", {key: value})
         elif value is not None and table[key] != value:
             unused.append(name)
@@ -295,14 +299,13 @@ def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]
 
 def _text_rules(fields: GenerationFields) -> Iterator[Override]:
     """Yield the rules of the text, except guidance."""
-    _, bans = first_given(fields, ("bans",), [])
+    bans = fields.bans
     own_bans = [] if bans is None else bans if isinstance(bans, list) else [bans]
     other_bans = banned_texts(fields)
     if bans is not None or other_bans:
         value = without_whole_floats([*own_bans, *other_bans])
         yield Override("bans" if own_bans else "banned_strings", "bans", value)
-    _, retries = first_given(fields, ("ban_retries",), [])
-    if retries is None and fields.rewind_count_max is not None and fields.rewind_count_max > 0:
+    if fields.ban_retries is None and fields.rewind_count_max is not None and fields.rewind_count_max > 0:
         yield Override("rewind_count_max", "ban_retries", fields.rewind_count_max)
     yield from setting_overrides(fields, (name for name in RULE_NAMES if name not in ("bans", "guidance")))
 

@@ -348,9 +348,7 @@ class RequestMaker:
             shown,
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
-            and not (
-                request.rules.guidance is not None and isinstance(request.rules.guidance.negative_prompt, tuple)
-            )
+            and not (guidance is not None and isinstance(guidance.negative_prompt, tuple))
             and not (request.beginning and request.constraint is not None)
             and "\0" not in shown
             and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, shown) == ids),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
@@ -34,7 +35,7 @@ def _not_negative(value: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Field:
+class _ParameterField:
     """How requests set a parameter of a sampler. Its names: `Parameter.request_names`."""
 
     # The parameter, as `--set` names it.
@@ -47,44 +48,45 @@ class _Field:
     is_detail: bool = False
     field_type: Any = Number
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The fields that set it. If several are given, the first counts."""
-        return find_parameter(self.target).request_names
+        row = find_parameter(self.target)
+        return () if row is None else row.request_names
 
 
 _PARAMETERS = (
-    _Field("temperature.t"),
-    _Field("dynatemp.range", (0,)),
-    _Field("dynatemp.exponent", is_detail=True),
-    _Field("quadratic.factor", (0,)),
-    _Field("quadratic.curve", is_detail=True),
-    _Field("top_k.k", (0, -1), _not_negative, field_type=int),
-    _Field("top_p.p", (1,)),
-    _Field("min_p.p", (0,)),
-    _Field("top_a.a", (0,)),
-    _Field("top_h.h", (0,)),
-    _Field("typical.p", (1,)),
-    _Field("tfs.z", (1,)),
-    _Field("top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
-    _Field("epsilon_cutoff.epsilon", (0,), webui.read_cutoff),
-    _Field("eta_cutoff.epsilon", (0,), webui.read_cutoff),
-    _Field("xtc.probability", (0,)),
-    _Field("xtc.threshold", is_detail=True),
-    _Field("skew.skew", (0,)),
-    _Field("penalties.repeat", (1,)),
-    _Field("penalties.last_n", is_detail=True, field_type=int),
-    _Field("penalties.frequency", (0,)),
-    _Field("penalties.presence", (0,)),
-    _Field("penalties.penalize_newline", is_detail=True, field_type=bool),
-    _Field("encoder_repetition_penalty.penalty", (1,)),
-    _Field("no_repeat_ngram.n", (0,), field_type=int),
-    _Field("dry.multiplier", (0,)),
-    _Field("dry.base", is_detail=True),
-    _Field("dry.allowed_length", is_detail=True, field_type=int),
-    _Field("dry.last_n", is_detail=True, field_type=int),
-    _Field("dry.breakers", convert=lists.read_strings, is_detail=True, field_type=list[str] | str),
-    _Field("min_tokens.n", (0,), field_type=int),
+    _ParameterField("temperature.t"),
+    _ParameterField("dynatemp.range", (0,)),
+    _ParameterField("dynatemp.exponent", is_detail=True),
+    _ParameterField("quadratic.factor", (0,)),
+    _ParameterField("quadratic.curve", is_detail=True),
+    _ParameterField("top_k.k", (0, -1), _not_negative, field_type=int),
+    _ParameterField("top_p.p", (1,)),
+    _ParameterField("min_p.p", (0,)),
+    _ParameterField("top_a.a", (0,)),
+    _ParameterField("top_h.h", (0,)),
+    _ParameterField("typical.p", (1,)),
+    _ParameterField("tfs.z", (1,)),
+    _ParameterField("top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
+    _ParameterField("epsilon_cutoff.epsilon", (0,), webui.read_cutoff),
+    _ParameterField("eta_cutoff.epsilon", (0,), webui.read_cutoff),
+    _ParameterField("xtc.probability", (0,)),
+    _ParameterField("xtc.threshold", is_detail=True),
+    _ParameterField("skew.skew", (0,)),
+    _ParameterField("penalties.repeat", (1,)),
+    _ParameterField("penalties.last_n", is_detail=True, field_type=int),
+    _ParameterField("penalties.frequency", (0,)),
+    _ParameterField("penalties.presence", (0,)),
+    _ParameterField("penalties.penalize_newline", is_detail=True, field_type=bool),
+    _ParameterField("encoder_repetition_penalty.penalty", (1,)),
+    _ParameterField("no_repeat_ngram.n", (0,), field_type=int),
+    _ParameterField("dry.multiplier", (0,)),
+    _ParameterField("dry.base", is_detail=True),
+    _ParameterField("dry.allowed_length", is_detail=True, field_type=int),
+    _ParameterField("dry.last_n", is_detail=True, field_type=int),
+    _ParameterField("dry.breakers", convert=lists.read_strings, is_detail=True, field_type=list[str] | str),
+    _ParameterField("min_tokens.n", (0,), field_type=int),
 )
 
 if TYPE_CHECKING:
@@ -299,7 +301,7 @@ class ChainChanges:
         self.overrides.append(Override(name, target, value))
         self._steps[target.partition(".")[0]] = None
 
-    def _read_parameters(self, parameters: Iterable[_Field]) -> None:
+    def _read_parameters(self, parameters: Iterable[_ParameterField]) -> None:
         for parameter in sorted(parameters, key=lambda parameter: parameter.is_detail):
             name, value = self._value(*parameter.names)
             is_inserted = not parameter.is_detail and value not in parameter.off_values

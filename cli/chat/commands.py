@@ -153,7 +153,6 @@ def _chain(chat: Chat, argument: str) -> None:
 
 
 def _preset(chat: Chat, argument: str) -> None:
-
     if not argument:
         raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
     before = chat.settings.settings

@@ -26,7 +26,7 @@ class SettingsOptions(Options):
         None,
         display_name="the setting's name",
         help="A setting, such as top_p.p or max_tokens, or a sampler. [list all settings]",
-        completion_kind=CompletionKind.SAMPLER,
+        completion_kind=CompletionKind.SETTING_NAME,
     )
     format: SettingsFormat = flag(
         "--format", help="Format of the settings; json = a list of objects. [text]", default=SettingsFormat.text

@@ -302,6 +302,15 @@ def _sampler_items() -> list[CompletionItem]:
     return [*names, *(CompletionItem(name, f"plug-in {value}") for name, value in _plugin_samplers().items())]
 
 
+def _setting_items() -> list[CompletionItem]:
+    parameters = [
+        CompletionItem(f"{name}.{parameter}", help_text)
+        for name, sampler in _built_in_samplers().items()
+        for parameter, help_text in sampler.parameters.items()
+    ]
+    return [*(CompletionItem(name) for name in _sampler_table()["settings"]), *_sampler_items(), *parameters]
+
+
 # The names of samplers and parameters. ``python tools/sampler_names.py`` writes the file.
 _SAMPLERS_FILE = Path(__file__).with_name("samplers.json")
 
@@ -334,6 +343,7 @@ _ITEM_FUNCTIONS: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]]
     CompletionKind.PRESET: _preset_and_model_items,
     CompletionKind.PRESET_FILE: _preset_items,
     CompletionKind.SAMPLER: _sampler_items,
+    CompletionKind.SETTING_NAME: _setting_items,
 }
 # Kinds whose values are names or files.
 _NAMES_OR_FILES = (CompletionKind.GRAMMAR, CompletionKind.PRESET, CompletionKind.PRESET_FILE)

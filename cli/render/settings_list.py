@@ -18,8 +18,7 @@ _LABEL_WIDTH = 10
 def show_settings_list(settings: Sequence[ListedSetting]) -> None:
     """Print a table of settings: name, default, allowed values, meaning."""
     rows = [(each.name, _default_text(each.default), each.kind, each.help) for each in settings]
-    meaning = Column("meaning", is_text=True)
-    print_table(["setting", "default", Column("allowed", is_optional=True), meaning], rows)
+    print_table(["setting", "default", "allowed", Column("meaning", is_text=True)], rows)
 
 
 def show_setting(setting: ListedSetting) -> None:

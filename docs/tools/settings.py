@@ -12,15 +12,17 @@ from .markdown import code, plain, table
 
 _HEAD = """# Settings
 
-`--set NAME=VALUE` and requests to [`gen serve`](../serve/index.md) take every setting of this page; presets and
+`--set NAME=VALUE` takes every setting of this page, and so do requests to [`gen serve`](../serve/index.md), whose
+system message is one of the messages; presets and
 short lines of [batches](../batches.md) have those of the first table as keys, those of samplers in their chain.
 `gen settings NAME` shows one of them in the terminal.
 
 """
 _NAMES_HEAD = """## Names in other tools
 
-Requests to the server may use the names of every client; [presets](../presets.md) of these tools are imported and
-exported with them.
+Requests to the server may use the names that OpenAI, llama-server, vLLM, text-generation-webui (webui), KoboldAI,
+KoboldCpp, SillyTavern, TabbyAPI and other clients have; [presets](../presets.md) are imported and exported with
+the names of their tool.
 
 """
 

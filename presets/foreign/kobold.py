@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,7 +51,10 @@ _KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
 }
 _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _keys = partial(sampler_keys, "koboldai")
-_MIROSTAT_KEYS = _keys("mirostat", switch_key="mirostat")
+_MIROSTAT_KEYS = (
+    _keys("mirostat", switch_key="mirostat"),
+    _keys("mirostat_v2", slot="mirostat", switch_key="mirostat"),
+)
 _KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
     _keys("temperature"),
     _keys("top_k"),
@@ -62,8 +64,7 @@ _KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
     _keys("typical"),
     _keys("repetition_penalty", {"range": {"minimum": 0}}),
     _keys("min_p", is_active_at=lambda p: p > 0, comment="as KoboldCpp applies it"),
-    _MIROSTAT_KEYS,
-    replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
+    *_MIROSTAT_KEYS,
 )
 _KOBOLDAI_DEFAULTS: Mapping[str, float] = {
     "temp": 0.5,
@@ -269,11 +270,10 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
         },
     ),
     _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),
-    _MIROSTAT_KEYS,
-    replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
+    *_MIROSTAT_KEYS,
     _cpp_keys("adaptive_p", is_active_at=lambda target: target >= 0),
     _cpp_keys("logit_bias"),
-    _cpp_keys("ban"),
+    sampler_keys("koboldcpp-import", "ban"),
     _cpp_keys("ignore_eos"),
 )
 _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,7 +47,6 @@ def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> lis
 
 
 _keys = partial(sampler_keys, "llama.cpp")
-_MIROSTAT_KEYS = _keys("mirostat", switch_key="mirostat")
 _WINDOW = {"minimum": -1, "reader": read_window}
 SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _WINDOW}),
@@ -65,8 +63,8 @@ SAMPLER_KEYS = keys_by_sampler(
     ),
     _keys("temperature", {"t": {"minimum": 0.0}}),
     _keys("dynatemp", {"temperature": {"minimum": 0.0}}, slot="temperature", switch_key="dynatemp-range"),
-    _MIROSTAT_KEYS,
-    replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
+    _keys("mirostat", switch_key="mirostat"),
+    _keys("mirostat_v2", slot="mirostat", switch_key="mirostat"),
     _keys("adaptive_p", is_active_at=lambda target: target >= 0),
     _keys("infill"),
     _keys("ignore_eos"),

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import PresetError
-from ..parameter_names import names_by_option
+from ..parameter_names import name_in, names_by_option
+from ..setting_table import SETTINGS
 from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
@@ -47,24 +48,18 @@ _IGNORED_OLD_KEYS = (
 )
 
 _KEY_PREFIX = "llm.prediction."
-_MAX_TOKENS_FIELD = "maxPredictedTokens"
-# LM Studio's names of settings up to version 0.2, and from 0.3 on
-_OLD_NAMES = {
-    **names_by_option("lmstudio-0.2"),
-    "tfs": "tfs_z",
-    "max-tokens": "n_predict",
-    "seed": "seed",
-    "stop": "antiprompt",
-    "system": "pre_prompt",
-}
-_NEW_NAMES = {
-    **names_by_option("lmstudio"),
-    "tfs": "llama.tailFreeSampling",
-    "max-tokens": _MAX_TOKENS_FIELD,
-    "seed": "seed",
-    "stop": "stopStrings",
-    "system": "systemPrompt",
-}
+
+
+def _names(version: str, tfs: str) -> dict[str, str]:
+    """Return LM Studio's names in a version by llama.cpp's options, and by ours of the other settings."""
+    names = names_by_option(version) | {"tfs": tfs}
+    for setting in ("max_tokens", "seed", "stop", "system"):
+        names[setting] = str(name_in(version, SETTINGS[setting].names))
+    return names
+
+
+_OLD_NAMES, _NEW_NAMES = _names("lmstudio-0.2", "tfs_z"), _names("lmstudio", "llama.tailFreeSampling")
+_MAX_TOKENS_FIELD = _NEW_NAMES["max_tokens"]
 _MIROSTAT_FIELD = "llama.mirostatSampling"
 _TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
 _IGNORED_NEW_KEYS = (
@@ -176,7 +171,7 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
     llama_chain.report_negative_windows(builder, "LM Studio has no such setting since version 0.3")
     builder.read_step(_TFS_KEYS)
     llama_chain.arrange_chain(builder, _ORDER)
-    builder.read_max_tokens("max-tokens", (-1,))
+    builder.read_max_tokens("max_tokens", (-1,))
     builder.read_strings("stop", "stop")
     builder.read_string("system", "system")
     return builder
@@ -226,7 +221,7 @@ def to_preset(exporter: PresetExporter) -> str:
         exporter.written_slots.append("temperature")
     exporter.report_order(_ORDER)
     values = {**_OFF_VALUES_OF_PLAIN_FIELDS, **exporter.values}
-    keys = {"max_tokens": _MAX_TOKENS_FIELD, "seed": "seed", "stop": "stopStrings", "system": "systemPrompt"}
+    keys = {name: _NEW_NAMES[name] for name in ("max_tokens", "seed", "stop", "system")}
     values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
     values |= _grammar_field(exporter, values.pop("grammar", None))
     checkbox_fields = {key: _checkbox_value(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...samplers.registry import find_sampler
 from ..parameter_names import PARAMETERS, find_parameter
 from .table import ForeignTable
 
@@ -65,9 +66,9 @@ class SamplerKeys:
 def tool_key(tool: str, target: str, **changes: Any) -> ToolKey:
     """Return a tool's key of a parameter; ``changes``: fields of the key that differ from those of the table."""
     row = find_parameter(target)
-    name = row.name_in(tool)
-    if name is None:
-        raise KeyError(f"{tool} has no name for {target}")
+    name = None if row is None else row.name_in(tool)
+    if row is None or name is None:
+        raise ValueError(f"{tool} has no name for {target}")
     return replace(ToolKey(name, row.off_value, row.minimum, row.maximum), **changes)
 
 
@@ -80,13 +81,18 @@ def sampler_keys(tool: str, sampler: str, changes: Mapping[str, Any] | None = No
         changes: for parameters that differ from the table, the fields of the key that differ; or the key itself.
         fields: the fields of `SamplerKeys`.
     """
+    changed = dict(changes or {})
     keys = {}
     for row in PARAMETERS:
-        change = (changes or {}).get(row.name, {})
-        if row.sampler == sampler and isinstance(change, ToolKey):
+        if row.sampler != sampler:
+            continue
+        change = changed.pop(row.name, {})
+        if isinstance(change, ToolKey):
             keys[row.name] = change
-        elif row.sampler == sampler and row.name_in(tool) is not None:
+        elif row.name_in(tool) is not None:
             keys[row.name] = tool_key(tool, row.target, **change)
+    if changed or (not keys and find_sampler(sampler).model_fields):
+        raise ValueError(f"{tool}, {sampler}: no parameter {', '.join(changed) or 'of it'} in the table of names")
     return SamplerKeys(sampler, keys, **fields)
 
 

@@ -19,7 +19,7 @@ from ..yaml_writer import write_yaml
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter
 from .preset_file import PresetFile
-from .sampler_keys import keys_by_sampler, off_values, sampler_keys
+from .sampler_keys import keys_by_sampler, off_values, sampler_keys, tool_key
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
@@ -55,7 +55,7 @@ SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": {"off_value": -1, "minimum": -1}}),
     _keys("ignore_eos"),
     _keys("min_tokens"),
-    _keys("ban"),
+    _keys("ban", {"strings": tool_key("tabbyapi-import", "ban.strings")}),
     _keys("temperature"),
     _keys("top_k"),
     _keys("top_p", fixed_parameters={"boundary": "exclude"}, comment="exllamav3 drops the token that crosses"),

@@ -234,6 +234,7 @@ def test_an_error_names_the_field_of_the_line(gen, work, line, form, message):
     assert result["error"]["message"].startswith(f"line 1: {message}")
 
 
+CHAT_LINE = {"messages": [{"role": "user", "content": "b"}]}
 BAD = {
     "not JSON": ("{nope", "it is not JSON"),
     "NaN": ('{"prompt": "a", "seed": NaN}', "NaN is not a number in JSON"),
@@ -257,6 +258,18 @@ BAD = {
     ),
     "a wrong value": ({"prompt": "a", "set": {"top_p": 3}}, "top_p"),
     "no such preset": ({"prompt": "a", "preset": "nonsuch"}, "nonsuch"),
+    "system and messages": ({"system": "s", **CHAT_LINE}, "system and messages exclude each other"),
+    "system and ids": ({"system": "s", "prompt": [1]}, "system: not used with a prompt of token ids"),
+    "no healing": ({"prompt": "a", "heal": "yes"}, "heal: "),
+    "too many retries": (
+        {"prompt": "a", "ban_retries": 1001},
+        "1001 is not an integer within 0..1000",
+    ),
+    "a guard without action": ({"prompt": "a", "loop_guard": "sleep"}, "loop_guard"),
+    "two chains": (
+        {"prompt": "a", "chain": "greedy", "phases": [{"until": "b", "chain": "temp1"}, {"chain": "temp1"}]},
+        "phases: the last phase has a chain, and another chain is given",
+    ),
     "a wrong chain": ({"prompt": "a", "chain": "top-q3"}, "unknown sampler 'top-q'"),
     "a wrong grammar": ({"prompt": "a", "grammar": "root ::= ("}, "line 1"),
     "a wrong schema": ({"prompt": "a", "json_schema": {"type": "nonsuch"}}, "nonsuch"),

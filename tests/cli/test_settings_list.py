@@ -28,8 +28,10 @@ def declared_flags(options=RunOptions):
 
 
 def test_the_list_is_complete():
-    parameters = {f"{name}.{key}" for name, cls in catalogue().items() for key in cls.model_fields}
-    assert set(LISTED) == parameters | set(Preset.model_fields) - {"description", "chain"}
+    samplers = catalogue()
+    parameters = {f"{name}.{key}" for name, cls in samplers.items() for key in cls.model_fields}
+    switches = {name for name, cls in samplers.items() if not cls.model_fields}
+    assert set(LISTED) == parameters | switches | set(Preset.model_fields) - {"description", "chain"}
 
 
 FLAGS = list(declared_flags())

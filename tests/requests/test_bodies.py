@@ -1,6 +1,7 @@
 """The requests that lines of a batch ask for."""
 
 import pytest
+from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.requests.bodies import parse_request
 from logitsmith.requests.errors import InvalidLineError
 
@@ -47,3 +48,27 @@ def test_a_body_sets_the_minimum_of_tokens():
     record = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}
     targets = {override.target: override.value for override in parse_request(record, 1).overrides}
     assert targets == {"max_tokens": 40, "min_tokens.n": 20}
+
+
+RULES = {
+    "bans": "x y",
+    "ban_retries": 3,
+    "ban_then": "keep",
+    "loop_guard": {"action": "stop", "repeats": 4},
+    "phases": [{"until": "a"}, {}],
+    "heal": True,
+    "guidance": {"scale": 2, "negative_prompt": "b"},
+    "system": "Be brief.",
+    "seed": 7,
+    "max_tokens": 5,
+    "stop": ["c"],
+    "grammar": {"json_schema": {"maximum": 1.0}},
+}
+
+
+def test_a_short_line_takes_every_setting():
+    assert set(RULES) == set(SETTINGS)
+    floats = {"ban_retries": 3.0, "loop_guard": {"action": "stop", "repeats": 4.0}, "guidance": {"scale": 2.0}}
+    request = parse_request({"prompt": "a", **RULES, **floats}, 1)
+    expected = RULES | {"guidance": {"scale": 2}}
+    assert {override.target: override.value for override in request.overrides} == expected
