@@ -80,7 +80,7 @@ class Model:
         threads: int | None = None,
         gpu_layers: int = 0,
         batch: int = 512,
-        mmap: bool = True,
+        mmap: bool | None = None,
         mlock: bool = False,
         lora: Sequence[tuple[str | Path, float]] = (),
         overrides: MetadataOverrides | None = None,
@@ -97,7 +97,8 @@ class Model:
             threads: Number of CPU threads; None: the physical cores.
             gpu_layers: Number of layers that are computed on the GPU; -1: all.
             batch: Maximum number of tokens of a prompt that one call of llama.cpp reads.
-            mmap: Whether to map the file into memory instead of reading it.
+            mmap: Whether to map the file into memory instead of reading it; None: models of at most 500 MB that
+                are not on a GPU are read.
             mlock: Whether to keep the model from being swapped out.
             lora: Adapter files with their scales.
             overrides: Values that replace values of the file's metadata, by key.

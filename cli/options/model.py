@@ -195,7 +195,9 @@ class ModelOptions(Options):
         is_path=True,
         completion_kind=CompletionKind.GGUF_FILE,
     )
-    mmap: bool = _model("--mmap/--no-mmap", help="Map the file into memory, or read it. [--mmap]", default=True)
+    mmap: bool | None = _model(
+        "--mmap/--no-mmap", help="Map the file into memory, or read it. [read up to 500 MB on a CPU, else map]"
+    )
     mlock: bool = _model("--mlock", help="Keep the model in RAM, never in swap space.", default=False)
     numa: NumaStrategy | None = _model(
         "--numa",

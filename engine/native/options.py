@@ -247,6 +247,12 @@ class LoadPlan:
         )
 
 
+# Models of at most this size are read, larger ones mapped. All weights are read for each token, and a mapped file
+# has small pages: measured with a model of 92 MB in a virtual machine, a token of the mapped one takes a third
+# longer. The memory of a mapped file is shared by processes, and the system can reclaim it.
+_MAX_READ_BYTES = 500_000_000
+
+
 def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     path: str | Path,
     *,
@@ -254,7 +260,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     threads: int | None = None,
     gpu_layers: int = 0,
     batch: int = 512,
-    mmap: bool = True,
+    mmap: bool | None = None,
     mlock: bool = False,
     lora: Sequence[tuple[str | Path, float]] = (),
     overrides: MetadataOverrides | None = None,
@@ -271,6 +277,8 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     check_overrides(overrides or {}, header)
     for file, _ in lora:
         check_is_adapter(Path(file), header.values.get("general.architecture"))
+    if mmap is None:
+        mmap = mlock or gpu_layers != 0 or model_bytes(path) > _MAX_READ_BYTES
     options = LoadOptions(gpu_layers, mmap, mlock, header.bytes_without_token, overrides or {}, gpu)
     adapters = tuple((Path(file), scale) for file, scale in lora)
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
