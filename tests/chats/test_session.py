@@ -7,7 +7,7 @@ import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.records import ChatError, ReplayError
 from logitsmith.chats.session import ChatSession, load_prompt_cache_file, save_prompt_cache_file
-from logitsmith.engine import Done, DraftOptions, Model, Start, Token, format_chat, generate, locate
+from logitsmith.engine import Done, DraftOptions, Model, Start, TextRules, Token, format_chat, generate, locate
 from logitsmith.engine.guidance import Guidance
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.grammars.bans import parse_bans
@@ -273,7 +273,7 @@ RULES = {
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 def test_an_answer_under_rules_is_replayed(session, conversation, rules):
     conversation.add_user_message("Tell me a story")
-    request = replace(settings(7), max_tokens=16, chain=ENDLESS, **rules)
+    request = replace(settings(7), max_tokens=16, chain=ENDLESS, rules=TextRules.of(rules))
     written = ids(session.answer(request))
     plain = ids(session.regenerate(replace(settings(7), max_tokens=16, chain=ENDLESS)))
     assert written != plain or "loop_guard" in rules
