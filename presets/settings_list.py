@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -65,10 +66,16 @@ def list_settings() -> list[ListedSetting]:
 
 def find_settings(name: str) -> list[ListedSetting]:
     """Return the setting with this name, or all parameters of the sampler with this name or alias."""
+    # Also the settings that have this flag, or this name in another tool.
     wanted = name.strip().lower().replace("-", "_")
     settings = {each.name: each for each in list_settings()}
     if wanted in settings:
         return [settings[wanted]]
+    named = [
+        each for each in settings.values() if name.strip() in (*each.flags, *itertools.chain(*each.names.values()))
+    ]
+    if named:
+        return named
     sampler, dot, parameter = wanted.partition(".")
     try:
         about = find_sampler(sampler).about

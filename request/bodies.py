@@ -24,6 +24,7 @@ from ..common.strict_json import encode_exact_json, parse_strict_json, without_w
 from ..common.text import nearest_name, short_repr
 from ..presets.foreign.lists import read_biased_token
 from ..presets.overrides import ChainRearrangement, Override
+from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
 from .errors import InvalidLineError
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
@@ -634,7 +635,8 @@ def _unknown_field_hint(error: UnknownFieldError) -> str:
     if error.model is _ShortLine:
         name, known = error.name, [field.alias or key for key, field in _ShortLine.model_fields.items()]
         nearest = nearest_name(name, [*known, *_SETTING_OF_FIELD])
-        setting = None if nearest in known else _SETTING_OF_FIELD.get(nearest or name)
+        others = {other: key for key, each in SETTINGS.items() for other in request_names(each.names)}
+        setting = None if nearest in known else others.get(name) or _SETTING_OF_FIELD.get(nearest or name)
         if setting is not None:
             return f'; write "{setting}": …' if setting in known else f'; write "set": {{"{setting}": …}}'
         if nearest is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):

@@ -248,6 +248,7 @@ BAD = {
     ),
     "OpenAI's name of a parameter": ({"prompt": "a", "top_p": 1}, 'no such field; write "set": {"top_p.p": …}'),
     "OpenAI's name of a setting": ({"prompt": "a", "max_completion_tokens": 1}, 'field; write "max_tokens": …'),
+    "llama-server's name of a setting": ({"prompt": "a", "n_predict": 1}, 'field; write "max_tokens": …'),
     "a field of OpenAI's": (
         {"prompt": "a", "n": 2},
         "n: there is no such field; it is a field of OpenAI's format",

@@ -78,6 +78,8 @@ def test_json(gen):
     [
         ("max-tokens", ["max_completion_tokens", "n_predict", "--predict"]),
         ("Top-P", ["top_p.p", "top_p.boundary"]),
+        ("n_predict", ["max_tokens: "]),
+        ("rep_pen", ["penalties.repeat", "repetition_penalty.penalty"]),
     ],
 )
 def test_one_setting_and_those_of_a_sampler(gen, name, shown):
