@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -41,6 +42,13 @@ class ListedSetting:
     flags: tuple[str, ...]
     names: Mapping[str, list[str]]
     doors: tuple[str, ...] = DOORS
+
+    @property
+    def default_text(self) -> str:
+        """The default as a preset writes it; empty if there is none."""
+        if self.default in (None, [], {}):
+            return ""
+        return self.default if isinstance(self.default, str) else json.dumps(self.default)
 
     def as_json(self) -> dict[str, Any]:
         fields = ("name", "kind", "default", "help", "flags", "names", "doors")

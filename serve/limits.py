@@ -12,6 +12,8 @@ from tempfile import gettempdir
 
 from ..common.text import count_noun
 from ..engine.request import ChatMessages, GenerationRequest
+from ..presets.parameter_names import request_names
+from ..presets.setting_table import SETTINGS
 from .bodies import ChatFields, GenerationFields, PromptFields
 from .errors import InvalidRequestError
 
@@ -29,17 +31,11 @@ MAX_TEMPLATE_CHARACTERS = 100_000
 # Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices.
 MAX_LOGPROB_ENTRIES = 2_000_000
 
+_STOPS = request_names(SETTINGS["stop"].names)
 # The fields with lists that are limited. `allowed_token_ids` may name each token of a vocabulary.
 _LISTS = (
-    *(
-        "stop",
-        "stop_sequence",
-        "stopping_strings",
-        "custom_stopping_strings",
-        "stop_token_ids",
-        "guided_choice",
-        "logprob_token_ids",
-    ),
+    *_STOPS,
+    *("stop_token_ids", "guided_choice", "logprob_token_ids"),
     *(
         "banned_strings",
         "banned_regex",
@@ -54,16 +50,7 @@ _LISTS = (
     *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
 )
 # The fields with strings that are limited. Most are searched in the text after each token.
-_STRINGS = (
-    "stop",
-    "stop_sequence",
-    "stopping_strings",
-    "custom_stopping_strings",
-    "bad_words",
-    "banned_strings",
-    "chain",
-    "preset",
-)
+_STRINGS = (*_STOPS, "bad_words", "banned_strings", "chain", "preset")
 
 
 def check_fields(fields: PromptFields | ChatFields) -> None:

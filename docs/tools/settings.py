@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 from logitsmith.presets.settings_list import ListedSetting, list_settings
 
@@ -13,8 +11,8 @@ from .markdown import code, plain, table
 _HEAD = """# Settings
 
 `--set NAME=VALUE` takes every setting of this page, and so do requests to [`gen serve`](../serve/index.md), whose
-system message is one of the messages; presets and
-short lines of [batches](../batches.md) have those of the first table as keys, those of samplers in their chain.
+system message is one of the messages; presets and short lines of [batches](../batches.md) have those of the first
+table as keys, those of samplers in their chain.
 `gen settings NAME` shows one of them in the terminal.
 
 """
@@ -43,13 +41,8 @@ def _table(settings: Sequence[ListedSetting]) -> str:
 
 def _row(setting: ListedSetting) -> tuple[str, ...]:
     flags = ", ".join(map(code, setting.flags))
-    default = code(_default(setting.default))
-    return code(setting.name), default, plain(setting.kind), plain(setting.help), flags
+    return code(setting.name), code(setting.default_text), plain(setting.kind), plain(setting.help), flags
 
 
 def _names(setting: ListedSetting) -> list[str]:
     return [f"{tool} {', '.join(map(code, names))}" for tool, names in setting.names.items()]
-
-
-def _default(value: Any) -> str:
-    return "" if value in (None, [], {}) else value if isinstance(value, str) else json.dumps(value)
