@@ -12,7 +12,7 @@ from ..presets.errors import PresetError
 from ..presets.overrides import parse_set
 from ..presets.search import is_file_reference, list_presets
 from ..presets.settings import resolve_settings
-from ..requests.bodies import ParsedRequest
+from ..requests.lines import ParsedRequest
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 

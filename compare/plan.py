@@ -18,8 +18,8 @@ from ..common.strict_json import parse_strict_json
 from ..jobs.batch import BatchCounts, BatchRun
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
-from ..requests.bodies import ParsedRequest, parse_request
 from ..requests.errors import InvalidLineError
+from ..requests.lines import ParsedRequest, parse_request
 from ..requests.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
 from .arms import Arm
 from .intervals import Values

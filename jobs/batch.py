@@ -22,8 +22,8 @@ from ..logprobs.batch_results import (
 from ..logprobs.openai import ChatAnswer, TextAnswer
 from ..models.errors import ModelError, PromptTooLongError
 from ..presets.errors import PresetError
-from ..requests.bodies import ParsedRequest, find_request_id, parse_request
 from ..requests.errors import InvalidLineError
+from ..requests.lines import ParsedRequest, find_request_id, parse_request
 from ..requests.resolve import RequestResolver
 from ..samplers.errors import SamplingError
 from .journal import ResultSink

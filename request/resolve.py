@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
     from ..samplers.chain import StepSpec
-    from .bodies import ParsedRequest
+    from .lines import ParsedRequest
 
 
 CHAT_TEMPLATE_KEY = "tokenizer.chat_template"

@@ -21,6 +21,7 @@ from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, Done, Event, Rewind, Start
 from ..models.errors import ModelError, PromptTooLongError
+from ..requests.strict_model import Json
 from ..samplers.errors import SamplingError
 from .engine_thread import (
     EngineStoppedError,
@@ -41,7 +42,6 @@ from .errors import (
 from .limits import without_paths
 from .request_log import CLIENT_LEFT, RequestRecord, record_of
 from .resolution import Asked
-from .sampler_fields import Json
 from .x_gen import x_gen
 
 _Result = TypeVar("_Result")

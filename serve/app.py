@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from ..common.strict_json import encode_json
+from ..requests.errors import InvalidFieldError
 from ..requests.unknown_fields import UNREPORTED_VALUES
 from . import (
     grammar_routes,
@@ -156,6 +157,9 @@ def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaita
             return Response(status_code=CLIENT_LEFT)
         except RequestError as error:
             return error.response(has_detail=spec.path.startswith("/api/"))
+        except InvalidFieldError as error:
+            wrong = InvalidRequestError(str(error), error.field)
+            return wrong.response(has_detail=spec.path.startswith("/api/"))
         except Exception as error:
             record.fault = error
             return FaultError(record.id).response()

@@ -14,14 +14,13 @@ from ..grammars.errors import GrammarError
 from ..grammars.mismatch import Mismatch, find_mismatch
 from ..grammars.search import list_grammars
 from ..grammars.spec import GRAMMAR_KEYS, resolve_grammar
-from ..requests.bodies import StrictModel
+from ..requests.grammar_fields import text_grammar
 from ..requests.sources import grammar_folders
-from .bodies import text_grammar
+from ..requests.strict_model import Json, StrictModel
 from .errors import setting_message
 from .limits import public_origin
 from .requested_names import check_grammar_source
 from .resolution import RequestMaker
-from .sampler_fields import Json
 from .state import RouteSpec, ServerState, read_fields
 
 

@@ -18,11 +18,10 @@ from ..logprobs.events import Event
 from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result, kobold_server_sent
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
-from ..requests.bodies import StrictModel
+from ..requests.fields import PromptFields, fields_without_place
+from ..requests.strict_model import Json, StrictModel
 from .answers import AnswerFormat, answer
-from .bodies import PromptFields, fields_without_place
 from .errors import InvalidRequestError, RequestError
-from .sampler_fields import Json
 from .state import EVENTS, RouteSpec, ServerState, json_answer, read_fields, read_json
 from .tracked_answers import TrackedAnswer
 

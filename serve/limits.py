@@ -14,7 +14,7 @@ from ..common.text import count_noun
 from ..engine.request import ChatMessages, GenerationRequest
 from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
-from .bodies import ChatFields, GenerationFields, PromptFields
+from ..requests.fields import ChatFields, GenerationFields, PromptFields
 from .errors import InvalidRequestError
 
 # Maximum number of commas in a body. Values take much more memory than their text.

@@ -14,11 +14,11 @@ from ..logprobs.jsonl import RunLines
 from ..logprobs.recorded import StreamError, read_stream
 from ..logprobs.report import page as report_page
 from ..logprobs.report.run_data import RunReader
+from ..requests.fields import PromptFields
+from ..requests.strict_model import Json
 from .answers import AnswerFormat
-from .bodies import PromptFields
 from .errors import InvalidRequestError
 from .resolution import Asked
-from .sampler_fields import Json
 from .state import HTML, JSON, LINES, RouteSpec, ServerState, generate, read_parts
 from .x_gen import command_of
 

@@ -18,12 +18,12 @@ from ..logprobs.events import Event, Start
 from ..logprobs.openai import server_sent
 from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
 from ..presets.foreign.lists import read_biased_token
+from ..requests.fields import ChatFields, PromptFields, fields_without_place, read_body
+from ..requests.strict_model import Json
 from ..samplers.tokens import tokens_of_text
 from .answers import AnswerFormat, answer
-from .bodies import ChatFields, PromptFields, fields_without_place, read_body
 from .errors import InvalidRequestError
 from .resolution import Asked
-from .sampler_fields import Json
 from .state import EVENTS, JSON, RouteSpec, ServerState, json_answer, read_fields, read_json
 from .x_gen import x_gen
 

@@ -23,12 +23,12 @@ from ..logprobs.events import Start
 from ..presets.errors import PresetError
 from ..presets.preset import load_preset
 from ..presets.settings import resolve_settings
+from ..requests.fields import ChatFields, GenerationFields, PromptFields, fields_without_place, read_body
 from ..samplers.building import build, chain_notation
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.kernels import Floats
 from .answers import run_requests
-from .bodies import ChatFields, GenerationFields, PromptFields, fields_without_place, read_body
 from .errors import InvalidRequestError
 from .request_log import record_of
 from .requested_names import listed_presets

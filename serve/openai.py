@@ -23,11 +23,11 @@ from ..logprobs.openai import (
     prompt_logprobs,
     server_sent,
 )
+from ..requests.fields import ChatFields, PromptFields
+from ..requests.strict_model import Json
 from .answers import AnswerFormat
-from .bodies import ChatFields, PromptFields
 from .errors import ModelNotFoundError
 from .resolution import Asked
-from .sampler_fields import Json
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
 

@@ -20,7 +20,8 @@ from ..presets.settings import Settings, resolve_settings
 from ..presets.settings_list import list_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
-from ..requests.bodies import StrictModel, setting_value
+from ..requests.fields import setting_value
+from ..requests.strict_model import Json, StrictModel
 from ..samplers.base import Sampler
 from ..samplers.building import chain_notation, parse_chain
 from ..samplers.errors import SamplingError
@@ -29,7 +30,6 @@ from ..samplers.registry import catalogue
 from .errors import InvalidRequestError, NotFoundError
 from .limits import public_origin
 from .requested_names import find_listed_preset
-from .sampler_fields import Json
 from .state import YAML, RouteSpec, ServerState, read_fields
 
 

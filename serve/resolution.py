@@ -27,19 +27,27 @@ from ..presets.foreign.requests import RequestTool
 from ..presets.overrides import WATERMARK, Override, parse_set
 from ..presets.setting_table import find_setting_name
 from ..presets.settings import Settings, override_settings
-from ..requests.bodies import ParsedRequest, set_arguments, template_fields_of, unused_reasoning_of
 from ..requests.errors import InvalidLineError
+from ..requests.fields import (
+    MAX_DRAFT_TOKENS,
+    ChatFields,
+    GenerationFields,
+    PromptFields,
+    read_settings,
+    set_arguments,
+)
+from ..requests.lines import ParsedRequest
+from ..requests.messages import template_fields_of, unused_reasoning_of
 from ..requests.resolve import BatchDefaults, RequestResolver, text_rules
+from ..requests.sampler_fields import ChainChanges, first_given, read_bias_changes, read_chain_changes
+from ..requests.tool_fields import find_tool, read_tool_chain
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .bodies import MAX_DRAFT_TOKENS, ChatFields, GenerationFields, PromptFields, read_settings
 from .errors import ContextLengthError, InvalidRequestError, setting_message
 from .limits import check_logprobs, without_paths
 from .requested_names import check_grammar_source, find_listed_preset
-from .sampler_fields import ChainChanges, first_given, read_bias_changes, read_chain_changes
-from .tool_fields import find_tool, read_tool_chain
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)

@@ -17,19 +17,18 @@ from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
-from ..requests.bodies import StrictModel
+from ..requests.fields import ChatFields, PromptFields, fields_without_place, read_body
 from ..requests.resolve import BatchDefaults
+from ..requests.strict_model import Json, StrictModel
 from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
 from .answers import AnswerFormat, answer, until_client_leaves
-from .bodies import ChatFields, PromptFields, fields_without_place, read_body
 from .engine_thread import EngineThread
 from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, setting_message
 from .limits import MAX_JSON_VALUES, brings_program, check_fields, without_paths
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
 from .resolution import SETTING_ERRORS, Asked, RequestMaker
-from .sampler_fields import Json
 from .security import Access
 from .tracked_answers import AnswerTracker
 

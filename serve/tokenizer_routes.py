@@ -13,12 +13,12 @@ from starlette.responses import JSONResponse, Response
 from ..engine.generation import prompt_token_ids
 from ..engine.model import Model
 from ..engine.vocabulary import Vocabulary
-from ..requests.bodies import ChatMessage, StrictModel
-from .bodies import ChatFields
+from ..requests.fields import ChatFields
+from ..requests.messages import ChatMessage
+from ..requests.strict_model import Json, StrictModel
 from .errors import InvalidRequestError
 from .openai import model_entry
 from .resolution import RequestMaker
-from .sampler_fields import Json
 from .state import RouteSpec, ServerState, json_answer, read_fields
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from ..common.strict_json import encode_exact_json
 from ..logprobs.events import Start
+from ..requests.strict_model import Json
 from ..samplers.building import chain_notation
 from .resolution import Asked, Choice
-from .sampler_fields import Json
 
 
 def x_gen(asked: Asked, choice: Choice, start: Start, exactness: str) -> Json:

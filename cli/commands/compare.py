@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...compare.plan import Plan, TextTable
     from ...engine.model import Model
     from ...presets.settings import Settings
-    from ...requests.bodies import ParsedRequest
+    from ...requests.lines import ParsedRequest
     from ...requests.resolve import BatchDefaults
 
 _compare = partial(flag, panel="Comparison")

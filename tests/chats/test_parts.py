@@ -9,7 +9,7 @@ from logitsmith.chats.records import Changes, StoredMessage, pack_tokens, unpack
 from logitsmith.chats.session import ChatSession, visible_text
 from logitsmith.engine import ReasoningTags, Token
 from logitsmith.engine.jinja_template import JinjaChatTemplate
-from logitsmith.requests.bodies import parse_request
+from logitsmith.requests.lines import parse_request
 
 from .conftest import settings
 

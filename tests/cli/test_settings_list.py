@@ -9,8 +9,8 @@ from logitsmith.cli.commands.run import RunOptions
 from logitsmith.cli.flags import Options, flag_of_field
 from logitsmith.presets.preset import Preset
 from logitsmith.presets.settings_list import list_settings
+from logitsmith.requests.fields import ChatFields, PromptFields
 from logitsmith.samplers.registry import catalogue
-from logitsmith.serve.bodies import ChatFields, PromptFields
 
 LISTED = {each.name: each for each in list_settings()}
 

@@ -3,8 +3,10 @@
 import json
 
 import pytest
-from logitsmith.requests.bodies import ChatBody, ChatMessage, CompletionBody, MessagePart, parse_request
 from logitsmith.requests.errors import InvalidLineError
+from logitsmith.requests.fields import ChatFields, PromptFields, StreamOptions
+from logitsmith.requests.lines import ChatBody, CompletionBody, parse_request
+from logitsmith.requests.messages import ChatMessage, MessagePart
 from logitsmith.requests.unknown_fields import (
     UNREPORTED_VALUES,
     TooManyFieldsError,
@@ -13,7 +15,6 @@ from logitsmith.requests.unknown_fields import (
     limited,
     similar_name,
 )
-from logitsmith.serve.bodies import ChatFields, PromptFields, StreamOptions
 from logitsmith.serve.kobold import DetokenizeFields, KoboldFields, TokenCountFields
 from logitsmith.serve.llama_server import CompletionFields
 from logitsmith.serve.tokenizer_routes import DecodeFields, EncodeFields

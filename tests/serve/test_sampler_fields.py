@@ -8,9 +8,9 @@ from logitsmith.presets.errors import PresetError
 from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
+from logitsmith.requests.fields import GenerationFields, read_settings
+from logitsmith.requests.sampler_fields import SamplerFields, read_chain_changes
 from logitsmith.samplers.building import chain_notation
-from logitsmith.serve.bodies import GenerationFields, read_settings
-from logitsmith.serve.sampler_fields import SamplerFields, read_chain_changes
 
 
 def resolved(fields, chain=None):

@@ -4,10 +4,9 @@ import json
 
 import pytest
 from logitsmith.grammars import resolve_grammar
-from logitsmith.requests.bodies import parse_request
-from logitsmith.requests.errors import InvalidLineError
-from logitsmith.serve.bodies import PromptFields, read_body, read_settings
-from logitsmith.serve.errors import InvalidRequestError
+from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
+from logitsmith.requests.fields import PromptFields, read_body, read_settings
+from logitsmith.requests.lines import parse_request
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 CHOICES = ["👍", 'a "quote"', "back\\slash", "line\nbreak", "\x85\u2028\0", ""]
@@ -48,10 +47,10 @@ def test_choices_may_have_any_characters(body):
     ],
 )
 def test_what_cannot_be_read_is_an_error_with_the_place(body, place):
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(InvalidFieldError) as caught:
         grammar_of(body)
     assert str(caught.value).startswith(place)
-    assert caught.value.param == next(iter(body))
+    assert caught.value.field == next(iter(body))
 
 
 ANY_JSON = [
@@ -125,13 +124,13 @@ WRONG_FORMATS = {
 
 @pytest.mark.parametrize(("answer_format", "words"), WRONG_FORMATS.values(), ids=WRONG_FORMATS)
 def test_a_wrong_format_is_named(answer_format, words):
-    with pytest.raises(InvalidRequestError) as of_request:
+    with pytest.raises(InvalidFieldError) as of_request:
         read_body(PromptFields, {"prompt": "x", "response_format": answer_format}, is_strict=False)
     with pytest.raises(InvalidLineError) as of_line:
         grammar_of_line({"response_format": answer_format})
     assert words in str(of_request.value)
     assert words in str(of_line.value)
-    assert of_request.value.param == "response_format"
+    assert of_request.value.field == "response_format"
 
 
 def test_advice_about_a_schema_is_possible_over_http(small_server):

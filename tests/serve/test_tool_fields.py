@@ -11,13 +11,13 @@ from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.foreign.requests import REQUEST_TOOLS
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
+from logitsmith.requests.errors import InvalidFieldError
+from logitsmith.requests.fields import PromptFields, read_body
+from logitsmith.requests.sampler_fields import CHAIN_FIELDS, read_chain_changes
+from logitsmith.requests.tool_fields import find_tool, read_tool_chain
 from logitsmith.samplers.building import chain_notation, make_sampler
-from logitsmith.serve.bodies import PromptFields, read_body
-from logitsmith.serve.errors import InvalidRequestError
 from logitsmith.serve.kobold import KoboldFields
 from logitsmith.serve.llama_server import CompletionFields
-from logitsmith.serve.sampler_fields import CHAIN_FIELDS, read_chain_changes
-from logitsmith.serve.tool_fields import find_tool, read_tool_chain
 
 from .sillytavern import PACKAGE, skip_without
 from .sillytavern_bodies import TYPES, make_all, recorded_bodies
@@ -439,7 +439,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("fields_type", "body", "message"), WRONG.values(), ids=WRONG)
 def test_errors_name_the_number_that_was_written(fields_type, body, message):
-    with pytest.raises((PresetError, InvalidRequestError)) as caught:
+    with pytest.raises((PresetError, InvalidFieldError)) as caught:
         of_server(body, fields_type)
     assert str(caught.value).startswith(message)
 

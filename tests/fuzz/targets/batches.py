@@ -10,7 +10,7 @@ from logitsmith.jobs.journal import ResultJournal
 from logitsmith.jobs.lines import InvalidLineError, PromptTemplate, read_csv_lines, read_json_lines
 from logitsmith.presets import PresetError, resolve_settings
 from logitsmith.presets.overrides import parse_set
-from logitsmith.requests.bodies import find_request_id, parse_request
+from logitsmith.requests.lines import find_request_id, parse_request
 from logitsmith.samplers import SamplingError, build
 
 from ..target import Target

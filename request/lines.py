@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
-    create_model,
     field_validator,
     model_validator,
 )
 
-from ..common.errors import problem_message, problem_sentence
-from ..common.strict_json import encode_exact_json, parse_strict_json, without_whole_floats
+from ..common.strict_json import without_whole_floats
 from ..common.text import nearest_name, short_repr
 from ..presets.foreign.lists import read_biased_token
 from ..presets.overrides import ChainRearrangement, Override
 from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
 from .errors import InvalidLineError
+from .fields import MAX_CHOICES, ToolChoice, set_arguments
+from .grammar_fields import ResponseFormat
+from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
+from .strict_model import Json, StrictModel, first_problem, setting_fields, setting_overrides
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
-
-Json = dict[str, Any]
-
-MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
 
 
 @dataclass(frozen=True)
@@ -93,215 +87,6 @@ def find_request_id(record: object) -> str | None:
         if _is_id(short_id):
             return str(short_id)
     return None
-
-
-class StrictModel(BaseModel):
-    """A pydantic model that converts no types, except whole floats to integers; a null field counts as absent."""
-
-    # Unknown fields are left out. `fields_without_effect` finds them.
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, fields: Any) -> Any:
-        if not isinstance(fields, dict):
-            return fields
-        integers = _integer_fields(cls)
-        return {
-            name: without_whole_floats(value) if name in integers else value
-            for name, value in fields.items()
-            if value is not None
-        }
-
-
-@cache
-def _integer_fields(model: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields whose numbers are integers."""
-    types = {field.alias or name: set(_types_in(field.annotation)) for name, field in model.model_fields.items()}
-    return frozenset(name for name, found in types.items() if int in found and float not in found)
-
-
-def _types_in(annotation: Any) -> Iterator[Any]:
-    yield annotation
-    for part in get_args(annotation):
-        yield from _types_in(part)
-
-
-def _check_template_variables(variables: Json) -> Json:
-    """Raise ``ValueError`` for a text where templates expect true or false: every text counts as true."""
-    value = variables.get("enable_thinking")
-    if value is not None and not isinstance(value, bool):
-        raise ValueError(f"enable_thinking: {short_repr(value)} is not true or false")
-    return variables
-
-
-TemplateVariables = Annotated[Json, AfterValidator(_check_template_variables)]  # variables of a chat template
-
-
-# the fields with the text of a part, by its type
-_PART_FIELDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("text", "input_text", "output_text"), ("text",)),
-    "refusal": ("refusal",),
-    "thinking": ("thinking",),
-    "reasoning": ("reasoning", "text"),
-}
-_REASONING_PARTS = ("thinking", "reasoning")
-
-
-class MessagePart(StrictModel):
-    """A part of a message: text of the answer, of a refusal, or of reasoning. The models get nothing else."""
-
-    type: Literal["text", "input_text", "output_text", "refusal", "thinking", "reasoning"]
-    text: str | None = None
-    refusal: str | None = None
-    thinking: str | list[MessagePart] | None = None
-    reasoning: str | None = None
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _check_type(cls, value: object) -> object:
-        if not isinstance(value, str) or value not in _PART_FIELDS:
-            raise ValueError(f"{short_repr(value)} is not supported; the models read text only")
-        return value
-
-    @model_validator(mode="after")
-    def _check_text(self) -> MessagePart:
-        names = _PART_FIELDS[self.type]
-        if all(getattr(self, name) is None for name in names):
-            raise ValueError(f"a part of the type {self.type} needs the field {' or '.join(names)}")
-        return self
-
-    @property
-    def is_reasoning(self) -> bool:
-        """True if the text is reasoning, and not a part of the answer."""
-        return self.type in _REASONING_PARTS
-
-    @property
-    def content(self) -> str:
-        values = (getattr(self, name) for name in _PART_FIELDS[self.type])
-        value = next(value for value in values if value is not None)
-        return value if isinstance(value, str) else "".join(part.content for part in value)
-
-
-class ChatMessage(StrictModel):
-    """A message of a chat. Servers return reasoning as ``reasoning_content`` or as ``reasoning``."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[MessagePart] = ""
-    name: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[Json] | None = None
-    tool_call_id: str | None = None
-
-    @model_validator(mode="after")
-    def _check_content(self) -> ChatMessage:
-        if self.role in ("system", "developer", "user") and "content" not in self.model_fields_set:
-            raise ValueError("there is no content")
-        return self
-
-    @property
-    def _parts(self) -> list[MessagePart]:
-        return self.content if isinstance(self.content, list) else []
-
-    def template_message(self) -> Json:
-        parts = [{"type": "text", "text": part.content} for part in self._parts if not part.is_reasoning]
-        content = self.content if isinstance(self.content, str) else parts
-        values = {
-            "reasoning_content": self._reasoning,
-            "tool_calls": [_with_arguments_as_object(call) for call in self.tool_calls or ()],
-            "tool_call_id": self.tool_call_id,
-            "name": self.name,
-        }
-        role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": content, **{name: value for name, value in values.items() if value}}
-
-    @property
-    def _reasoning(self) -> str:
-        texts = (self.reasoning_content, self.reasoning)
-        return next(filter(None, texts), "".join(part.content for part in self._parts if part.is_reasoning))
-
-    def template_fields(self) -> Iterator[tuple[str, str]]:
-        """Yield the paths of the fields that only some templates read, each with the name that they have there."""
-        for name in ("reasoning_content", "reasoning", "tool_calls", "tool_call_id", "name"):
-            if getattr(self, name):
-                yield name, "reasoning_content" if name == "reasoning" else name
-        for index, part in enumerate(self._parts):
-            if part.is_reasoning:
-                yield f"content[{index}]", "reasoning_content"
-
-    def unused_reasoning(self) -> Iterator[str]:
-        """Yield the paths of reasoning that has no effect, because another field has other reasoning."""
-        chosen = self._reasoning
-        if self.reasoning and self.reasoning != chosen:
-            yield "reasoning"
-        if self.reasoning_content or self.reasoning:
-            yield from (f"content[{index}]" for index, part in enumerate(self._parts) if part.is_reasoning)
-
-
-def _with_arguments_as_object(call: Json) -> Json:
-    """Return the call of a tool with its arguments as an object. Clients send their JSON; templates write JSON."""
-    function = call.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = parse_strict_json(function["arguments"])
-    except ValueError:
-        return call
-    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
-
-
-def template_fields_of(
-    messages: Sequence[ChatMessage] | None, variables: Mapping[str, Any] | None, place: str = ""
-) -> dict[str, str]:
-    """Return the paths of fields that only some chat templates read, each with its name in templates."""
-    fields = {f"{place}chat_template_kwargs.{name}": name for name in variables or ()}
-    for index, message in enumerate(messages or ()):
-        fields |= {f"{place}messages[{index}].{path}": name for path, name in message.template_fields()}
-    return fields
-
-
-def unused_reasoning_of(messages: Sequence[ChatMessage], place: str = "") -> list[str]:
-    """Return the paths of reasoning in messages that has no effect, because another field has other reasoning."""
-    return [
-        f"{place}messages[{index}].{path}"
-        for index, message in enumerate(messages)
-        for path in message.unused_reasoning()
-    ]
-
-
-class ToolChoice(StrictModel):
-    """Whether the answer has to call a tool. It never does, so only a request that does not insist is taken."""
-
-    tool_choice: Any = None
-    function_call: Any = None
-
-    @field_validator("tool_choice", "function_call")
-    @classmethod
-    def _check_is_optional(cls, value: object) -> object:
-        kind = value
-        if isinstance(kind, dict):
-            tools = kind.get("allowed_tools")
-            kind = tools.get("mode") if isinstance(tools, dict) else kind.get("type", "function")
-        if kind and kind not in ("none", "auto"):
-            raise ValueError(f"{short_repr(value)} is not none or auto; no tools are called")
-        return value
-
-
-def setting_fields(names: Iterable[str]) -> type[StrictModel]:
-    """Return a model with a field for each of these settings, by the table of settings."""
-    fields: dict[str, Any] = {name: (SETTINGS[name].kind.field_type, None) for name in names}
-    return create_model("SettingFields", __base__=StrictModel, **fields)
-
-
-def setting_overrides(fields: StrictModel, names: Iterable[str]) -> Iterator[Override]:
-    """Yield the settings that fields of the same names set."""
-    for name in names:
-        value = getattr(fields, name)
-        if value is not None:
-            # The numbers of a JSON Schema are written as given.
-            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
 
 
 if TYPE_CHECKING:
@@ -394,54 +179,6 @@ def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
         ignored=tuple(unused_reasoning_of(line.messages or ())),
         template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
     )
-
-
-def set_arguments(values: list[str] | Json) -> list[str]:
-    """Return settings as ``--set`` accepts them; ``values``: the same, or values by the names of settings."""
-    if isinstance(values, list):
-        return values
-    return [f"{name}={encode_exact_json(setting_value(value))}" for name, value in values.items()]
-
-
-def setting_value(value: Any) -> Any:
-    """Return a setting without whole floats, except in tables: numbers in a JSON Schema are written as given."""
-    return value if isinstance(value, dict) else without_whole_floats(value)
-
-
-class SchemaFormat(StrictModel):
-    name: str | None = None
-    description: str | None = None
-    schema_: Json | bool = Field(alias="schema")
-    strict: bool | None = None
-
-
-class ResponseFormat(StrictModel):
-    """The format of the answer: free text, any JSON object, or JSON of a schema.
-
-    OpenAI writes the schema in ``json_schema``, llama-server and llama-cpp-python in ``schema``.
-    """
-
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: SchemaFormat | None = None
-    schema_: Json | bool | None = Field(default=None, alias="schema")
-
-    @model_validator(mode="after")
-    def _check_consistency(self) -> ResponseFormat:
-        given_fields = [name for name in ("json_schema", "schema_") if getattr(self, name) is not None]
-        if self.type == "text" and given_fields:
-            raise ValueError('"type": "text" has no schema; the type of a schema is "json_schema"')
-        if self.type == "json_object" and self.json_schema is not None:
-            raise ValueError('"type": "json_object" has its schema in the field schema, not in json_schema')
-        if self.type == "json_schema" and len(given_fields) != 1:
-            raise ValueError('"type": "json_schema" needs a schema, in the field json_schema or in schema')
-        return self
-
-    def grammar(self) -> str | Json | None:
-        """Return the grammar of the format; None for free text."""
-        schema = self.schema_ if self.json_schema is None else self.json_schema.schema_
-        if self.type == "json_object" and schema in (None, True, {}):
-            return "json_object"
-        return None if schema is None else {"json_schema": schema}
 
 
 class OpenAIBody(ToolChoice):
@@ -616,20 +353,6 @@ def _parse_openai_line(
     )
 
 
-def first_problem(error: ValidationError, prefix: str = "") -> str:
-    """Return the message for the first invalid field, beginning with ``prefix`` and the path of the field."""
-    errors = error.errors(include_url=False)
-    # A field of several types gets an error for each type; the intended type has the error with the longest path.
-    errors_of_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
-    first_error = max(errors_of_field, key=lambda other: len(other["loc"]))
-    path = [part for part in first_error["loc"] if not _is_type_name(part)]
-    errors_of_other_types = [
-        other for other in errors_of_field if [p for p in other["loc"] if not _is_type_name(p)] == path
-    ]
-    message = problem_message(first_error, *errors_of_other_types)
-    return problem_sentence([prefix, *path] if prefix else path, message)
-
-
 def _unknown_field_hint(error: UnknownFieldError) -> str:
     """Return the end of the error message for an unknown field."""
     if error.model is _ShortLine:
@@ -644,10 +367,3 @@ def _unknown_field_hint(error: UnknownFieldError) -> str:
     else:
         nearest = error.similar
     return f"; did you mean {nearest}?" if nearest else "; logitsmith has no such setting, or cannot change it"
-
-
-def _is_type_name(part: object) -> bool:
-    """Return whether a part of a path is the name by which pydantic distinguishes the types of a field."""
-    if not isinstance(part, str):
-        return False
-    return part in ("str", "int", "float", "bool") or "[" in part or part.startswith(("_", "constrained-"))

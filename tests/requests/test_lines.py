@@ -2,8 +2,8 @@
 
 import pytest
 from logitsmith.presets.setting_table import SETTINGS
-from logitsmith.requests.bodies import parse_request
 from logitsmith.requests.errors import InvalidLineError
+from logitsmith.requests.lines import parse_request
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 

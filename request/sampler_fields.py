@@ -20,9 +20,9 @@ from ..presets.foreign import kobold, lists, llama_cpp, webui
 from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
 from ..presets.parameter_names import find_parameter
 from ..presets.preset import make_step
-from ..requests.bodies import StrictModel
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
+from .strict_model import StrictModel
 
 Number = float | int
 Json = dict[str, Any]

@@ -6,72 +6,47 @@ are named in the answer, see `fields_without_effect`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
-from ..common.strict_json import json_problem, parse_strict_json, without_whole_floats
+from ..common.strict_json import encode_exact_json, without_whole_floats
 from ..common.text import short_repr
-from ..grammars.errors import GrammarError
-from ..grammars.gbnf.literals import choice_source
 from ..presets.foreign import lists
 from ..presets.overrides import Override
 from ..presets.parameter_names import request_names
 from ..presets.setting_table import RULE_NAMES, SETTINGS
-from ..requests.bodies import (
-    MAX_CHOICES,
-    ChatMessage,
-    ResponseFormat,
-    StrictModel,
-    TemplateVariables,
-    ToolChoice,
-    first_problem,
-    setting_fields,
-    setting_overrides,
-)
-from ..requests.unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
-from .errors import InvalidRequestError
-from .sampler_fields import Json, SamplerFields, banned_texts, first_given
+from .errors import InvalidFieldError
+from .grammar_fields import ResponseFormat, StructuredOutputs, choice_grammar, parsed_schema, text_grammar
+from .messages import ChatMessage, TemplateVariables
+from .sampler_fields import SamplerFields, banned_texts, first_given
+from .strict_model import Json, StrictModel, first_problem, setting_fields, setting_overrides
+from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
+
+MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
+
+
+class ToolChoice(StrictModel):
+    """Whether the answer has to call a tool. It never does, so only a request that does not insist is taken."""
+
+    tool_choice: Any = None
+    function_call: Any = None
+
+    @field_validator("tool_choice", "function_call")
+    @classmethod
+    def _check_is_optional(cls, value: object) -> object:
+        kind = value
+        if isinstance(kind, dict):
+            tools = kind.get("allowed_tools")
+            kind = tools.get("mode") if isinstance(tools, dict) else kind.get("type", "function")
+        if kind and kind not in ("none", "auto"):
+            raise ValueError(f"{short_repr(value)} is not none or auto; no tools are called")
+        return value
+
 
 # Limit of the tokens that a request lets the draft model guess at a time. Other requests wait meanwhile.
 MAX_DRAFT_TOKENS = 64
-
-
-class StructuredOutputs(StrictModel):
-    """vLLM's ``structured_outputs``: exactly one of these."""
-
-    json_: Json | bool | str | None = Field(default=None, alias="json")
-    regex: str | None = None
-    choice: list[str] | None = Field(default=None, min_length=1)
-    grammar: str | None = None
-    json_object: bool | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _reject_tags(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and fields.get("structural_tag") is not None:
-            raise ValueError("structural_tag is not supported; give a grammar, or json for the complete answer")
-        return fields
-
-    @model_validator(mode="after")
-    def _check_is_one(self) -> StructuredOutputs:
-        if len(self.model_fields_set) != 1:
-            raise ValueError("give exactly one of json, regex, choice, grammar and json_object")
-        return self
-
-    def as_grammar(self) -> str | Json | None:
-        """Return the grammar, as a preset writes it; None if no field is given."""
-        if self.json_ is not None:
-            return {"json_schema": _parsed_schema("structured_outputs.json", self.json_)}
-        if self.regex is not None:
-            return {"regex": self.regex}
-        if self.choice is not None:
-            return _choice_grammar("structured_outputs.choice", self.choice)
-        if self.grammar is not None:
-            return text_grammar(self.grammar)
-        return "json_object" if self.json_object else None
 
 
 class StreamOptions(StrictModel):
@@ -84,6 +59,8 @@ class StreamOptions(StrictModel):
 
 # The system message of a request is one of its messages.
 _SETTINGS_OF_REQUESTS = tuple(name for name in SETTINGS if name != "system")
+
+
 if TYPE_CHECKING:
 
     class _SettingFields(StrictModel):
@@ -221,19 +198,19 @@ _Fields = TypeVar("_Fields", bound=StrictModel)
 def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) -> tuple[_Fields, list[str]]:
     """Return the fields of a request, and the paths of those without effect."""
     # ``is_strict``: whether every unknown field is an error; otherwise only one whose name looks like a mistake.
-    # Raises ``InvalidRequestError`` for such a field, or for a value that is not allowed.
+    # Raises ``InvalidFieldError`` for such a field, or for a value that is not allowed.
     if not isinstance(record, dict):
-        raise InvalidRequestError(f"the body is {short_repr(record)}, not a JSON object")
+        raise InvalidFieldError(f"the body is {short_repr(record)}, not a JSON object")
     try:
         ignored = fields_without_effect(fields_type, record, is_strict=is_strict)
         return fields_type.model_validate(record), ignored
     except UnknownFieldError as error:
-        raise InvalidRequestError(str(error), error.path) from None
+        raise InvalidFieldError(str(error), error.path) from None
     except TooManyFieldsError as error:
-        raise InvalidRequestError(str(error)) from None
+        raise InvalidFieldError(str(error)) from None
     except ValidationError as error:
         place = error.errors(include_url=False)[0]["loc"]
-        raise InvalidRequestError(first_problem(error), str(place[0]) if place else None) from None
+        raise InvalidFieldError(first_problem(error), str(place[0]) if place else None) from None
 
 
 def fields_without_place(
@@ -260,7 +237,7 @@ _NAMES_OF_SEED, _NAMES_OF_LENGTH, _NAMES_OF_STOPS = (
 
 
 def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
-    """Return the settings of a request other than those of the chain. Raises ``InvalidRequestError``."""
+    """Return the settings of a request other than those of the chain. Raises ``InvalidFieldError``."""
     overrides: list[Override] = []
     name, seed = first_given(fields, _NAMES_OF_SEED, unused)
     if seed is not None:
@@ -275,7 +252,7 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
     grammars = list(_grammars(fields))
     if len(grammars) > 1 and any(grammar != grammars[0][1] for _, grammar in grammars):
         names = " and ".join(name for name, _ in grammars)
-        raise InvalidRequestError(f"{names} both set a grammar; use one of them", grammars[1][0])
+        raise InvalidFieldError(f"{names} both set a grammar; use one of them", grammars[1][0])
     if grammars:
         overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
     overrides += _text_rules(fields)
@@ -319,48 +296,25 @@ def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
     for name in ("json_schema", "guided_json"):
         value = getattr(fields, name)
         if value is not None and not (isinstance(value, str) and not value.strip()):
-            yield name, {"json_schema": _parsed_schema(name, value)}
+            yield name, {"json_schema": parsed_schema(name, value)}
     for name in ("regex", "guided_regex"):
         if value := getattr(fields, name):
             yield name, {"regex": value}
     if fields.guided_choice:
-        yield "guided_choice", _choice_grammar("guided_choice", fields.guided_choice)
+        yield "guided_choice", choice_grammar("guided_choice", fields.guided_choice)
     if fields.response_format is not None and (value := fields.response_format.grammar()) is not None:
         yield "response_format", value
     if fields.structured_outputs is not None and (value := fields.structured_outputs.as_grammar()) is not None:
         yield "structured_outputs", value
 
 
-def _parsed_schema(name: str, value: Json | bool | str) -> Json | bool:
-    """Return a JSON Schema, which some clients send as a text."""
-    if not isinstance(value, str):
-        return value
-    field = name.partition(".")[0]
-    try:
-        parsed: Json | bool = parse_strict_json(value)
-    except json.JSONDecodeError as error:
-        problem = f"not JSON: line {error.lineno}, column {error.colno}: {json_problem(error)}"
-        raise InvalidRequestError(f"{name}: {problem}", field) from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"{name}: not JSON: {error}", field) from None
-    return parsed
+def set_arguments(values: list[str] | Json) -> list[str]:
+    """Return settings as ``--set`` accepts them; ``values``: the same, or values by the names of settings."""
+    if isinstance(values, list):
+        return values
+    return [f"{name}={encode_exact_json(setting_value(value))}" for name, value in values.items()]
 
 
-def text_grammar(text: str) -> str | Json:
-    """Return a grammar by its text: a name, GBNF, llguidance's Lark, or a JSON Schema."""
-    stripped = text.strip()
-    if stripped.startswith("{"):
-        return {"json_schema": _parsed_schema("grammar", stripped)}
-    if "::=" in stripped:
-        return {"gbnf": text}
-    if stripped.startswith("%llguidance") or "start:" in stripped.replace(" ", ""):
-        return {"lark": text}
-    return stripped
-
-
-def _choice_grammar(name: str, choices: list[str]) -> Json:
-    """Return the grammar that matches exactly one of the texts of a field."""
-    try:
-        return {"gbnf": choice_source(choices)}
-    except GrammarError as error:
-        raise InvalidRequestError(f"{name}.{error}", name.partition(".")[0]) from None
+def setting_value(value: Any) -> Any:
+    """Return a setting without whole floats, except in tables: numbers in a JSON Schema are written as given."""
+    return value if isinstance(value, dict) else without_whole_floats(value)

@@ -1,0 +1,157 @@
+"""The messages of a chat, as all clients write them, and as chat templates read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, field_validator, model_validator
+
+from ..common.strict_json import parse_strict_json
+from ..common.text import short_repr
+from .strict_model import Json, StrictModel
+
+
+def _check_template_variables(variables: Json) -> Json:
+    """Raise ``ValueError`` for a text where templates expect true or false: every text counts as true."""
+    value = variables.get("enable_thinking")
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"enable_thinking: {short_repr(value)} is not true or false")
+    return variables
+
+
+TemplateVariables = Annotated[Json, AfterValidator(_check_template_variables)]  # variables of a chat template
+
+
+# the fields with the text of a part, by its type
+_PART_FIELDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("text", "input_text", "output_text"), ("text",)),
+    "refusal": ("refusal",),
+    "thinking": ("thinking",),
+    "reasoning": ("reasoning", "text"),
+}
+
+
+_REASONING_PARTS = ("thinking", "reasoning")
+
+
+class MessagePart(StrictModel):
+    """A part of a message: text of the answer, of a refusal, or of reasoning. The models get nothing else."""
+
+    type: Literal["text", "input_text", "output_text", "refusal", "thinking", "reasoning"]
+    text: str | None = None
+    refusal: str | None = None
+    thinking: str | list[MessagePart] | None = None
+    reasoning: str | None = None
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _check_type(cls, value: object) -> object:
+        if not isinstance(value, str) or value not in _PART_FIELDS:
+            raise ValueError(f"{short_repr(value)} is not supported; the models read text only")
+        return value
+
+    @model_validator(mode="after")
+    def _check_text(self) -> MessagePart:
+        names = _PART_FIELDS[self.type]
+        if all(getattr(self, name) is None for name in names):
+            raise ValueError(f"a part of the type {self.type} needs the field {' or '.join(names)}")
+        return self
+
+    @property
+    def is_reasoning(self) -> bool:
+        """True if the text is reasoning, and not a part of the answer."""
+        return self.type in _REASONING_PARTS
+
+    @property
+    def content(self) -> str:
+        values = (getattr(self, name) for name in _PART_FIELDS[self.type])
+        value = next(value for value in values if value is not None)
+        return value if isinstance(value, str) else "".join(part.content for part in value)
+
+
+class ChatMessage(StrictModel):
+    """A message of a chat. Servers return reasoning as ``reasoning_content`` or as ``reasoning``."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[MessagePart] = ""
+    name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[Json] | None = None
+    tool_call_id: str | None = None
+
+    @model_validator(mode="after")
+    def _check_content(self) -> ChatMessage:
+        if self.role in ("system", "developer", "user") and "content" not in self.model_fields_set:
+            raise ValueError("there is no content")
+        return self
+
+    @property
+    def _parts(self) -> list[MessagePart]:
+        return self.content if isinstance(self.content, list) else []
+
+    def template_message(self) -> Json:
+        parts = [{"type": "text", "text": part.content} for part in self._parts if not part.is_reasoning]
+        content = self.content if isinstance(self.content, str) else parts
+        values = {
+            "reasoning_content": self._reasoning,
+            "tool_calls": [_with_arguments_as_object(call) for call in self.tool_calls or ()],
+            "tool_call_id": self.tool_call_id,
+            "name": self.name,
+        }
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": content, **{name: value for name, value in values.items() if value}}
+
+    @property
+    def _reasoning(self) -> str:
+        texts = (self.reasoning_content, self.reasoning)
+        return next(filter(None, texts), "".join(part.content for part in self._parts if part.is_reasoning))
+
+    def template_fields(self) -> Iterator[tuple[str, str]]:
+        """Yield the paths of the fields that only some templates read, each with the name that they have there."""
+        for name in ("reasoning_content", "reasoning", "tool_calls", "tool_call_id", "name"):
+            if getattr(self, name):
+                yield name, "reasoning_content" if name == "reasoning" else name
+        for index, part in enumerate(self._parts):
+            if part.is_reasoning:
+                yield f"content[{index}]", "reasoning_content"
+
+    def unused_reasoning(self) -> Iterator[str]:
+        """Yield the paths of reasoning that has no effect, because another field has other reasoning."""
+        chosen = self._reasoning
+        if self.reasoning and self.reasoning != chosen:
+            yield "reasoning"
+        if self.reasoning_content or self.reasoning:
+            yield from (f"content[{index}]" for index, part in enumerate(self._parts) if part.is_reasoning)
+
+
+def _with_arguments_as_object(call: Json) -> Json:
+    """Return the call of a tool with its arguments as an object. Clients send their JSON; templates write JSON."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = parse_strict_json(function["arguments"])
+    except ValueError:
+        return call
+    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+
+
+def template_fields_of(
+    messages: Sequence[ChatMessage] | None, variables: Mapping[str, Any] | None, place: str = ""
+) -> dict[str, str]:
+    """Return the paths of fields that only some chat templates read, each with its name in templates."""
+    fields = {f"{place}chat_template_kwargs.{name}": name for name in variables or ()}
+    for index, message in enumerate(messages or ()):
+        fields |= {f"{place}messages[{index}].{path}": name for path, name in message.template_fields()}
+    return fields
+
+
+def unused_reasoning_of(messages: Sequence[ChatMessage], place: str = "") -> list[str]:
+    """Return the paths of reasoning in messages that has no effect, because another field has other reasoning."""
+    return [
+        f"{place}messages[{index}].{path}"
+        for index, message in enumerate(messages)
+        for path in message.unused_reasoning()
+    ]

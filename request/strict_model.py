@@ -1,0 +1,85 @@
+"""Models of the tables in requests: types are not converted, and the first problem is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
+
+from ..common.errors import problem_message, problem_sentence
+from ..common.strict_json import without_whole_floats
+from ..presets.overrides import Override
+from ..presets.setting_table import SETTINGS
+
+Json = dict[str, Any]
+
+
+class StrictModel(BaseModel):
+    """A pydantic model that converts no types, except whole floats to integers; a null field counts as absent."""
+
+    # Unknown fields are left out. `fields_without_effect` finds them.
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        integers = _integer_fields(cls)
+        return {
+            name: without_whole_floats(value) if name in integers else value
+            for name, value in fields.items()
+            if value is not None
+        }
+
+
+@cache
+def _integer_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the names of the fields whose numbers are integers."""
+    types = {field.alias or name: set(_types_in(field.annotation)) for name, field in model.model_fields.items()}
+    return frozenset(name for name, found in types.items() if int in found and float not in found)
+
+
+def _types_in(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _types_in(part)
+
+
+def setting_fields(names: Iterable[str]) -> type[StrictModel]:
+    """Return a model with a field for each of these settings, by the table of settings."""
+    fields: dict[str, Any] = {name: (SETTINGS[name].kind.field_type, None) for name in names}
+    return create_model("SettingFields", __base__=StrictModel, **fields)
+
+
+def setting_overrides(fields: StrictModel, names: Iterable[str]) -> Iterator[Override]:
+    """Yield the settings that fields of the same names set."""
+    for name in names:
+        value = getattr(fields, name)
+        if value is not None:
+            # The numbers of a JSON Schema are written as given.
+            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
+
+
+def first_problem(error: ValidationError, prefix: str = "") -> str:
+    """Return the message for the first invalid field, beginning with ``prefix`` and the path of the field."""
+    errors = error.errors(include_url=False)
+    # A field of several types gets an error for each type; the intended type has the error with the longest path.
+    errors_of_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
+    first_error = max(errors_of_field, key=lambda other: len(other["loc"]))
+    path = [part for part in first_error["loc"] if not _is_type_name(part)]
+    errors_of_other_types = [
+        other for other in errors_of_field if [p for p in other["loc"] if not _is_type_name(p)] == path
+    ]
+    message = problem_message(first_error, *errors_of_other_types)
+    return problem_sentence([prefix, *path] if prefix else path, message)
+
+
+def _is_type_name(part: object) -> bool:
+    """Return whether a part of a path is the name by which pydantic distinguishes the types of a field."""
+    if not isinstance(part, str):
+        return False
+    return part in ("str", "int", "float", "bool") or "[" in part or part.startswith(("_", "constrained-"))
