@@ -39,7 +39,8 @@ from logitsmith.jobs.batch import BatchCounts, BatchRun
 from logitsmith.jobs.journal import ExistingResults, ResultJournal
 from logitsmith.jobs.lines import read_json_lines
 from logitsmith.jobs.workers import AnswerLine, answer_on_cluster, wait_for_model
-from logitsmith.requests.resolve import BatchDefaults, ModelDescription, RequestResolver
+from logitsmith.requests.recorded_settings import ModelDescription
+from logitsmith.requests.resolve import RequestDefaults, RequestResolver
 
 _SECONDS = re.compile(r" in (?:(\d+) min )?([\d.]+) s ")
 _WORKERS = (2, 22)
@@ -153,8 +154,17 @@ def _answer_immediately(requests: Path, count: int, workers: int, head_monitor: 
     """Print how many requests per second the driver handles, and its processor time for each."""
     output = requests.with_name(f"results-{workers}")
     results = ResultJournal(output, should_resume=False, is_openai=False)
-    resolver = RequestResolver(BatchDefaults("default", None, (), 0, None, None), {}, print)
-    batch = BatchRun(resolver, results, BatchCounts(), "0" * 64, is_openai=False, keeps_mismatched_results=False)
+    resolver = RequestResolver(RequestDefaults(), {}, print)
+    batch = BatchRun(
+        resolver,
+        results,
+        BatchCounts(),
+        "0" * 64,
+        base_seed=0,
+        note=print,
+        is_openai=False,
+        keeps_mismatched_results=False,
+    )
     run = _run(workers, 64, ServicePlan(InstantFactory()), head_monitor)
     wait_for_model(run, lambda: None)
     began, used = perf_counter(), process_time()

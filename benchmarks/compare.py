@@ -32,7 +32,7 @@ from logitsmith.compare.result import ArmFacts, comparison_page, make_result
 from logitsmith.engine import Model, generate, locate
 from logitsmith.engine.request import GenerationRequest
 from logitsmith.jobs.samples import generate_samples, sample_requests
-from logitsmith.requests.resolve import BatchDefaults
+from logitsmith.requests.resolve import RequestDefaults
 
 from tests.browser import open_browser
 
@@ -74,7 +74,7 @@ def made_up_page(text_count: int) -> str:
         replace(text_prompt(f"Prompt {number}"), id=str(number), line_number=number + 1) for number in range(10)
     ]
     arms = make_arms(["default", "temp1.5"], None, [])
-    plan = Plan(arms, prompts, 0, seeds, BatchDefaults("default", None, (), 0, None, None))
+    plan = Plan(arms, prompts, 0, seeds, RequestDefaults())
     table = TextTable()
     words = Path(__file__).read_text(encoding="utf-8").split()
     for number, prompt in enumerate(prompts):

@@ -12,7 +12,7 @@ from ..presets.errors import PresetError
 from ..presets.overrides import parse_set
 from ..presets.search import is_file_reference, list_presets
 from ..presets.settings import resolve_settings
-from ..requests.lines import ParsedRequest
+from ..requests.asked import AskedRequest
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 
@@ -30,17 +30,11 @@ class Arm:
     sets: tuple[str, ...] = ()  # settings of a grid, as ``--set`` accepts them
     model: str | None = None  # the model, as ``-m`` accepts it; None: the command's model
 
-    def apply_to(self, prompt: ParsedRequest, request_id: str, seed: int) -> ParsedRequest:
-        """Return the request of a prompt with the settings of this arm."""
-        overrides = (*prompt.overrides, parse_set(f"seed={seed}"))
-        return replace(
-            prompt,
-            id=request_id,
-            overrides=overrides,
-            preset=self.preset,
-            chain=self.chain,
-            set_arguments=self.sets,
-        )
+    def apply_to(self, asked: AskedRequest, seed: int) -> AskedRequest:
+        """Return what is asked for with the settings of this arm."""
+        sets = (parse_set(text, "set") for text in self.sets)
+        overrides = (*sets, *asked.overrides, parse_set(f"seed={seed}"))
+        return replace(asked, overrides=overrides, preset=self.preset, chain=self.chain)
 
 
 def make_arms(texts: Iterable[str], base: str | None, grids: Sequence[str]) -> list[Arm]:

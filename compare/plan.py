@@ -19,14 +19,16 @@ from ..jobs.batch import BatchCounts, BatchRun
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
 from ..requests.errors import InvalidLineError
-from ..requests.lines import ParsedRequest, parse_request
-from ..requests.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
+from ..requests.lines import RequestLine, read_request_line
+from ..requests.recorded_settings import batch_settings, describe_model
+from ..requests.resolve import RequestDefaults, RequestResolver
 from .arms import Arm
 from .intervals import Values
 from .text_measures import Measure, MeasuredText, measure_texts
 
 if TYPE_CHECKING:
     from ..engine.model import Model
+    from ..engine.request import GenerationRequest
     from ..presets.settings import Settings
 
 # the maximum number of texts of one prompt and arm, and the distance of the seeds of two prompts
@@ -34,10 +36,10 @@ MAX_SEEDS = 10_000
 _PROMPT_FIELDS = frozenset({"id", "prompt", "messages"})
 
 
-def read_prompts(path: Path) -> list[ParsedRequest]:
+def read_prompts(path: Path) -> list[RequestLine]:
     """Return the prompts of a JSONL file: ``{"id", "prompt"}`` or ``{"id", "messages"}`` on each line."""
     # Raises ``InvalidLineError`` that names the file and the line.
-    prompts: list[ParsedRequest] = []
+    prompts: list[RequestLine] = []
     with open_input(path) as file:
         for line in read_json_lines(file):
             try:
@@ -49,7 +51,7 @@ def read_prompts(path: Path) -> list[ParsedRequest]:
     return prompts
 
 
-def _parse_prompt(line: InputLine, used_ids: set[str]) -> ParsedRequest:
+def _parse_prompt(line: InputLine, used_ids: set[str]) -> RequestLine:
     if isinstance(line.content, InvalidLineError):
         raise line.content
     other_fields = sorted(line.content.keys() - _PROMPT_FIELDS)
@@ -57,14 +59,14 @@ def _parse_prompt(line: InputLine, used_ids: set[str]) -> ParsedRequest:
         raise InvalidLineError(
             f"{other_fields[0]} is not a field of a prompt: it has id and prompt or messages; arms have settings"
         )
-    prompt = parse_request({"id": str(line.number), **line.content}, line.number)
+    prompt = read_request_line({"id": str(line.number), **line.content}, line.number)
     if prompt.id in used_ids:
         raise InvalidLineError(f"the id {prompt.id!r} is already used; give another one")
     return prompt
 
 
-def text_prompt(text: str) -> ParsedRequest:
-    return parse_request({"id": "1", "prompt": text}, 1)
+def text_prompt(text: str) -> RequestLine:
+    return read_request_line({"id": "1", "prompt": text}, 1)
 
 
 Note = Callable[[str], object]
@@ -79,29 +81,38 @@ class Plan:
     """The design of a comparison."""
 
     arms: Sequence[Arm]  # the arms. Differences are those from the first one.
-    prompts: Sequence[ParsedRequest]
+    prompts: Sequence[RequestLine]
     seed: int  # seed of the first text of the first prompt
     seed_count: int  # number of texts of each prompt and arm
-    defaults: BatchDefaults  # the settings of all arms, which an arm may override
+    defaults: RequestDefaults  # the settings of all arms, which an arm may override
 
     @property
     def text_count(self) -> int:
         return len(self.arms) * len(self.prompts) * self.seed_count
 
-    def seeds(self, prompt: ParsedRequest) -> list[int]:
+    def seeds(self, prompt: RequestLine) -> list[int]:
         """Return the seeds of a prompt's texts, the same for each arm. They count up."""
         # Prompts share no seeds. Texts with the same random numbers resemble each other, so means over prompts
         # would vary more than the intervals say.
-        place = (prompt.line_number - 1) * MAX_SEEDS
+        place = (prompt.number - 1) * MAX_SEEDS
         return [following_seed(self.seed, place + number) for number in range(self.seed_count)]
 
     def resolver(self, metadata: Mapping[str, str], note: Note = _ignore) -> RequestResolver:
         return RequestResolver(self.defaults, metadata, note)
 
     def settings(self, arm: Arm, metadata: Mapping[str, str]) -> Settings:
-        return self.resolver(metadata).settings(arm.apply_to(self.prompts[0], "", self.seed))
+        return self.resolver(metadata).settings(arm.apply_to(self.prompts[0].asked, self.seed), [])
 
-    def request_id(self, arm: Arm, prompt: ParsedRequest, seed: int) -> str:
+    def requests(self, arm: Arm, metadata: Mapping[str, str]) -> list[GenerationRequest]:
+        """Return the requests of an arm, one for each prompt, with the first seed."""
+        resolver = self.resolver(metadata)
+        requests: list[GenerationRequest] = []
+        for prompt in self.prompts:
+            asked = arm.apply_to(prompt.asked, self.seed)
+            requests += resolver.requests(asked, resolver.settings(asked, []), self.seed, prompt.id)
+        return requests
+
+    def request_id(self, arm: Arm, prompt: RequestLine, seed: int) -> str:
         """Return the id of a text's request, which names it in the results."""
         return f"{prompt.id}/{arm.name}/{seed}"
 
@@ -109,16 +120,17 @@ class Plan:
         """Yield the requests of some arms as lines of a batch, the arms of one prompt and seed side by side."""
         texts = ((prompt, seed) for prompt in self.prompts for seed in self.seeds(prompt))
         for (prompt, seed), arm in product(texts, arms):
+            asked = prompt.asked
             content = {
                 "id": self.request_id(arm, prompt, seed),
-                **({"messages": prompt.messages} if prompt.messages is not None else {"prompt": prompt.prompt}),
+                **({"prompt": asked.prompts[0]} if asked.messages is None else {"messages": asked.messages}),
                 "seed": seed,
                 "logprobs": 0,
                 "logprobs_from": "both",
                 **{key: value for key in ("preset", "chain") if (value := getattr(arm, key)) is not None},
                 **({"set": list(arm.sets)} if arm.sets else {}),
             }
-            yield InputLine(prompt.line_number, content, line_digest(json.dumps(content, sort_keys=True).encode()))
+            yield InputLine(prompt.number, content, line_digest(json.dumps(content, sort_keys=True).encode()))
 
 
 class TextTable:
@@ -169,7 +181,7 @@ class TextTable:
         """Return the values of a measure, float64 (prompts, seeds); NaN where there is none."""
         return np.array([measure_texts(measure, self.texts(plan, arm, prompt)) for prompt in plan.prompts])
 
-    def texts(self, plan: Plan, arm: Arm, prompt: ParsedRequest) -> list[MeasuredText | None]:
+    def texts(self, plan: Plan, arm: Arm, prompt: RequestLine) -> list[MeasuredText | None]:
         """Return the texts of an arm and a prompt, one for each seed."""
         return [self.text(plan.request_id(arm, prompt, seed)) for seed in plan.seeds(prompt)]
 
@@ -178,12 +190,14 @@ def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, co
     """Return the run that generates the texts of the arms that share a model."""
     # Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
     resolver = plan.resolver(model.metadata)
-    settings = batch_settings(describe_model(model), plan.defaults, resolver, {"context": model.context.length})
+    settings = batch_settings(describe_model(model), resolver, plan.seed, {"context": model.context.length})
     run = BatchRun(
         resolver,
         table,
         counts,
         settings_digest(settings),
+        base_seed=plan.seed,
+        note=_ignore,
         is_openai=False,
         keeps_mismatched_results=False,
         advice="use the same settings, or choose another file with --results",
@@ -197,6 +211,6 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
     resolver = plan.resolver(metadata, note)
     for arm in plan.arms:
         try:
-            resolver.grammar(resolver.settings(arm.apply_to(plan.prompts[0], "", plan.seed)))
+            resolver.grammar(resolver.settings(arm.apply_to(plan.prompts[0].asked, plan.seed), []))
         except InvalidLineError as error:
             raise InvalidLineError(f"arm {arm.name}: {error}") from None

@@ -96,9 +96,9 @@ def _summary(steps: Sequence[StepSpec]) -> str:
 
 
 def _shown_prompt(prompt: Any) -> str:
-    if prompt.messages is None:
-        return prompt.prompt if isinstance(prompt.prompt, str) else str(prompt.prompt)
-    return "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt.messages)
+    if prompt.asked.messages is None:
+        return str(prompt.asked.prompts[0])
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt.asked.messages)
 
 
 def _holds_for(plan: Plan) -> str:

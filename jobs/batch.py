@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..common.journal import JournalError
 from ..common.strict_json import encode_json
 from ..engine.batch import BatchAnswer, BatchFailure, generate_many
 from ..engine.request import GenerationRequest
+from ..engine.token_records import LogprobRequest
 from ..grammars.errors import GrammarError
+from ..grammars.spec import GrammarSpec
 from ..logprobs.batch_results import (
     batch_error,
     batch_id,
@@ -22,9 +26,11 @@ from ..logprobs.batch_results import (
 from ..logprobs.openai import ChatAnswer, TextAnswer
 from ..models.errors import ModelError, PromptTooLongError
 from ..presets.errors import PresetError
+from ..requests.asked import AskedRequest
 from ..requests.errors import InvalidLineError
-from ..requests.lines import ParsedRequest, find_request_id, parse_request
+from ..requests.lines import RequestLine, find_request_id, read_request_line
 from ..requests.resolve import RequestResolver
+from ..requests.sources import report_ignored_schema_paths
 from ..samplers.errors import SamplingError
 from .journal import ResultSink
 from .lines import BackgroundReader, InputLine, iterate_available
@@ -88,13 +94,18 @@ class BatchRun:
         counts: BatchCounts,
         settings_digest: str,
         *,
+        base_seed: int,
+        note: Callable[[str], object],
         is_openai: bool,
         keeps_mismatched_results: bool,
         has_strict_fields: bool = False,
         describe_error: Callable[[Exception], str] = str,
         advice: str = "--force keeps the existing results and continues",
     ) -> None:
+        # ``base_seed``: the seed of a line that sets none is computed from it, together with the line's id.
         self._resolver = resolver
+        self._base_seed = base_seed
+        self._notes = _IgnoredPartsNotes(note, resolver.defaults.ignored_schema_paths)
         self._results = results
         self._counts = counts
         self._advice = advice
@@ -203,29 +214,40 @@ class BatchRun:
         """Return the same as `_accept_line`. Raises what it catches."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
-        parsed = parse_request(line.content, line.number, strict_fields=self._has_strict_fields)
-        first_line_number = self._line_number_of_id.setdefault(parsed.id, line.number)
+        request_line = read_request_line(line.content, line.number, strict_fields=self._has_strict_fields)
+        request_id, asked = request_line.id, request_line.asked
+        first_line_number = self._line_number_of_id.setdefault(request_id, line.number)
         if first_line_number != line.number:
             raise InvalidLineError(
-                f"the id {parsed.id!r} is already used on line {first_line_number}; give another one"
+                f"the id {request_id!r} is already used on line {first_line_number}; give another one"
             )
-        if parsed.id in self._results.existing_results:
+        if request_id in self._results.existing_results:
             if not self._keeps_mismatched_results and self._is_result_mismatched(line):
                 _reject_mismatched_results(line, 1, self._advice)
             self._counts.existing_count += 1
             return None
         if self._is_openai:
-            _check_openai(parsed)
-        elif parsed.choice_count > 1:
+            _check_openai(asked)
+        elif asked.choice_count > 1:
             raise InvalidLineError("body.n: a result of --format jsonl has one text; use --format openai")
-        result_id = batch_id(parsed.id, line.digest, self._settings_digest)
+        result_id = batch_id(request_id, line.digest, self._settings_digest)
         accepted = AcceptedLine(
-            line.number, line.digest, result_id, parsed.messages is not None, parsed.choice_count
+            line.number, line.digest, result_id, asked.messages is not None, asked.choice_count
         )
-        request = self._resolver.resolve(parsed)
+        request = self._make_request(request_line)
         if self._is_openai:
             request = replace(request, logprobs=replace(request.logprobs, lowest=0))
         return request, accepted
+
+    def _make_request(self, line: RequestLine) -> GenerationRequest:
+        ignored = [*line.asked.ignored, *self._resolver.unread_fields(line.asked)]
+        settings = self._resolver.settings(line.asked, ignored)
+        seed = _seed_of_line(self._base_seed, line.id)
+        (request,) = self._resolver.requests(line.asked, settings, seed, line.id)
+        self._notes.note_fields(line.number, ignored)
+        if isinstance(request.constraint, GrammarSpec):
+            self._notes.note_schema(request.constraint)
+        return request
 
     def _write_failure(self, request_id: str, number: int, digest: str, failure: Failure) -> None:
         error = batch_error(failure.code, failure.message, number, digest, failure.counts)
@@ -234,6 +256,36 @@ class BatchRun:
         self._counts.failed_count += 1
         if self._counts.first_failure is None:
             self._counts.first_failure = (number, failure.message)
+
+
+def _seed_of_line(base_seed: int, request_id: str) -> int:
+    """Return the seed of a line that sets none: 32 bits of a hash, so that an id always gets the same seed."""
+    return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")
+
+
+_MAX_NOTED_FIELDS = 1_000
+
+
+class _IgnoredPartsNotes:
+    """Notes about fields and parts of JSON Schemas that have no effect, each once for all lines."""
+
+    def __init__(self, note: Callable[[str], object], reported_schema_paths: tuple[str, ...]) -> None:
+        self._note = note
+        self._noted_fields: set[str] = set()
+        self._reported_schema_paths = {reported_schema_paths, ()}
+
+    def note_fields(self, line_number: int, paths: Iterable[str]) -> None:
+        """Tell the fields of a line that have no effect, each once, wherever it is in its list."""
+        for path in paths:
+            name = re.sub(r"\[\d+\]", "", path)
+            if name not in self._noted_fields and len(self._noted_fields) < _MAX_NOTED_FIELDS:
+                self._noted_fields.add(name)
+                self._note(f"line {line_number}: {path} has no effect, nor has it in other lines")
+
+    def note_schema(self, grammar: GrammarSpec) -> None:
+        if grammar.ignored_schema_paths not in self._reported_schema_paths:
+            self._reported_schema_paths.add(grammar.ignored_schema_paths)
+            report_ignored_schema_paths(grammar, self._note)
 
 
 @dataclass
@@ -335,13 +387,14 @@ def describe_failure(failure: BatchFailure, describe_error: Callable[[Exception]
     return Failure("generation_failed" if failure.has_begun else "invalid_request", message)
 
 
-def _check_openai(parsed: ParsedRequest) -> None:
+def _check_openai(asked: AskedRequest) -> None:
     """Raise ``InvalidLineError`` if a line asks for logprobs or a trace that OpenAI's format does not support."""
-    if parsed.top_logprob_count == -1:
+    logprobs = asked.logprobs or LogprobRequest()
+    if logprobs.top_count == -1:
         raise InvalidLineError("logprobs: -1 (all tokens) is not supported by OpenAI's format; use --format jsonl")
-    if parsed.logprobs_from == "both":
+    if logprobs.source == "both":
         raise InvalidLineError('logprobs_from: "both" is not supported by OpenAI\'s format; use --format jsonl')
-    if parsed.trace_top_count is not None:
+    if asked.trace_top_count is not None:
         raise InvalidLineError("trace: not supported by OpenAI's format; use --format jsonl")
 
 

@@ -25,7 +25,7 @@ from ..engine.native.options import estimate_memory, physical_cores
 from ..models.errors import ModelError
 from ..models.names import first_part
 from ..requests.errors import InvalidLineError
-from ..requests.resolve import ModelDescription, describe_model
+from ..requests.recorded_settings import ModelDescription, describe_model
 from .batch import BatchRun, Failure, InputLines, answer_lines
 from .lines import BackgroundReader, iterate_available
 from .scoring import LineScore, failed_line, scored_line, stride_problem

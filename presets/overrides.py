@@ -64,15 +64,15 @@ class _StepTarget:
         return f"{self.name}{number}{parameter}"
 
 
-def parse_set(text: str) -> Override:
-    """Return the override for an argument of ``--set``. Raises ``PresetError``."""
+def parse_set(text: str, door: str = "--set") -> Override:
+    """Return the override for an argument of ``--set``, or of the field ``door``. Raises ``PresetError``."""
     # Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7`` and ``guidance.scale=2``. The value is
     # YAML. Names may be aliases, and may be written with dashes.
     name, sign, value = text.partition("=")
     name = name.strip()
     if not sign or not name:
-        raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
-    origin = f"--set {name}"
+        raise PresetError(f"{door} {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
+    origin = f"{door} {name}"
     scalar = parse_yaml_scalar(value, origin)
     setting, dot, key = name.partition(".")
     if dot and find_setting_name(setting) == "guidance":

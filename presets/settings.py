@@ -6,7 +6,7 @@ Settings can change while they are in use, as in a chat; each value keeps its or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -286,10 +286,24 @@ def _check_setting(name: str, override: Override, earlier: SettingValue) -> Sett
 def override_settings(settings: Settings, override: Override) -> Settings:
     setting = find_setting_name(override.target)
     if setting is None:
-        return replace(settings, steps=tuple(override_step(settings.steps, override)))
+        return change_chain(settings, (override,))
     values = {**settings.values, setting: _check_setting(setting, override, settings[setting])}
     folder = None if setting == "grammar" else settings.grammar_folder
     return replace(settings, values=values, grammar_folder=folder)
+
+
+def change_chain(
+    settings: Settings, overrides: Iterable[Override], rearrangements: Sequence[ChainRearrangement] = ()
+) -> Settings:
+    """Return the settings with another selecting step, changed parameters, and another order, in this sequence."""
+    steps = list(settings.steps)
+    for rearrangement in rearrangements:
+        steps = replace_selector(steps, rearrangement)
+    for override in overrides:
+        steps = override_step(steps, override)
+    for rearrangement in rearrangements:
+        steps = order_steps(steps, rearrangement)
+    return replace(settings, steps=tuple(steps))
 
 
 def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:

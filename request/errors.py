@@ -1,5 +1,9 @@
 """The errors of requests."""
 
+from __future__ import annotations
+
+import re
+
 from ..common.errors import LogitsmithError
 
 
@@ -8,12 +12,14 @@ class InvalidLineError(LogitsmithError):
 
 
 class InvalidFieldError(LogitsmithError):
-    """A field of a request is invalid, or the request as a whole.
+    """A field of a request is invalid, or the request as a whole."""
 
-    Attributes:
-        field: the name of the field; None: the whole request.
-    """
+    def __init__(self, problem: str, path: str = "", field: str | None = None) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self._reason, self._path = problem, path  # the path is empty if the reason names the fields itself
+        # the field at fault; None: the whole request
+        self.field = field or re.split(r"[.\[]", path)[0] or None
 
-    def __init__(self, problem: str, field: str | None = None, *, advice: str = "") -> None:
-        super().__init__(problem, advice=advice)
-        self.field = field
+    def within(self, table: str) -> InvalidFieldError:
+        """Return the error of a table that is itself a field, such as ``body``."""
+        return InvalidFieldError(self._reason, f"{table}.{self._path}" if self._path else table, self.field)

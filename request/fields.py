@@ -21,7 +21,7 @@ from .errors import InvalidFieldError
 from .grammar_fields import ResponseFormat, StructuredOutputs, choice_grammar, parsed_schema, text_grammar
 from .messages import ChatMessage, TemplateVariables
 from .sampler_fields import SamplerFields, banned_texts, first_given
-from .strict_model import Json, StrictModel, first_problem, setting_fields, setting_overrides
+from .strict_model import Json, StrictModel, invalid_field, setting_fields, setting_overrides
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
@@ -205,12 +205,11 @@ def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) ->
         ignored = fields_without_effect(fields_type, record, is_strict=is_strict)
         return fields_type.model_validate(record), ignored
     except UnknownFieldError as error:
-        raise InvalidFieldError(str(error), error.path) from None
+        raise InvalidFieldError(str(error), field=error.path) from None
     except TooManyFieldsError as error:
         raise InvalidFieldError(str(error)) from None
     except ValidationError as error:
-        place = error.errors(include_url=False)[0]["loc"]
-        raise InvalidFieldError(first_problem(error), str(place[0]) if place else None) from None
+        raise invalid_field(error) from None
 
 
 def fields_without_place(
@@ -252,7 +251,7 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
     grammars = list(_grammars(fields))
     if len(grammars) > 1 and any(grammar != grammars[0][1] for _, grammar in grammars):
         names = " and ".join(name for name, _ in grammars)
-        raise InvalidFieldError(f"{names} both set a grammar; use one of them", grammars[1][0])
+        raise InvalidFieldError(f"{names} both set a grammar; use one of them", field=grammars[1][0])
     if grammars:
         overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
     overrides += _text_rules(fields)

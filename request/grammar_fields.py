@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ..common.strict_json import json_problem, parse_strict_json
 from ..grammars.errors import GrammarError
-from ..grammars.gbnf.literals import choice_source
+from ..grammars.gbnf.literals import literal
 from .errors import InvalidFieldError
 from .strict_model import Json, StrictModel
 
@@ -89,14 +89,13 @@ def parsed_schema(name: str, value: Json | bool | str) -> Json | bool:
     """Return a JSON Schema, which some clients send as a text."""
     if not isinstance(value, str):
         return value
-    field = name.partition(".")[0]
     try:
         parsed: Json | bool = parse_strict_json(value)
     except json.JSONDecodeError as error:
         problem = f"not JSON: line {error.lineno}, column {error.colno}: {json_problem(error)}"
-        raise InvalidFieldError(f"{name}: {problem}", field) from None
+        raise InvalidFieldError(problem, name) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidFieldError(f"{name}: not JSON: {error}", field) from None
+        raise InvalidFieldError(f"not JSON: {error}", name) from None
     return parsed
 
 
@@ -114,7 +113,10 @@ def text_grammar(text: str) -> str | Json:
 
 def choice_grammar(name: str, choices: list[str]) -> Json:
     """Return the grammar that matches exactly one of the texts of a field."""
-    try:
-        return {"gbnf": choice_source(choices)}
-    except GrammarError as error:
-        raise InvalidFieldError(f"{name}.{error}", name.partition(".")[0]) from None
+    literals = []
+    for index, text in enumerate(choices):
+        try:
+            literals.append(literal(text))
+        except GrammarError as error:
+            raise InvalidFieldError(str(error), f"{name}.{index}") from None
+    return {"gbnf": f"root ::= {' | '.join(literals)}"}

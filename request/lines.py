@@ -3,79 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import (
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..common.strict_json import without_whole_floats
 from ..common.text import nearest_name, short_repr
-from ..presets.foreign.lists import read_biased_token
-from ..presets.overrides import ChainRearrangement, Override
-from ..presets.parameter_names import request_names
+from ..engine.token_records import LogprobRequest
+from ..presets.errors import PresetError
+from ..presets.overrides import Override, parse_set
+from ..presets.parameter_names import PARAMETERS, request_names
 from ..presets.setting_table import SETTINGS
-from .errors import InvalidLineError
-from .fields import MAX_CHOICES, ToolChoice, set_arguments
-from .grammar_fields import ResponseFormat
+from .asked import AskedRequest, ask
+from .errors import InvalidFieldError, InvalidLineError
+from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, read_body, set_arguments
 from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
-from .strict_model import Json, StrictModel, first_problem, setting_fields, setting_overrides
+from .strict_model import Json, StrictModel, invalid_field, setting_fields, setting_overrides
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
 @dataclass(frozen=True)
-class ParsedRequest:
-    """The request of a line, in whichever format the line is written."""
+class RequestLine:
+    """A line of a batch, or of prompts to compare."""
 
     id: str
-    line_number: int  # number of the line in the input, counted from 1
-    prompt: str | list[int] | None  # text or token ids; None if there are ``messages``
-    # messages of a chat, in the form that chat templates expect; None if there is a ``prompt``
-    messages: list[Json] | None
-    overrides: tuple[Override, ...]  # settings that take precedence over the preset's
-    preset: str | None = None  # name or file of a preset; None uses the preset of the flags
-    chain: str | None = None  # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the flags
-    set_arguments: tuple[str, ...] = ()  # more settings, as ``--set`` accepts them
-    # number of most likely tokens whose logprobs are reported; -1 reports all tokens, None uses the flags' number
-    top_logprob_count: int | None = None
-    logprobs_field: str = "logprobs"  # the field that sets this number
-    logprobs_from: str = "model"  # the distribution whose logprobs are reported: ``model``, ``chain`` or ``both``
-    # number of candidates that are traced through the chain; None uses the flags' number
-    trace_top_count: int | None = None
-    chat_template: str | None = None  # name, file or source of a chat template; None uses the flags' template
-    # variables of the chat template; None if the line sets none
-    chat_template_kwargs: TemplateVariables | None = None
-    # changes of the order of the steps and of the selecting step
-    rearrangements: tuple[ChainRearrangement, ...] = ()
-    choice_count: int = 1  # number of texts of the answer. Their seeds count up.
-    # settings of a beam search, as arguments of `BeamSearch`; empty if the line sets none
-    beam_settings: Mapping[str, Any] = field(default_factory=dict)
-    # the paths of fields that have no effect, such as ``body.messages[1].annotations``
-    ignored: tuple[str, ...] = ()
-    # the paths of fields that only some chat templates read, each with the name that templates have for it
-    template_fields: Mapping[str, str] = field(default_factory=dict)
+    number: int  # number of the line in the input, counted from 1
+    asked: AskedRequest
 
 
-def parse_request(record: Json, line_number: int, *, strict_fields: bool = False) -> ParsedRequest:
-    """Return the request of a line. Raises ``InvalidLineError``."""
+def read_request_line(record: Json, number: int, *, strict_fields: bool = False) -> RequestLine:
+    """Return the request of a line, in whichever format it is written. Raises ``InvalidLineError``."""
     # Unknown fields of the short form always are errors, because no other program writes it.
     try:
         if "custom_id" in record or "body" in record or "url" in record:
             ignored = fields_without_effect(OpenAILine, record, is_strict=strict_fields)
             line = OpenAILine.model_validate(record)
-            return _parse_openai_line(line, line_number, ignored, strict_fields=strict_fields)
+            return RequestLine(line.custom_id, number, _ask_openai(line, ignored, strict_fields=strict_fields))
         fields_without_effect(_ShortLine, record, is_strict=True)
-        return _parse_short_line(_ShortLine.model_validate(record), line_number)
+        short_line = _ShortLine.model_validate(record)
+        request_id = f"line-{number}" if short_line.id is None else str(short_line.id)
+        return RequestLine(request_id, number, _ask_short(short_line))
     except ValidationError as error:
-        raise InvalidLineError(first_problem(error)) from None
+        raise InvalidLineError(str(invalid_field(error))) from None
     except UnknownFieldError as error:
         raise InvalidLineError(f"{error.path}: there is no such field{_unknown_field_hint(error)}") from None
-    except TooManyFieldsError as error:
+    except (TooManyFieldsError, PresetError) as error:
         raise InvalidLineError(str(error)) from None
 
 
@@ -147,126 +121,34 @@ def _is_id(value: object) -> bool:
     return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
-def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
-    overrides = list(setting_overrides(line, SETTINGS))
+def _ask_short(line: _ShortLine) -> AskedRequest:
+    overrides = [parse_set(argument, "set") for argument in set_arguments(line.set_)]
+    overrides += setting_overrides(line, SETTINGS)
     if line.json_schema is not None:
         overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
     if line.logprobs_from != "model" and line.logprobs is None:
         raise InvalidLineError("logprobs_from needs logprobs")
-    return ParsedRequest(
-        id=f"line-{line_number}" if line.id is None else str(line.id),
-        line_number=line_number,
-        prompt=line.prompt,
+    beams = {
+        "beam_count": line.beams,
+        "length_penalty": line.length_penalty,
+        "early_stopping": line.early_stopping,
+    }
+    return AskedRequest(
+        prompts=() if line.prompt is None else (line.prompt,),
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
         overrides=tuple(overrides),
         preset=line.preset,
         chain=line.chain,
-        set_arguments=tuple(set_arguments(line.set_)),
-        top_logprob_count=line.logprobs,
-        logprobs_from=line.logprobs_from,
+        logprobs=None
+        if line.logprobs is None
+        else LogprobRequest(line.logprobs, line.logprobs_from, (), "logprobs"),
         trace_top_count=line.trace,
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
-        beam_settings={
-            name: value
-            for name, value in (
-                ("beam_count", line.beams),
-                ("length_penalty", line.length_penalty),
-                ("early_stopping", line.early_stopping),
-            )
-            if value is not None
-        },
+        beam_settings={name: value for name, value in beams.items() if value is not None},
         ignored=tuple(unused_reasoning_of(line.messages or ())),
         template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
     )
-
-
-class OpenAIBody(ToolChoice):
-    """The fields that both bodies of OpenAI's format have, and some fields of llama.cpp's server."""
-
-    model: str | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    repeat_penalty: float | None = None
-    min_tokens: int | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    response_format: ResponseFormat | None = None
-    grammar: str | Json | None = None
-
-    def overrides(self) -> Iterator[Override]:
-        """Yield the settings that the body sets. Raises ``ValueError``."""
-        for name, target in _SETTING_OF_FIELD.items():
-            value = getattr(self, name, None)
-            if value is not None:
-                yield Override(f"body.{name}", target, value)
-        if self.logit_bias is not None:
-            yield Override("body.logit_bias", "logit_bias.bias", _parse_token_biases(self.logit_bias))
-        if self.response_format is not None and self.response_format.grammar() is not None:
-            if self.grammar is not None:
-                raise ValueError("body: response_format and grammar both set a grammar; use one of them")
-            yield Override("body.response_format", "grammar", self.response_format.grammar())
-
-
-# for fields of a body: the setting that the field sets, as ``--set`` names it
-_SETTING_OF_FIELD = {
-    "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "temperature": "temperature.t",
-    "top_p": "top_p.p",
-    "top_k": "top_k.k",
-    "min_p": "min_p.p",
-    "frequency_penalty": "penalties.frequency",
-    "presence_penalty": "penalties.presence",
-    "repeat_penalty": "penalties.repeat",
-    "min_tokens": "min_tokens.n",
-    "seed": "seed",
-    "stop": "stop",
-    "grammar": "grammar",
-}
-
-
-def _parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:
-    """Return biases by token id; in JSON, the ids are strings. Raises ``ValueError``."""
-    biases = {read_biased_token(name): bias for name, bias in bias_by_name.items()}
-    for name in biases:
-        if not isinstance(name, int):
-            raise ValueError(f"body.logit_bias: {name!r} is not a token's id")
-    return cast("dict[int, float]", biases)
-
-
-class CompletionBody(OpenAIBody):
-    """The body of ``/v1/completions``."""
-
-    prompt: str | list[int]
-    logprobs: int | None = Field(default=None, ge=0)
-
-    @field_validator("prompt", mode="before")
-    @classmethod
-    def _unwrap_single_prompt(cls, prompt: Any) -> Any:
-        if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
-            if len(prompt) > 1:
-                raise ValueError(f"there are {len(prompt)} prompts; write a line for each of them")
-            return prompt[0]
-        return prompt
-
-
-class ChatBody(OpenAIBody):
-    """The body of ``/v1/chat/completions``."""
-
-    messages: list[ChatMessage] = Field(min_length=1)
-    max_completion_tokens: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0)
-    chat_template: str | None = None
-    chat_template_kwargs: TemplateVariables | None = None
 
 
 # a URL that ends in a route, as Azure writes it: /chat/completions, /openai/deployments/NAME/chat/completions
@@ -303,66 +185,49 @@ class OpenAILine(StrictModel):
         return value
 
 
-def _parse_openai_line(
-    line: OpenAILine, line_number: int, ignored: list[str], *, strict_fields: bool
-) -> ParsedRequest:
-    """Return the request of a line; ``ignored``: the paths of fields outside of the body without effect."""
-    body_model = CompletionBody if line.url == "/v1/completions" else ChatBody
-    ignored = ignored + fields_without_effect(body_model, line.body, is_strict=strict_fields, place="body.")
+# fields of the server's bodies that results have no place for, or that a batch decides itself
+_NOT_IN_RESULTS = (
+    *("stream", "echo", "prompt_logprobs", "return_tokens", "return_tokens_as_token_ids", "cache_prompt"),
+    *("speculative", "speculative_n_max", "speculative_n_min", "speculative_p_min"),
+)
+
+
+def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) -> AskedRequest:
+    """Return what a line asks for; ``ignored``: the paths of fields outside of the body without effect."""
+    fields_type: type[PromptFields | ChatFields] = PromptFields if line.url == "/v1/completions" else ChatFields
     try:
-        body: CompletionBody | ChatBody
-        if line.url == "/v1/completions":
-            body = CompletionBody.model_validate(line.body)
-            overrides = tuple(body.overrides())
-            return ParsedRequest(
-                line.custom_id,
-                line_number,
-                body.prompt,
-                None,
-                overrides,
-                top_logprob_count=body.logprobs,
-                logprobs_field="body.logprobs",
-                choice_count=body.n or 1,
-                ignored=tuple(ignored),
-            )
-        body = ChatBody.model_validate(line.body)
-        overrides = tuple(body.overrides())
-    except ValidationError as error:
-        raise InvalidLineError(first_problem(error, "body")) from None
-    except ValueError as error:
-        raise InvalidLineError(str(error)) from None
-    if body.top_logprobs is not None and not body.logprobs:
-        raise InvalidLineError("body.top_logprobs needs logprobs: true")
-    if body.max_tokens is not None and body.max_completion_tokens is not None:
-        raise InvalidLineError("body: max_tokens and max_completion_tokens are the same setting; use one of them")
-    top_logprob_count = (body.top_logprobs or 0) if body.logprobs else None
-    messages = [message.template_message() for message in body.messages]
-    return ParsedRequest(
-        line.custom_id,
-        line_number,
-        None,
-        messages,
-        overrides,
-        top_logprob_count=top_logprob_count,
-        logprobs_field="body.top_logprobs",
-        chat_template=body.chat_template,
-        chat_template_kwargs=body.chat_template_kwargs,
-        choice_count=body.n or 1,
-        ignored=(*ignored, *unused_reasoning_of(body.messages, "body.")),
-        template_fields=template_fields_of(body.messages, body.chat_template_kwargs, "body."),
+        fields, unused = read_body(fields_type, line.body, is_strict=strict_fields)
+        if isinstance(fields, PromptFields) and len(fields.prompts()) > 1:
+            count = len(fields.prompts())
+            raise InvalidFieldError(f"there are {count} prompts; write a line for each of them", "prompt")
+        without_place = fields_without_place(fields, _NOT_IN_RESULTS, has_both_sources=True)
+        fields = fields.model_copy(update=dict.fromkeys(set(without_place) & set(_NOT_IN_RESULTS)))
+        unused += without_place
+        return ask(fields, [*ignored, *(f"body.{name}" for name in unused)], "body.")
+    except InvalidFieldError as error:
+        raise InvalidLineError(str(error.within("body"))) from None
+
+
+# the setting that each name of another tool sets, as ``--set`` names it
+_SETTING_OF_NAME = {
+    name: target
+    for target, names in (
+        *((row.target, row.request_names) for row in reversed(PARAMETERS)),
+        *((setting.name, request_names(setting.names)) for setting in SETTINGS.values()),
     )
+    for name in names
+}
 
 
 def _unknown_field_hint(error: UnknownFieldError) -> str:
     """Return the end of the error message for an unknown field."""
     if error.model is _ShortLine:
         name, known = error.name, [field.alias or key for key, field in _ShortLine.model_fields.items()]
-        nearest = nearest_name(name, [*known, *_SETTING_OF_FIELD])
-        others = {other: key for key, each in SETTINGS.items() for other in request_names(each.names)}
-        setting = None if nearest in known else others.get(name) or _SETTING_OF_FIELD.get(nearest or name)
+        nearest = nearest_name(name, [*known, *_SETTING_OF_NAME])
+        setting = None if nearest in known else _SETTING_OF_NAME.get(name) or _SETTING_OF_NAME.get(nearest or "")
         if setting is not None:
             return f'; write "{setting}": …' if setting in known else f'; write "set": {{"{setting}": …}}'
-        if nearest is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):
+        if nearest is None and name in GenerationFields.model_fields:
             return "; it is a field of OpenAI's format, whose lines have custom_id, method, url and body"
     else:
         nearest = error.similar

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
-from ..common.errors import problem_message, problem_sentence
+from ..common.errors import problem_message
 from ..common.strict_json import without_whole_floats
 from ..presets.overrides import Override
 from ..presets.setting_table import SETTINGS
+from .errors import InvalidFieldError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Json = dict[str, Any]
 
@@ -64,18 +68,19 @@ def setting_overrides(fields: StrictModel, names: Iterable[str]) -> Iterator[Ove
             yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
 
 
-def first_problem(error: ValidationError, prefix: str = "") -> str:
-    """Return the message for the first invalid field, beginning with ``prefix`` and the path of the field."""
+def invalid_field(error: ValidationError) -> InvalidFieldError:
+    """Return the error of the first invalid field."""
     errors = error.errors(include_url=False)
     # A field of several types gets an error for each type; the intended type has the error with the longest path.
     errors_of_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
     first_error = max(errors_of_field, key=lambda other: len(other["loc"]))
-    path = [part for part in first_error["loc"] if not _is_type_name(part)]
-    errors_of_other_types = [
-        other for other in errors_of_field if [p for p in other["loc"] if not _is_type_name(p)] == path
-    ]
-    message = problem_message(first_error, *errors_of_other_types)
-    return problem_sentence([prefix, *path] if prefix else path, message)
+    path = _path_of(first_error)
+    errors_of_other_types = [other for other in errors_of_field if _path_of(other) == path]
+    return InvalidFieldError(problem_message(first_error, *errors_of_other_types), ".".join(map(str, path)))
+
+
+def _path_of(error: ErrorDetails) -> list[object]:
+    return [part for part in error["loc"] if not _is_type_name(part)]
 
 
 def _is_type_name(part: object) -> bool:

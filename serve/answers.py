@@ -41,7 +41,7 @@ from .errors import (
 )
 from .limits import without_paths
 from .request_log import CLIENT_LEFT, RequestRecord, record_of
-from .resolution import Asked
+from .resolution import PreparedRequest
 from .x_gen import x_gen
 
 _Result = TypeVar("_Result")
@@ -79,7 +79,7 @@ class AnswerFormat(ABC):
 async def answer(
     request: Request,
     engine: EngineThread,
-    asked: Asked,
+    prepared: PreparedRequest,
     form: AnswerFormat,
     on_submit: Callable[[EventStream], object] | None = None,
 ) -> Response:
@@ -87,16 +87,16 @@ async def answer(
     # ``on_submit`` gets the events of the answer before there are any. Raises ``RequestError``, and
     # ``ClientLeftError`` if the client leaves first.
     record = record_of(request.scope)
-    record.ignored = asked.ignored
-    stream = _submit(engine, [choice.request for choice in asked.choices])
+    record.ignored = prepared.ignored
+    stream = _submit(engine, [choice.request for choice in prepared.choices])
     if on_submit is not None:
         on_submit(stream)
-    if asked.fields.stream:
-        return await _start_stream(request, engine, asked, form, stream)
+    if prepared.fields.stream:
+        return await _start_stream(request, engine, prepared, form, stream)
     runs = await _collect(request, engine, stream)
     first, levels = runs[0][0], [_exactness(run[0], run[-1]) for run in runs]
     assert isinstance(first, Start)  # noqa: S101 - a run without a failure begins so
-    return JSONResponse(form.whole(runs, x_gen(asked, asked.choices[0], first, max(levels, key=len))))
+    return JSONResponse(form.whole(runs, x_gen(prepared, prepared.choices[0], first, max(levels, key=len))))
 
 
 async def run_requests(
@@ -179,7 +179,7 @@ def _exactness(start: Event, done: Event) -> str:
 
 
 async def _start_stream(
-    request: Request, engine: EngineThread, asked: Asked, form: AnswerFormat, stream: EventStream
+    request: Request, engine: EngineThread, prepared: PreparedRequest, form: AnswerFormat, stream: EventStream
 ) -> Response:
     """Return the response of a stream. Failures before the first token have a status of their own."""
     try:
@@ -191,12 +191,12 @@ async def _start_stream(
     except BaseException:
         engine.cancel(stream)
         raise
-    parts = _stream_parts(asked, form, stream, first, record_of(request.scope))
+    parts = _stream_parts(prepared, form, stream, first, record_of(request.scope))
     return StreamResponse(parts, lambda: engine.cancel(stream), form.media_type)
 
 
 async def _stream_parts(
-    asked: Asked,
+    prepared: PreparedRequest,
     form: AnswerFormat,
     stream: EventStream,
     taken: list[tuple[int, Event | BatchFailure]],
@@ -221,7 +221,7 @@ async def _stream_parts(
                 starts[index] = event
             elif isinstance(event, Done):
                 start = starts[index]
-                facts = x_gen(asked, asked.choices[index], start, _exactness(start, event))
+                facts = x_gen(prepared, prepared.choices[index], start, _exactness(start, event))
             parts += form.write(index, event, facts)
         if parts:
             yield "".join(parts)

@@ -120,14 +120,14 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
         dropped_counts.append(lengths[0] - lengths[1])
         return _with_negative_before_prompt(maker.model, fitted)
 
-    asked = await state.prepare(request, fields, lambda: maker.make(fields.normalized(is_stream), ignored, fit))
-    if is_stream and len(asked.choices) > 1:  # messages do not say to which text they belong
+    prepared = await state.prepare(request, fields, lambda: maker.make(fields.normalized(is_stream), ignored, fit))
+    if is_stream and len(prepared.choices) > 1:  # messages do not say to which text they belong
         many = {"prompt": len(fields.prompts()), "n": fields.n or 1, "n_cmpl": fields.n_cmpl or 1}
-        dropped = [name for name, count in many.items() if count > 1 and name not in asked.ignored]
-        asked = replace(asked, choices=asked.choices[:1], ignored=(*asked.ignored, *dropped))
+        dropped = [name for name, count in many.items() if count > 1 and name not in prepared.ignored]
+        prepared = replace(prepared, choices=prepared.choices[:1], ignored=(*prepared.ignored, *dropped))
     form = KoboldFormat(fields.trim_stop is False, max(dropped_counts))
     key = _answer_key(request, fields.genkey)
-    return await answer(request, state.engine, asked, form, partial(state.answers.track, key))
+    return await answer(request, state.engine, prepared, form, partial(state.answers.track, key))
 
 
 def _with_negative_before_prompt(model: Model, request: GenerationRequest) -> GenerationRequest:

@@ -18,7 +18,7 @@ from ..requests.fields import PromptFields
 from ..requests.strict_model import Json
 from .answers import AnswerFormat
 from .errors import InvalidRequestError
-from .resolution import Asked
+from .resolution import PreparedRequest
 from .state import HTML, JSON, LINES, RouteSpec, ServerState, generate, read_parts
 from .x_gen import command_of
 
@@ -29,9 +29,9 @@ class LinesFormat(AnswerFormat):
     media_type = LINES
     tells_rewinds = True
 
-    def __init__(self, asked: Asked) -> None:
-        self._choice, self._lines = asked.choices[0], RunLines()
-        if len(asked.choices) > 1:
+    def __init__(self, prepared: PreparedRequest) -> None:
+        self._choice, self._lines = prepared.choices[0], RunLines()
+        if len(prepared.choices) > 1:
             raise InvalidRequestError("the lines are those of one text; leave n out, and send one prompt", "n")
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:

@@ -23,7 +23,7 @@ from ..requests.strict_model import Json
 from ..samplers.tokens import tokens_of_text
 from .answers import AnswerFormat, answer
 from .errors import InvalidRequestError
-from .resolution import Asked
+from .resolution import PreparedRequest
 from .state import EVENTS, JSON, RouteSpec, ServerState, json_answer, read_fields, read_json
 from .x_gen import x_gen
 
@@ -41,21 +41,21 @@ class CompletionFields(PromptFields):
 class LlamaServerFormat(AnswerFormat):
     """llama-server's answer, or a list of several. No event marks the end of a stream, as in llama-server."""
 
-    def __init__(self, asked: Asked, fields: CompletionFields) -> None:
-        self._asked, self._fields = asked, fields
+    def __init__(self, prepared: PreparedRequest, fields: CompletionFields) -> None:
+        self._prepared, self._fields = prepared, fields
         self._chunks = [
-            LlamaServerChunks(prompt=choice.prompt, index=index) for index, choice in enumerate(asked.choices)
+            LlamaServerChunks(prompt=choice.prompt, index=index) for index, choice in enumerate(prepared.choices)
         ]
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
         """Return the answer, or a list of several answers."""
         records = []
-        for index, (choice, run) in enumerate(zip(self._asked.choices, runs, strict=True)):
+        for index, (choice, run) in enumerate(zip(self._prepared.choices, runs, strict=True)):
             record = llama_server_completion(
                 run, prompt=choice.prompt, index=index, has_token_ids=bool(self._fields.return_tokens)
             )
             assert isinstance(run[0], Start)  # noqa: S101 - a run without a failure begins so
-            own_facts = x_gen(self._asked, choice, run[0], facts["exactness"])
+            own_facts = x_gen(self._prepared, choice, run[0], facts["exactness"])
             records.append(self._complete(record, own_facts))
         return records if len(records) > 1 else records[0]
 
@@ -93,8 +93,8 @@ async def completion(request: Request, state: ServerState) -> Response:
     record = await read_json(request, state)
     is_strict = state.is_strict(request)
     fields, ignored = await state.run(lambda: _read_fields(record, model.vocabulary, is_strict=is_strict))
-    asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
-    return await answer(request, state.engine, asked, LlamaServerFormat(asked, fields))
+    prepared = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
+    return await answer(request, state.engine, prepared, LlamaServerFormat(prepared, fields))
 
 
 # The fields of other routes for which llama-server's answers have no place.
@@ -175,8 +175,8 @@ async def apply_template(request: Request, state: ServerState) -> Response:
     """Return the prompt that the chat template makes of messages."""
     _, maker = state.loaded()
     fields, ignored = await read_fields(request, state, ChatFields)
-    asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
-    return json_answer(request, {"prompt": asked.choices[0].prompt}, list(asked.ignored))
+    prepared = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
+    return json_answer(request, {"prompt": prepared.choices[0].prompt}, list(prepared.ignored))
 
 
 async def props(_: Request, state: ServerState) -> Response:

@@ -32,7 +32,7 @@ from .answers import run_requests
 from .errors import InvalidRequestError
 from .request_log import record_of
 from .requested_names import listed_presets
-from .resolution import Asked
+from .resolution import PreparedRequest
 from .state import RouteSpec, ServerState, read_json
 
 
@@ -72,19 +72,19 @@ async def next_token(request: Request, state: ServerState) -> Response:
     fields, ignored = read_body(fields_type, record, is_strict=state.is_strict(request))
     ignored += fields_without_place(fields, _NOT_ANSWERED)
 
-    def prepare() -> tuple[Asked, list[tuple[str, Chain]]]:
-        asked = maker.make(fields, ignored)
-        if len(asked.choices) > 1:
+    def prepare() -> tuple[PreparedRequest, list[tuple[str, Chain]]]:
+        prepared = maker.make(fields, ignored)
+        if len(prepared.choices) > 1:
             raise InvalidRequestError("the next token of one prompt only can be shown; leave n out", "prompt")
-        choice = asked.choices[0]
+        choice = prepared.choices[0]
         if choice.request.constraint is not None:
             read_beginning(model, cast("Constraint", choice.request.constraint), choice.request.beginning)
         seed = choice.chain.seed
-        return asked, [(text, _chain_to_compare(text, seed, model)) for text in fields.against or ()]
+        return prepared, [(text, _chain_to_compare(text, seed, model)) for text in fields.against or ()]
 
-    asked, against = await state.prepare(request, fields, prepare)
-    record_of(request.scope).ignored = asked.ignored
-    generation, chain = asked.choices[0].request, asked.choices[0].chain
+    prepared, against = await state.prepare(request, fields, prepare)
+    record_of(request.scope).ignored = prepared.ignored
+    generation, chain = prepared.choices[0].request, prepared.choices[0].chain
     prompt_ids = list(cast("Sequence[int]", generation.prompt))
     healer = heal_prompt_of(model.vocabulary, generation, prompt_ids)
     generation = replace(generation, prompt=tuple(prompt_ids))
@@ -97,7 +97,7 @@ async def next_token(request: Request, state: ServerState) -> Response:
     )
     facts = {
         "chain": chain_notation(chain.config),
-        "ignored": list(asked.ignored),
+        "ignored": list(prepared.ignored),
         "decoded_tokens": decoded_count,
     }
     return JSONResponse(next_token_json(model, chain, result, against) | {"x_gen": facts})

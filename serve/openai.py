@@ -27,15 +27,15 @@ from ..requests.fields import ChatFields, PromptFields
 from ..requests.strict_model import Json
 from .answers import AnswerFormat
 from .errors import ModelNotFoundError
-from .resolution import Asked
+from .resolution import PreparedRequest
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
 
 class OpenAIFormat(AnswerFormat):
     """An answer of OpenAI's, to texts or to a chat. The chunks of all its choices are one stream."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked, fields = asked, asked.fields
+    def __init__(self, prepared: PreparedRequest) -> None:
+        self._prepared, fields = prepared, prepared.fields
         self._is_chat = isinstance(fields, ChatFields)
         self._echo = bool(fields.echo)
         self._has_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
@@ -43,7 +43,7 @@ class OpenAIFormat(AnswerFormat):
             has_both_forms=True,
             has_all_requested=True,
             writes_token_ids=bool(fields.return_tokens_as_token_ids),
-            top_count=asked.top_logprob_count,
+            top_count=prepared.asked.top_logprob_count,
         )
         answer_id = secrets.token_hex(12)
         self._answer = (
@@ -52,7 +52,7 @@ class OpenAIFormat(AnswerFormat):
             else TextAnswer(answer_id, echo=self._echo, shape=self._shape)
         )
         self._makers = [
-            self._answer.chunk_maker(index, choice.prompt) for index, choice in enumerate(asked.choices)
+            self._answer.chunk_maker(index, choice.prompt) for index, choice in enumerate(prepared.choices)
         ]
         # The last chunk of each choice of a stream that is complete.
         self._last_chunks: dict[int, Chunk] = {}
@@ -65,7 +65,7 @@ class OpenAIFormat(AnswerFormat):
             for event in run
             for chunk in maker.push(event)
         )
-        choices, choices_per_prompt = join_chunks(chunks), self._asked.choices_per_prompt
+        choices, choices_per_prompt = join_chunks(chunks), self._prepared.asked.choice_count
         answer = self._answer.whole(choices, choices_per_prompt) | {"x_gen": facts}
         for choice, fields in zip(choices, answer["choices"], strict=True):
             fields.update(self._prompt_logprobs(choice))
@@ -75,7 +75,7 @@ class OpenAIFormat(AnswerFormat):
                 for choice in choices[::choices_per_prompt]
                 if choice.prompt is not None
             ]
-        if self._asked.prompt_logprob_count is not None:
+        if self._prepared.asked.prompt_logprob_count is not None:
             answer["prompt_logprobs"] = answer["choices"][0]["prompt_logprobs"]
         return answer
 
@@ -94,11 +94,11 @@ class OpenAIFormat(AnswerFormat):
             yield server_sent(fields)
 
     def _is_first_of_prompt(self, index: int) -> bool:
-        return index % self._asked.choices_per_prompt == 0
+        return index % self._prepared.asked.choice_count == 0
 
     def _prompt_logprobs(self, chunk: Chunk) -> Json:
         """Return the field with the logprobs of the prompt, if they are asked for and the chunk has the prompt."""
-        count = self._asked.prompt_logprob_count
+        count = self._prepared.asked.prompt_logprob_count
         if count is None or chunk.prompt is None:
             return {}
         return {"prompt_logprobs": prompt_logprobs(chunk.prompt.tokens, count)}
@@ -111,7 +111,7 @@ class OpenAIFormat(AnswerFormat):
         if self._has_usage:
             chunks = [chunk for _, chunk in sorted(self._last_chunks.items())]
             dones = [chunk.done for chunk in chunks if chunk.done is not None]
-            usage = self._answer.usage_chunk(chunks[0].start, dones, self._asked.choices_per_prompt)
+            usage = self._answer.usage_chunk(chunks[0].start, dones, self._prepared.asked.choice_count)
             yield server_sent(usage)
         yield SERVER_SENT_DONE
 

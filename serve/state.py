@@ -18,7 +18,7 @@ from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
 from ..requests.fields import ChatFields, PromptFields, fields_without_place, read_body
-from ..requests.resolve import BatchDefaults
+from ..requests.resolve import RequestDefaults
 from ..requests.strict_model import Json, StrictModel
 from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
@@ -28,7 +28,7 @@ from .errors import InvalidRequestError, TimedOutError, TooLargeError, Unavailab
 from .limits import MAX_JSON_VALUES, brings_program, check_fields, without_paths
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
-from .resolution import SETTING_ERRORS, Asked, RequestMaker
+from .resolution import SETTING_ERRORS, PreparedRequest, RequestMaker
 from .security import Access
 from .tracked_answers import AnswerTracker
 
@@ -53,7 +53,7 @@ class ServerState:
     """The state that all routes share."""
 
     engine: EngineThread
-    defaults: BatchDefaults
+    defaults: RequestDefaults
     # Gets sentences for the person who runs the server.
     note: Callable[[str], object]
     # The model and what makes its requests; None while it is loaded.
@@ -225,7 +225,7 @@ async def generate(
     request: Request,
     state: ServerState,
     fields_type: type[PromptFields] | type[ChatFields],
-    make_format: Callable[[Asked], AnswerFormat],
+    make_format: Callable[[PreparedRequest], AnswerFormat],
     without_place: Sequence[str],
 ) -> Response:
     """Answer a request for text."""
@@ -235,8 +235,8 @@ async def generate(
     state.check_queue()
     fields, ignored = await read_fields(request, state, fields_type)
     ignored += fields_without_place(fields, without_place, has_both_sources=True, has_usage=True)
-    asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
-    return await answer(request, state.engine, asked, make_format(asked))
+    prepared = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
+    return await answer(request, state.engine, prepared, make_format(prepared))
 
 
 async def read_fields(

@@ -76,8 +76,8 @@ def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -
     """Return the token ids that the fields ask for."""
     messages = fields.text if isinstance(fields.text, list) else fields.messages
     if messages:
-        asked = maker.make(ChatFields(messages=messages), [])
-        return list(asked.choices[0].request.prompt)  # type: ignore[arg-type]  # the maker writes ids
+        prepared = maker.make(ChatFields(messages=messages), [])
+        return list(prepared.choices[0].request.prompt)  # type: ignore[arg-type]  # the maker writes ids
     given = (fields.content, fields.prompt, fields.text)
     text = next((value for value in given if value is not None), None)
     if text is None:

@@ -10,15 +10,15 @@ from ..common.strict_json import encode_exact_json
 from ..logprobs.events import Start
 from ..requests.strict_model import Json
 from ..samplers.building import chain_notation
-from .resolution import Asked, Choice
+from .resolution import Choice, PreparedRequest
 
 
-def x_gen(asked: Asked, choice: Choice, start: Start, exactness: str) -> Json:
+def x_gen(prepared: PreparedRequest, choice: Choice, start: Start, exactness: str) -> Json:
     """Return the field. ``choice`` is the one that the command repeats."""
     return {
         "seed": start.seed,
         "chain": chain_notation(start.chain),
-        "ignored": list(asked.ignored),
+        "ignored": list(prepared.ignored),
         "exactness": exactness,
         "command": command_of(choice, start),
     }

@@ -200,7 +200,7 @@ class ChatSettings:
     def next_request(self, earlier_count: int = 0) -> GenerationRequest:
         """Return the request for the next answer, without its prompt."""
         # Each of the ``earlier_count`` answers to the same message had another seed.
-        from ...requests.resolve import make_request
+        from ...requests.engine_request import make_request
 
         settings, grammar, seed = self.settings, self.grammar, self.settings["seed"].value
         answer_seed = following_seed(fixed_seed(seed), earlier_count)

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from ...jobs.batch import BatchRun
     from ...jobs.journal import ExistingResults, ResultSink
     from ...jobs.lines import BackgroundReader, InputLine, PromptTemplate
-    from ...requests.resolve import BatchDefaults, ModelDescription
+    from ...requests.recorded_settings import ModelDescription
+    from ...requests.resolve import RequestDefaults
     from ..render.batch_progress import BatchProgress
 
 
@@ -237,8 +238,9 @@ def batch(options: BatchOptions) -> None:
     template = _read_template(options)
     progress = BatchProgress(_count_requests(options, template))
     defaults = _check_defaults(options)
+    base_seed = reported_seed(options.sampling.seed, "the base seed")
     results = _open_results(options)
-    job = _BatchJob(options, defaults, template, results, progress)
+    job = _BatchJob(options, defaults, base_seed, template, results, progress)
     with closing_results(results), interruptible() as interrupt:
         (_run_batch_locally if options.cluster.on is None else _run_batch_on_cluster)(job, interrupt)
     print_message(f"gen: {progress.summary()}")
@@ -257,7 +259,8 @@ class _BatchJob(NamedTuple):
     """A batch whose model is not loaded yet."""
 
     options: BatchOptions
-    defaults: BatchDefaults  # the settings of lines that do not set them
+    defaults: RequestDefaults  # the settings of lines that do not set them
+    base_seed: int  # number from which the seed of a line is computed, together with the line's id
     template: PromptTemplate | None  # the prompt of a CSV file's rows; None for JSON lines
     results: ResultSink
     progress: BatchProgress
@@ -265,7 +268,7 @@ class _BatchJob(NamedTuple):
 
 def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet."""
-    from ...requests.resolve import describe_model
+    from ...requests.recorded_settings import describe_model
     from ..render.batch_progress import show_progress, stop_check_with_note
 
     options = job.options
@@ -322,17 +325,20 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
     from ...jobs.batch import BatchRun
     from ...jobs.journal import check_and_write_settings, settings_digest
     from ...jobs.lines import read_input_lines
-    from ...requests.resolve import RequestResolver, batch_settings
+    from ...requests.recorded_settings import batch_settings
+    from ...requests.resolve import RequestResolver
 
     options, results = job.options, job.results
     existing = results.existing_results
     resolver = RequestResolver(job.defaults, model.metadata, print_note)
-    settings = batch_settings(model, job.defaults, resolver, options.answer_form)
+    settings = batch_settings(model, resolver, job.base_seed, options.answer_form)
     run = BatchRun(
         resolver,
         results,
         job.progress,
         settings_digest(settings),
+        base_seed=job.base_seed,
+        note=print_note,
         is_openai=options.format is BatchFormat.openai,
         keeps_mismatched_results=options.force,
         has_strict_fields=options.strict_fields,
@@ -413,12 +419,12 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
         raise UsageError(f"--template: {error}") from None
 
 
-def _check_defaults(options: BatchOptions) -> BatchDefaults:
+def _check_defaults(options: BatchOptions) -> RequestDefaults:
     """Return the settings that the flags give to all lines, checked as far as possible without the model."""
     from ...grammars.spec import resolve_grammar
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
-    from ...requests.resolve import BatchDefaults, batch_grammar
+    from ...requests.resolve import RequestDefaults, batch_grammar
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
@@ -433,15 +439,13 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         grammar.check()
         report_schema(grammar, print_note)
         ignored_schema_paths = grammar.ignored_schema_paths
-    seed = reported_seed(sampling.seed, "the base seed")
     chat_template = ChatTemplateFlags(options.chat.template, options.typed_flags)
-    return BatchDefaults(
+    return RequestDefaults(
         name,
         sampling.chain,
         flags,
-        seed,
-        options.chat.chat,
-        options.logprobs,
+        uses_chat_template=options.chat.chat,
+        top_logprob_count=options.logprobs,
         trace_top_count=options.trace,
         is_schema_lenient=is_lenient,
         ignored_schema_paths=ignored_schema_paths,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ...compare.plan import Plan, TextTable
     from ...engine.model import Model
     from ...presets.settings import Settings
-    from ...requests.lines import ParsedRequest
-    from ...requests.resolve import BatchDefaults
+    from ...requests.lines import RequestLine
+    from ...requests.resolve import RequestDefaults
 
 _compare = partial(flag, panel="Comparison")
 _DEFAULT_TOKENS = 128
@@ -176,7 +176,7 @@ def compare(options: CompareOptions) -> None:
     except InvalidLineError as error:
         raise UsageError(str(error)) from None
     seed = reported_seed(options.seed, "the seed")
-    plan = Plan(arms, prompts, seed, options.seeds, _defaults(options, seed))
+    plan = Plan(arms, prompts, seed, options.seeds, _defaults(options))
     job = _Comparison(options, plan, piped)
     if all(arm.preset != "model" for arm in arms):
         job.check({})
@@ -195,7 +195,7 @@ def compare(options: CompareOptions) -> None:
         raise typer.Exit(FAILED)
 
 
-def _read_prompts(options: CompareOptions) -> tuple[Sequence[ParsedRequest], str]:
+def _read_prompts(options: CompareOptions) -> tuple[Sequence[RequestLine], str]:
     """Return the prompts, those of a JSONL file or a single one, and the text that was read from stdin."""
     # Raises ``InvalidLineError``.
     from ...compare.plan import read_prompts, text_prompt
@@ -210,22 +210,18 @@ def _read_prompts(options: CompareOptions) -> tuple[Sequence[ParsedRequest], str
     return [text_prompt(prompt.text)], prompt.piped
 
 
-def _defaults(options: CompareOptions, seed: int) -> BatchDefaults:
+def _defaults(options: CompareOptions) -> RequestDefaults:
     """Return the settings that all arms have unless they override them."""
     from ...presets.overrides import Override, parse_set
-    from ...requests.resolve import BatchDefaults
+    from ...requests.resolve import RequestDefaults
 
     overrides = [*map(parse_set, options.set or ()), *flag_overrides(options)]
     if options.length.max_tokens is None:
         overrides.insert(0, Override("-n", "max_tokens", _DEFAULT_TOKENS))
     template = ChatTemplateFlags(options.chat.template, options.typed_flags)
-    return BatchDefaults(
-        "default",
-        None,
-        tuple(overrides),
-        seed,
-        options.chat.chat,
-        None,
+    return RequestDefaults(
+        overrides=tuple(overrides),
+        uses_chat_template=options.chat.chat,
         is_schema_lenient=options.grammar.schema_lenient,
         chat_template=template.source,
         chat_template_kwargs=template.variables,
@@ -345,7 +341,7 @@ class _Comparison:
 
     def _measured_arms(self, model_of_arm: Sequence[Model]) -> list[MeasuredArm]:
         from ...compare.distribution_measures import MeasuredArm
-        from ...requests.resolve import text_rules
+        from ...requests.engine_request import text_rules
 
         return [
             MeasuredArm(arm.name, model, settings.steps, text_rules(settings).guidance)
@@ -396,10 +392,7 @@ class _Comparison:
         from ...compare.distribution_measures import arm_paths, greedy_paths
 
         plan, model, along = self._plan, model_of_arm[0], self._options.along
-        resolver = plan.resolver(model.metadata)
-        requests = [
-            resolver.resolve(plan.arms[0].apply_to(prompt, prompt.id, plan.seed)) for prompt in plan.prompts
-        ]
+        requests = plan.requests(plan.arms[0], model.metadata)
         if along == "greedy":
             return "the model's greedy texts", greedy_paths(model, requests, lambda: interrupt.requested)
         if along == "texts":

@@ -156,7 +156,7 @@ def _trace_and_print(
 ) -> None:
     """Read the prompt (without a chat template), trace the chains, and print the candidates."""
     from ...engine.next_token import trace_request
-    from ...requests.resolve import make_request
+    from ...requests.engine_request import make_request
     from ...samplers.building import build
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token, write_next_token_json

@@ -247,7 +247,7 @@ def _generate_text(
 ) -> None:
     """Generate the text, write it in the requested format, and report how it ended."""
     from ...engine.generation import generate
-    from ...requests.resolve import make_request
+    from ...requests.engine_request import make_request
     from ..inputs.prompt import prepare_prompt, put_negative_into_template
     from ..inputs.settings import logprob_request, seed_of
     from ..render.answers import AnswerWriter

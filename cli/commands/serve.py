@@ -35,7 +35,7 @@ from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
-    from ...requests.resolve import BatchDefaults
+    from ...requests.resolve import RequestDefaults
     from ...serve.engine_thread import EngineThread
     from ...serve.server import HttpServer
     from ...serve.state import ServerState
@@ -260,11 +260,11 @@ def _wait(interrupt: Interrupt, engine: EngineThread, server: HttpServer) -> Non
         time.sleep(0.1)
 
 
-def _defaults(options: ServeOptions) -> BatchDefaults:
+def _defaults(options: ServeOptions) -> RequestDefaults:
     """Return the settings of requests that do not set them, checked as far as possible without the model."""
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
-    from ...requests.resolve import BatchDefaults
+    from ...requests.resolve import RequestDefaults
 
     sampling = options.sampling
     overrides = (*map(parse_set, sampling.set or ()), *flag_overrides(options), *sampling_overrides(sampling))
@@ -277,15 +277,13 @@ def _defaults(options: ServeOptions) -> BatchDefaults:
         rearrangements=rearrangements,
     )
     template = ChatTemplateFlags(options.template, options.typed_flags)
-    return BatchDefaults(
+    return RequestDefaults(
         name,
         sampling.chain,
         overrides,
-        base_seed=0,
+        rearrangements,
         uses_chat_template=False,
-        top_logprob_count=None,
         chat_template=template.source,
         chat_template_kwargs=template.variables,
-        rearrangements=rearrangements,
         lookup=options.drafts.lookup,
     )

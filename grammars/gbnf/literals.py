@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..errors import GrammarError
 from .nodes import SURROGATES
 
@@ -13,18 +11,6 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def literal(text: str) -> str:
     """Return a literal that matches exactly this text. Raises ``GrammarError`` for half of a surrogate pair."""
     return f'"{"".join(map(_escape, text))}"'
-
-
-def choice_source(texts: Iterable[str]) -> str:
-    """Return GBNF that matches exactly one of the texts."""
-    # Raises ``GrammarError`` with the index of a half surrogate pair.
-    literals = []
-    for index, text in enumerate(texts):
-        try:
-            literals.append(literal(text))
-        except GrammarError as error:
-            raise GrammarError(f"{index}: {error}") from None
-    return f"root ::= {' | '.join(literals)}"
 
 
 def _escape(character: str) -> str:

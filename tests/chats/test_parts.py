@@ -9,7 +9,7 @@ from logitsmith.chats.records import Changes, StoredMessage, pack_tokens, unpack
 from logitsmith.chats.session import ChatSession, visible_text
 from logitsmith.engine import ReasoningTags, Token
 from logitsmith.engine.jinja_template import JinjaChatTemplate
-from logitsmith.requests.lines import parse_request
+from logitsmith.requests.lines import read_request_line
 
 from .conftest import settings
 
@@ -99,8 +99,8 @@ def test_export(conversation, session):
     )
     line = jsonl_of(messages, session.template)
     assert line.count("\n") == 1
-    request = parse_request(json.loads(line), 1)
-    assert request.messages == [{"role": m.role, "content": m.content} for m in messages]
+    request = read_request_line(json.loads(line), 1)
+    assert request.asked.messages == [{"role": m.role, "content": m.content} for m in messages]
 
 
 def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):

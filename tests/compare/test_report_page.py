@@ -8,7 +8,7 @@ from logitsmith.compare.arms import make_arms
 from logitsmith.compare.distribution_measures import PathValues, Place, TokenShare
 from logitsmith.compare.plan import Plan, TextTable, text_prompt
 from logitsmith.compare.result import ArmFacts, comparison_page, distribution_fields, make_result
-from logitsmith.requests.resolve import BatchDefaults
+from logitsmith.requests.resolve import RequestDefaults
 
 from ..browser import expect
 from ..serve.page_driver import require_axe
@@ -16,10 +16,10 @@ from ..serve.page_driver import require_axe
 HOSTILE = '<img src=x onerror="document.title=1"></script><b>bold</b>'
 PLAN = Plan(
     make_arms(["calm=temp0.5", "hot=temp1.5", "odd one=xtc(probability=0.5)"], None, []),
-    [text_prompt("The sea was"), replace(text_prompt(HOSTILE), id="2", line_number=2)],
+    [text_prompt("The sea was"), replace(text_prompt(HOSTILE), id="2", number=2)],
     0,
     4,
-    BatchDefaults("default", None, (), 0, None, None),
+    RequestDefaults(),
 )
 
 

@@ -11,7 +11,7 @@ from logitsmith.compare.text_measures import MEASURES
 from logitsmith.engine import Model, locate
 from logitsmith.jobs.batch import BatchCounts
 from logitsmith.presets.overrides import Override
-from logitsmith.requests.resolve import BatchDefaults
+from logitsmith.requests.resolve import RequestDefaults
 from scipy.stats import binomtest
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ SEEDS, PAIRS, REPETITIONS = 60, 20, 200
 @pytest.fixture(scope="module")
 def values():
     """The values of each measure, float64 (prompts, seeds), of texts of the preset ``default``."""
-    defaults = BatchDefaults("default", None, (Override("-n", "max_tokens", 24),), 0, None, None)
+    defaults = RequestDefaults(overrides=(Override("-n", "max_tokens", 24),))
     prompts = [text_prompt(text) for text in PROMPTS]
     prompts = [replace(prompt, id=str(number), line_number=number) for number, prompt in enumerate(prompts, 1)]
     plan = Plan(make_arms(["default", "temp1"], None, [])[:1], prompts, 0, SEEDS, defaults)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from logitsmith.engine import versions
 from logitsmith.jobs.workers import Admission
-from logitsmith.requests.resolve import ModelDescription
+from logitsmith.requests.recorded_settings import ModelDescription
 
 MODEL = ModelDescription("m", {"fingerprint": "a", "n_ctx": 256}, {})
 FIRST = {"versions": versions(), "model": MODEL, "kernels": "k", "worker": {"cpu": "EPYC"}}

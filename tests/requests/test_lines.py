@@ -3,7 +3,8 @@
 import pytest
 from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.requests.errors import InvalidLineError
-from logitsmith.requests.lines import parse_request
+from logitsmith.requests.lines import read_request_line
+from logitsmith.requests.resolve import RequestDefaults, RequestResolver
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
@@ -23,8 +24,8 @@ URLS = (
 
 @pytest.mark.parametrize("url", URLS)
 def test_urls_of_openai_and_azure(url):
-    request = parse_request(line(url), 1)
-    assert (request.messages is not None, request.prompt) == (("chat" in url), None if "chat" in url else "Hi")
+    asked = read_request_line(line(url), 1).asked
+    assert (asked.messages is not None, asked.prompts) == (("chat" in url), () if "chat" in url else ("Hi",))
 
 
 REFUSED = (
@@ -36,7 +37,7 @@ REFUSED = (
 @pytest.mark.parametrize("url", REFUSED)
 def test_urls_that_are_not_answered(url):
     with pytest.raises(InvalidLineError) as caught:
-        parse_request(line(url), 1)
+        read_request_line(line(url), 1)
     message = str(caught.value)
     assert message.startswith("url: ")
     assert repr(url) in message
@@ -46,8 +47,10 @@ def test_urls_that_are_not_answered(url):
 def test_a_body_sets_the_minimum_of_tokens():
     body = {"prompt": "The sea", "max_tokens": 40, "min_tokens": 20.0}
     record = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}
-    targets = {override.target: override.value for override in parse_request(record, 1).overrides}
-    assert targets == {"max_tokens": 40, "min_tokens.n": 20}
+    resolver = RequestResolver(RequestDefaults(), {}, print)
+    settings = resolver.settings(read_request_line(record, 1).asked, [])
+    assert settings["max_tokens"].value == 40
+    assert [step.sampler.n for step in settings.steps if step.name == "min_tokens"] == [20]
 
 
 RULES = {
@@ -69,6 +72,6 @@ RULES = {
 def test_a_short_line_takes_every_setting():
     assert set(RULES) == set(SETTINGS)
     floats = {"ban_retries": 3.0, "loop_guard": {"action": "stop", "repeats": 4.0}, "guidance": {"scale": 2.0}}
-    request = parse_request({"prompt": "a", **RULES, **floats}, 1)
+    asked = read_request_line({"prompt": "a", **RULES, **floats}, 1).asked
     expected = RULES | {"guidance": {"scale": 2}}
-    assert {override.target: override.value for override in request.overrides} == expected
+    assert {override.target: override.value for override in asked.overrides} == expected

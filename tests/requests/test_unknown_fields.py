@@ -5,7 +5,7 @@ import json
 import pytest
 from logitsmith.requests.errors import InvalidLineError
 from logitsmith.requests.fields import ChatFields, PromptFields, StreamOptions
-from logitsmith.requests.lines import ChatBody, CompletionBody, parse_request
+from logitsmith.requests.lines import read_request_line
 from logitsmith.requests.messages import ChatMessage, MessagePart
 from logitsmith.requests.unknown_fields import (
     UNREPORTED_VALUES,
@@ -19,7 +19,7 @@ from logitsmith.serve.kobold import DetokenizeFields, KoboldFields, TokenCountFi
 from logitsmith.serve.llama_server import CompletionFields
 from logitsmith.serve.tokenizer_routes import DecodeFields, EncodeFields
 
-BODIES = (ChatFields, PromptFields, CompletionFields, KoboldFields, ChatBody, CompletionBody)
+BODIES = (ChatFields, PromptFields, CompletionFields, KoboldFields)
 TOKENIZER_BODIES = (EncodeFields, DecodeFields, TokenCountFields, DetokenizeFields)
 FIELDS_OF_CLIENTS = {
     "OpenAI": """
@@ -281,24 +281,23 @@ LINES = {
     ),
     "labels": ({"model": "x", "user": "me", "metadata": {"a": 1}, "store": True, "service_tier": "flex"}, []),
     "fields of other clients": (
-        {"repetition_penalty": 1.1, "typical_p": 1},
-        ["body.repetition_penalty", "body.typical_p"],
+        {"repetition_penalty": 1.1, "typical_p": 1, "top_k": 4, "mirostat_x": 0},
+        ["body.mirostat_x"],
     ),
 }
 
 
 @pytest.mark.parametrize(("body", "paths"), LINES.values(), ids=LINES)
 def test_lines_of_openais_format(body, paths):
-    assert (
-        list(parse_request(line(messages=QUESTION) | {"body": {"messages": QUESTION, **body}}, 1).ignored) == paths
-    )
+    record = line(messages=QUESTION) | {"body": {"messages": QUESTION, **body}}
+    assert list(read_request_line(record, 1).asked.ignored) == paths
 
 
 def test_a_strict_batch_rejects_what_it_does_not_know():
-    assert parse_request(line(messages=QUESTION, user="me"), 1, strict_fields=True).ignored == ()
+    assert read_request_line(line(messages=QUESTION, user="me"), 1, strict_fields=True).asked.ignored == ()
     for body in ({"foo": 1}, {"messages": [QUESTION[0] | {"annotations": []}]}):
         with pytest.raises(InvalidLineError, match="there is no such field"):
-            parse_request(line(**{"messages": QUESTION, **body}), 1, strict_fields=True)
+            read_request_line(line(**{"messages": QUESTION, **body}), 1, strict_fields=True)
 
 
 @pytest.mark.parametrize(
@@ -313,10 +312,10 @@ def test_a_strict_batch_rejects_what_it_does_not_know():
 )
 def test_lines_with_an_unknown_field_that_is_an_error(record):
     with pytest.raises(InvalidLineError, match="there is no such field"):
-        parse_request(record, 1)
+        read_request_line(record, 1)
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}], ids=json.dumps)
 def test_a_line_cannot_insist_on_a_tool(choice):
     with pytest.raises(InvalidLineError, match=r"body\.tool_choice"):
-        parse_request(line(messages=QUESTION, tool_choice=choice), 1)
+        read_request_line(line(messages=QUESTION, tool_choice=choice), 1)

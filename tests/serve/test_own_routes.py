@@ -11,7 +11,7 @@ from logitsmith.engine.native.context import NativeContext
 from logitsmith.presets import load_preset
 from logitsmith.presets.search import BUILT_IN
 from logitsmith.presets.settings_list import list_settings
-from logitsmith.requests.resolve import BatchDefaults
+from logitsmith.requests.resolve import RequestDefaults
 from logitsmith.serve.app import make_app
 from logitsmith.serve.engine_thread import EngineThread
 from logitsmith.serve.state import ServerState
@@ -83,7 +83,7 @@ def counted(pruned_model):
             run(context, count)
 
         patch.setattr(NativeContext, "_decode_batch", count_and_run)
-        defaults = BatchDefaults("default", None, (), 0, uses_chat_template=False, top_logprob_count=None)
+        defaults = RequestDefaults(uses_chat_template=False)
         engine = EngineThread(2, max_waiting=2)
         state = ServerState(engine, defaults, print)
         with TestClient(make_app(state), base_url="http://127.0.0.1") as client:

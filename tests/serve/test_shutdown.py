@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from logitsmith.cli.commands.serve import _wait as wait_for_signal
 from logitsmith.engine import GenerationRequest, Model
-from logitsmith.requests.resolve import BatchDefaults
+from logitsmith.requests.resolve import RequestDefaults
 from logitsmith.serve.engine_thread import EngineStoppedError, EngineThread
 from logitsmith.serve.server import HttpServer, open_socket
 from logitsmith.serve.state import ServerState
@@ -180,7 +180,7 @@ def test_the_extra_is_missing(monkeypatch):
 
 
 def test_a_server_whose_http_thread_ends_is_noticed():
-    state = ServerState(EngineThread(1, max_waiting=1), BatchDefaults("default", None, (), 0, False, None), print)
+    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(uses_chat_template=False), print)
     server = HttpServer(state, open_socket("127.0.0.1", 0))
     loop = server.start()
     loop.call_soon_threadsafe(loop.stop)
@@ -193,7 +193,7 @@ def test_a_server_whose_http_thread_ends_is_noticed():
 
 
 def test_a_server_that_is_stopped_has_no_failure():
-    state = ServerState(EngineThread(1, max_waiting=1), BatchDefaults("default", None, (), 0, False, None), print)
+    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(uses_chat_template=False), print)
     server = HttpServer(state, open_socket("127.0.0.1", 0))
     server.start()
     server.stop()

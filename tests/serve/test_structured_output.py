@@ -6,7 +6,7 @@ import pytest
 from logitsmith.grammars import resolve_grammar
 from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
 from logitsmith.requests.fields import PromptFields, read_body, read_settings
-from logitsmith.requests.lines import parse_request
+from logitsmith.requests.lines import read_request_line
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 CHOICES = ["👍", 'a "quote"', "back\\slash", "line\nbreak", "\x85\u2028\0", ""]
@@ -21,7 +21,7 @@ def grammar_of(body):
 
 def grammar_of_line(body):
     line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", **body}}
-    (override,) = parse_request(line, 1).overrides
+    (override,) = read_request_line(line, 1).asked.overrides
     return resolve_grammar(override.value).compile(None)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from logitsmith.common.journal import JournalError
-from logitsmith.grammars import GrammarError, resolve_grammar
+from logitsmith.grammars import GrammarError
 from logitsmith.jobs.journal import ResultJournal
 from logitsmith.jobs.lines import InvalidLineError, PromptTemplate, read_csv_lines, read_json_lines
-from logitsmith.presets import PresetError, resolve_settings
-from logitsmith.presets.overrides import parse_set
-from logitsmith.requests.lines import find_request_id, parse_request
+from logitsmith.presets import PresetError
+from logitsmith.requests.lines import find_request_id, read_request_line
+from logitsmith.requests.resolve import RequestDefaults, RequestResolver
 from logitsmith.samplers import SamplingError, build
 
 from ..target import Target
@@ -21,12 +22,11 @@ def _request(content: object, number: int) -> None:
     find_request_id(content)
     if isinstance(content, InvalidLineError):
         raise content
-    request = parse_request(content, number)
-    flags = (*map(parse_set, request.set_arguments), *request.overrides)
-    settings = resolve_settings(None, chain=request.chain, flags=flags)
+    asked = read_request_line(content, number).asked
+    resolver = RequestResolver(RequestDefaults(), {}, lambda _: None)
+    settings = resolver.settings(replace(asked, preset=None), [])
     build(settings.steps, seed=1)
-    if settings["grammar"].value is not None:
-        resolve_grammar(settings["grammar"].value)
+    resolver.grammar(settings)
 
 
 def json_lines(data: bytes) -> None:
