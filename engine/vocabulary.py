@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from operator import index
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 from ..models.errors import ModelError
 from ..samplers.tokens import tokens_of_text
@@ -190,9 +190,13 @@ class Vocabulary:
 
     def _check_id(self, token: int) -> int:
         """Return a token id as an int. Raises ``ModelError`` for a wrong one, since llama.cpp checks none."""
-        if not isinstance(token, SupportsIndex) or not 0 <= index(token) < self.size:
+        try:
+            number = index(token)
+        except TypeError:
+            number = -1
+        if not 0 <= number < self.size:
             raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
-        return index(token)
+        return number
 
 
 def _check_utf8(data: bytes) -> None:
