@@ -16,12 +16,12 @@ from ..common.text import short_repr
 from ..presets.foreign import lists
 from ..presets.overrides import Override
 from ..presets.parameter_names import request_names
-from ..presets.setting_table import RULE_NAMES, SETTINGS
+from ..presets.setting_table import SETTINGS
 from .errors import InvalidFieldError
 from .grammar_fields import ResponseFormat, StructuredOutputs, choice_grammar, parsed_schema, text_grammar
 from .messages import ChatMessage, TemplateVariables
 from .sampler_fields import SamplerFields, banned_texts, first_given
-from .strict_model import Json, StrictModel, invalid_field, setting_fields, setting_overrides
+from .strict_model import Json, StrictModel, invalid_field, setting_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
@@ -57,18 +57,26 @@ class StreamOptions(StrictModel):
     continuous_usage_stats: bool | None = None
 
 
-# The system message of a request is one of its messages.
-_SETTINGS_OF_REQUESTS = tuple(name for name in SETTINGS if name != "system")
-
+# The settings whose other names hold only a part of them, or another form; functions below read these. The system
+# message of a request is one of its messages.
+_READ_BY_FUNCTIONS = ("grammar", "bans", "guidance", "system")
+_FIELDS_OF_SETTING = {
+    name: names if name in (names := request_names(setting.names)) else (name, *names)
+    for name, setting in SETTINGS.items()
+    if name not in _READ_BY_FUNCTIONS
+}
 
 if TYPE_CHECKING:
 
     class _SettingFields(StrictModel):
         bans: Any = None
-        ban_retries: int | None = None
         guidance: Json | None = None
+        stop_sequence: str | list[str] | None = None
 else:
-    _SettingFields = setting_fields(_SETTINGS_OF_REQUESTS)
+    _SettingFields = setting_fields(
+        {field: name for name, fields in _FIELDS_OF_SETTING.items() for field in fields}
+        | {name: name for name in ("grammar", "bans", "guidance")}
+    )
 
 
 class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
@@ -78,15 +86,6 @@ class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     preset: str | None = None
     chain: str | None = None
     set_: list[str] | Json | None = Field(default=None, alias="set")
-    sampler_seed: int | None = None
-    max_completion_tokens: int | None = None
-    max_new_tokens: int | None = None
-    max_length: int | None = None
-    n_predict: int | None = None
-    num_predict: int | None = None
-    stop_sequence: str | list[str] | None = None
-    stopping_strings: str | list[str] | None = None
-    custom_stopping_strings: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     grammar_string: str | None = None
     json_schema: Json | bool | str | None = None
@@ -98,7 +97,6 @@ class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     guided_grammar: str | None = None
     regex: str | None = None
     ebnf: str | None = None
-    rewind_count_max: int | None = None
     speculative: bool | None = None
     speculative_n_max: Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS)] | None = Field(
         default=None, alias="speculative.n_max"
@@ -230,39 +228,36 @@ def fields_without_place(
     return given
 
 
-_NAMES_OF_SEED, _NAMES_OF_LENGTH, _NAMES_OF_STOPS = (
-    request_names(SETTINGS[name].names) for name in ("seed", "max_tokens", "stop")
-)
-
-
 def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
     """Return the settings of a request other than those of the chain. Raises ``InvalidFieldError``."""
-    overrides: list[Override] = []
-    name, seed = first_given(fields, _NAMES_OF_SEED, unused)
-    if seed is not None:
-        overrides.append(Override(name, "seed", seed))
-    name, length = first_given(fields, _NAMES_OF_LENGTH, unused)
-    if length is not None:
-        overrides.append(Override(name, "max_tokens", length))
-    name, stop = first_given(fields, _NAMES_OF_STOPS, unused)
-    if stop is not None:
-        texts = [stop] if isinstance(stop, str) else stop
-        overrides.append(Override(name, "stop", [text for text in texts if text]))
+    overrides = list(_settings_by_name(fields, unused))
     grammars = list(_grammars(fields))
     if len(grammars) > 1 and any(grammar != grammars[0][1] for _, grammar in grammars):
         names = " and ".join(name for name, _ in grammars)
         raise InvalidFieldError(f"{names} both set a grammar; use one of them", field=grammars[1][0])
     if grammars:
         overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
-    overrides += _text_rules(fields)
+    overrides += _bans(fields)
     overrides += _guidance(fields, unused)
     return overrides
 
 
+def _settings_by_name(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
+    """Yield the settings that fields set under any name. Names with another value are added to ``unused``."""
+    for setting, names in _FIELDS_OF_SETTING.items():
+        name, value = first_given(fields, names, unused)
+        if setting == "stop" and value is not None:  # clients send empty strings, which stop nothing
+            value = [text for text in ([value] if isinstance(value, str) else value) if text]
+        has_no_limit = name == "rewind_count_max" and value <= 0
+        if value is not None and not has_no_limit:
+            yield Override(name, setting, without_whole_floats(value))
+
+
 def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
     """Yield the settings of guidance. Names of values that ``guidance`` sets otherwise are added to ``unused``."""
-    yield from setting_overrides(fields, ("guidance",))
     table = fields.guidance or {}
+    if fields.guidance is not None:
+        yield Override("guidance", "guidance", without_whole_floats(table))
     scale_name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
     # Clients send an empty negative prompt if their user wrote none.
     values = ((scale_name, "scale", scale), ("negative_prompt", "negative_prompt", fields.negative_prompt or None))
@@ -273,17 +268,14 @@ def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]
             unused.append(name)
 
 
-def _text_rules(fields: GenerationFields) -> Iterator[Override]:
-    """Yield the rules of the text, except guidance."""
+def _bans(fields: GenerationFields) -> Iterator[Override]:
+    """Yield the bans of all fields, which add up."""
     bans = fields.bans
     own_bans = [] if bans is None else bans if isinstance(bans, list) else [bans]
     other_bans = banned_texts(fields)
     if bans is not None or other_bans:
         value = without_whole_floats([*own_bans, *other_bans])
         yield Override("bans" if own_bans else "banned_strings", "bans", value)
-    if fields.ban_retries is None and fields.rewind_count_max is not None and fields.rewind_count_max > 0:
-        yield Override("rewind_count_max", "ban_retries", fields.rewind_count_max)
-    yield from setting_overrides(fields, (name for name in RULE_NAMES if name not in ("bans", "guidance")))
 
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:

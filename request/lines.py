@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,7 +20,7 @@ from .asked import AskedRequest, ask
 from .errors import InvalidFieldError, InvalidLineError
 from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, read_body, set_arguments
 from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
-from .strict_model import Json, StrictModel, invalid_field, setting_fields, setting_overrides
+from .strict_model import Json, StrictModel, invalid_field, setting_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     class _SettingFields(StrictModel):
         system: str | None = None
 else:
-    _SettingFields = setting_fields(SETTINGS)
+    _SettingFields = setting_fields({name: name for name in SETTINGS})
 
 
 class _ShortLine(_SettingFields):
@@ -123,7 +123,7 @@ def _is_id(value: object) -> bool:
 
 def _ask_short(line: _ShortLine) -> AskedRequest:
     overrides = [parse_set(argument, "set") for argument in set_arguments(line.set_)]
-    overrides += setting_overrides(line, SETTINGS)
+    overrides += _settings_of(line)
     if line.json_schema is not None:
         overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
     if line.logprobs_from != "model" and line.logprobs is None:
@@ -183,6 +183,15 @@ class OpenAILine(StrictModel):
         if not isinstance(value, str):
             raise ValueError(f"{short_repr(value)} is not a string, as OpenAI's format requires")
         return value
+
+
+def _settings_of(line: _ShortLine) -> Iterator[Override]:
+    """Yield the settings that a line sets."""
+    for name in SETTINGS:
+        value = getattr(line, name)
+        if value is not None:
+            # The numbers of a JSON Schema are written as given.
+            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
 
 
 # fields of the server's bodies that results have no place for, or that a batch decides itself

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model
 
 from ..common.errors import problem_message
 from ..common.strict_json import without_whole_floats
-from ..presets.overrides import Override
 from ..presets.setting_table import SETTINGS
 from .errors import InvalidFieldError
 
@@ -53,19 +52,12 @@ def _types_in(annotation: Any) -> Iterator[Any]:
         yield from _types_in(part)
 
 
-def setting_fields(names: Iterable[str]) -> type[StrictModel]:
-    """Return a model with a field for each of these settings, by the table of settings."""
-    fields: dict[str, Any] = {name: (SETTINGS[name].kind.field_type, None) for name in names}
+def setting_fields(setting_by_field: Mapping[str, str]) -> type[StrictModel]:
+    """Return a model whose fields hold the values of settings, by the table of settings."""
+    fields: dict[str, Any] = {
+        field: (SETTINGS[name].kind.field_type, None) for field, name in setting_by_field.items()
+    }
     return create_model("SettingFields", __base__=StrictModel, **fields)
-
-
-def setting_overrides(fields: StrictModel, names: Iterable[str]) -> Iterator[Override]:
-    """Yield the settings that fields of the same names set."""
-    for name in names:
-        value = getattr(fields, name)
-        if value is not None:
-            # The numbers of a JSON Schema are written as given.
-            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
 
 
 def invalid_field(error: ValidationError) -> InvalidFieldError:
