@@ -26,7 +26,7 @@ const LOAD_AGAIN_MILLISECONDS = 2000;
 const TOKENIZE_MILLISECONDS = 150;
 const SAVE_MILLISECONDS = 400;
 const SAVE_WHILE_WRITING_MILLISECONDS = 1500;
-const RULES = ["ban_retries", "ban_then", "loop_guard", "phases", "heal"]; // settings without controls on the page
+const WITH_CONTROLS = new Set(["seed", "max_tokens", "stop", "system", "grammar", "bans", "guidance"]);
 const ENDS = {
   banned: "The text ended, because a ban matched whatever was drawn.",
   loop: "The text ended, because it repeated itself.",
@@ -252,7 +252,7 @@ class Page {
     if (settings.max_tokens > 0) byId("length").value = String(settings.max_tokens);
     byId("stop-strings").value = stringsText(settings.stop);
     byId("bans").value = bansText(settings.bans);
-    const rules = Object.fromEntries(RULES.map((name) => [name, settings[name] ?? null]));
+    const rules = Object.fromEntries(Object.entries(settings).filter(([name]) => !WITH_CONTROLS.has(name)));
     if (rules.phases) rules.phases = [...rules.phases.slice(0, -1), {}]; // the cards are the chain of the last phase
     this.showRules(rules);
     this.showGuidance(settings.guidance);
