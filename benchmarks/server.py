@@ -126,7 +126,7 @@ def running_server(model: str, slots: int) -> Iterator[Server]:
             process.terminate()
 
 
-def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int, process: subprocess.Popen[Any]) -> None:
     """Wait until a server is ready. Ends the process with a message if the server ends."""
     for _ in range(10 * _START_SECONDS):
         connection = HTTPConnection("127.0.0.1", port)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 VARIANTS = tuple(f"{kind}{end}" for end in ("", " + schema") for kind in ("short", "shared beginning", "long"))
 _RULE = "Answer the question below in one short and friendly sentence, and say so if you do not know. "
 _ASKED = ("the sea", "a lighthouse", "the weather at noon", "an old ship", "salt", "the keeper", "storms", "birds")
-_SCHEMA = {
+SCHEMA = {
     "type": "object",
     "properties": {
         "topic": {"type": "string", "maxLength": 40},
@@ -70,7 +70,7 @@ def server_body(request: Request) -> bytes:
         **SERVERS_CHAIN,
     }
     if request.has_schema:
-        body["json_schema"] = _SCHEMA
+        body["json_schema"] = SCHEMA
     return json.dumps(body).encode()
 
 
@@ -84,7 +84,7 @@ def batch_line(request: Request) -> bytes:
         "chain": CHAIN,
     }
     if request.has_schema:
-        line["json_schema"] = _SCHEMA
+        line["json_schema"] = SCHEMA
     else:
         line["set"] = {"ignore_eos": True}
     return json.dumps(line).encode() + b"\n"
