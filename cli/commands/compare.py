@@ -15,11 +15,12 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import write_file_atomically
+from ...common.flags import CompletionKind, Limit, within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
-from ..flags import CompletionKind, Limit, Options, flag, within
+from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.settings import ChatTemplateFlags, flag_overrides, reported_seed
 from ..interrupt import Interrupt, interruptible

@@ -12,12 +12,13 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, read_input
+from ...common.flags import CompletionKind, within
 from ...common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, fixed_seed, following_seed
 from ...common.text import UndecodableTextError, decode_text, without_last_line_end
 from ...requests.sources import find_grammar_source, grammar_folders, report_ignored_schema_paths
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag, within
+from ..flags import REQUIRED, Options, argument, flag
 from ..inputs.prompt import read_piped
 from ..messages import FAILED, fail, print_note, report_failures
 from ..options.sampling import GrammarOptions, given_grammar

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
+from ...common.flags import Limit
 from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
-from ..flags import Limit, Options, flag
+from ..flags import Options, flag
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, end_open_line, print_note
 from ..options.drafts import DraftingOptions

@@ -14,9 +14,10 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.extras import extra_of, install_command
+from ...common.flags import at_least, within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ..command_options import TypedFlags, takes_options
-from ..flags import Options, at_least, flag, within
+from ..flags import Options, flag
 from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
 from ..inputs.settings import (
     ChatTemplateFlags,

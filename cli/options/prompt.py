@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, Limit, Options, argument, at_least, flag
+from ...common.flags import CompletionKind, Limit, at_least
+from ..flags import Options, argument, flag
 
 _prompt = partial(flag, panel="Prompt")
 length_flag = partial(flag, panel="Length")

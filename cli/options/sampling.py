@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...common.errors import UsageError
+from ...common.flags import CompletionKind, Limit, at_least, within
 from ...common.llama_cpp_limits import MAX_SLOTS
-from ..flags import CompletionKind, Limit, Options, at_least, flag, iterate_flags, within
+from ..flags import Options, flag, iterate_flags
 
 if TYPE_CHECKING:
     from ...engine.request import BeamSearch

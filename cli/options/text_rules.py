@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, OptionalValue, Options, at_least, flag
+from ...common.flags import CompletionKind, OptionalValue, at_least
+from ..flags import Options, flag
 
 if TYPE_CHECKING:
     from ...presets.overrides import Override

@@ -10,17 +10,9 @@ from logitsmith.cli.commands.batch import BatchOptions
 from logitsmith.cli.commands.recover import RecoverOptions
 from logitsmith.cli.commands.run import RunOptions
 from logitsmith.cli.commands.score import ScoreOptions
-from logitsmith.cli.flags import (
-    POSITIVE,
-    REQUIRED,
-    Options,
-    argument,
-    at_least,
-    flag,
-    iterate_flags,
-    within,
-)
+from logitsmith.cli.flags import REQUIRED, Options, argument, flag, iterate_flags
 from logitsmith.common.errors import UsageError
+from logitsmith.common.flags import POSITIVE, at_least, within
 from logitsmith.samplers import find_sampler
 from typer.testing import CliRunner
 
