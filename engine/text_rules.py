@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..grammars.bans import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
+from ..grammars.ban_actions import BAN_ACTIONS, DEFAULT_BAN_ACTION, DEFAULT_BAN_RETRIES, BanAction
+from ..grammars.bans import TextBan, parse_bans
 from ..models.errors import ModelError
 from .guidance import Guidance
 
@@ -34,7 +35,7 @@ class TextRules:
 
     bans: Sequence[TextBan] = ()
     ban_retries: int = DEFAULT_BAN_RETRIES
-    ban_then: BanAction = "step_back"
+    ban_then: BanAction = DEFAULT_BAN_ACTION
     loop_guard: LoopGuard | None = None
     phases: Sequence[Phase] = ()
     heal: bool = False

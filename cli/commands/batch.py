@@ -29,10 +29,10 @@ from ..inputs.model import (
     open_draft_model,
     show_llama_cpp_messages,
 )
+from ..inputs.overrides import flag_overrides
 from ..inputs.settings import (
     MODEL_PRESET,
     ChatTemplateFlags,
-    flag_overrides,
     open_chosen_preset,
     preset_name,
     reported_seed,

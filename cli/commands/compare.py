@@ -22,7 +22,8 @@ from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
 from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.settings import ChatTemplateFlags, flag_overrides, reported_seed
+from ..inputs.overrides import flag_overrides
+from ..inputs.settings import ChatTemplateFlags, reported_seed
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, print_message, print_note
 from ..options.model import LogOptions, ModelOptions

@@ -19,9 +19,10 @@ from ...requests.sources import find_grammar_source, grammar_folders, report_ign
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, Options, argument, flag
+from ..inputs.overrides import given_grammar
 from ..inputs.prompt import read_piped
 from ..messages import FAILED, fail, print_note, report_failures
-from ..options.sampling import GrammarOptions, given_grammar
+from ..options.sampling import GrammarOptions
 from ..startup import start_collector
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class GrammarSourceOptions(Options):
         if self.name is None and flag_grammar is None:
             raise UsageError("no grammar is given: give a name, a file, or a flag such as --regex")
         if self.name is not None and flag_grammar is not None:
-            raise UsageError(f"{self.name!r} and {flag_grammar.flag} both define a grammar; give only one")
+            raise UsageError(f"{self.name!r} and {flag_grammar.origin} both define a grammar; give only one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +202,7 @@ def _resolve_chosen_grammar(options: GrammarSourceOptions) -> GrammarSpec:
     try:
         return resolve_grammar(table, grammar_folders())
     except GrammarError as error:
-        raise error.within(flag_grammar.flag) from None
+        raise error.within(flag_grammar.origin) from None
 
 
 def _text_to_check(options: GrammarCheckOptions) -> str | None:

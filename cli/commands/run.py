@@ -19,6 +19,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.flags import Limit
 from ...common.text import count_noun
+from ...presets.setting_table import UNTIL_CONTEXT_IS_FULL
 from ..command_options import TypedFlags, takes_options
 from ..flags import Options, flag
 from ..interrupt import Interrupt, interruptible
@@ -27,7 +28,6 @@ from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
 from ..options.prompt import (
-    UNTIL_CONTEXT_IS_FULL,
     ChatOptions,
     ContextShiftOptions,
     EscapeOptions,

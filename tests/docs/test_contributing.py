@@ -14,7 +14,7 @@ import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
 from logitsmith.cli.command_options import takes_options
-from logitsmith.cli.inputs.settings import flag_overrides
+from logitsmith.cli.inputs.overrides import flag_overrides
 from logitsmith.cli.options import output, sampling
 from logitsmith.logprobs import Distribution
 from logitsmith.presets import load_preset, resolve_settings
