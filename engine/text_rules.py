@@ -98,6 +98,13 @@ class TextRules:
         """True if there is guidance, and if it is not off."""
         return self.guidance is not None and not self.guidance.is_off
 
+    @property
+    def negative_text(self) -> str | None:
+        """The negative prompt that is a text, which a chat template has to take in; None if there is none."""
+        if self.guidance is None or self.guidance.is_off or not isinstance(self.guidance.negative_prompt, str):
+            return None
+        return self.guidance.negative_prompt or None
+
     def check(self) -> None:
         """Raise ``ModelError`` if a value is not allowed."""
         if self.ban_retries < 0:

@@ -346,7 +346,7 @@ class _Comparison:
         from ...requests.engine_request import text_rules
 
         return [
-            MeasuredArm(arm.name, model, settings.steps, text_rules(settings).guidance)
+            MeasuredArm(arm.name, model, settings.steps, text_rules(settings))
             for arm, model, settings in zip(
                 self._plan.arms, model_of_arm, self._settings(model_of_arm), strict=True
             )

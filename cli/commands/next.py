@@ -70,7 +70,7 @@ class NextOptions(Options):
     )
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
-    guidance: GuidanceOptions
+    rules: GuidanceOptions
     model: ModelOptions
     log: LogOptions
 
