@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ..grammars.ban_actions import BAN_ACTIONS, DEFAULT_BAN_ACTION, DEFAULT_BAN_RETRIES, BanAction
@@ -77,8 +77,7 @@ class TextRules:
             rules["loop_guard"] = self.loop_guard.model_dump()
         if self.phases:
             rules["phases"] = [phase.as_setting() for phase in self.phases]
-        if self.heal:
-            rules["heal"] = True
+        rules |= {each.name: True for each in fields(self) if getattr(self, each.name) is True}
         if self.guidance is not None and self.is_guided:
             rules["guidance"] = self.guidance.as_setting()
         return rules
