@@ -40,7 +40,6 @@ from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredM
 if TYPE_CHECKING:
     from ..engine.chat_template import ChatTemplate
     from ..engine.drafts import DraftOptions
-    from ..engine.guidance import Guidance
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
     from ..logprobs.events import Event, Token
@@ -232,29 +231,20 @@ class ChatSession:
     ) -> Generator[Event, None, None]:
         from ..engine.generation import build_chain, generate
 
-        model, guidance = self.model, request.rules.guidance
-        negative_prompt = None if guidance is None or guidance.is_off else guidance.negative_prompt
-        self._prompts.negative_system = negative_prompt if isinstance(negative_prompt, str) else None
+        model, negative_system = self.model, request.rules.negative_text
+        self._prompts.negative_system = negative_system
         fitted_messages = self._fit_messages(parent, beginning, request.max_tokens)
         prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
-        guidance = self._guidance(guidance, fitted_messages.messages, beginning)
         request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
-        request = request.guided_by(guidance)
+        if negative_system is not None:
+            ids = self._prompts.prompt_ids(fitted_messages.messages, beginning, system=negative_system)
+            request = request.with_negative_prompt(ids)
         recipe.options["rules"] = request.rules.as_json()
         events = generate(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
         return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
-
-    def _guidance(
-        self, guidance: Guidance | None, messages: Sequence[StoredMessage], beginning: str
-    ) -> Guidance | None:
-        """Return guidance whose negative prompt is the chat with this text as its system message."""
-        if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
-            return guidance
-        ids = self._prompts.prompt_ids(messages, beginning, system=guidance.negative_prompt)
-        return replace(guidance, negative_prompt=ids)
 
     def _fit_messages(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """Return the messages of an answer's prompt. Report if more messages are left out than before."""

@@ -18,7 +18,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 import typer
 
 from ..common.errors import UsageError
-from .flags import REQUIRED, DeclaredFlag, Flag, Options, flag_of_field, iterate_flags
+from ..common.flags import Flag
+from .flags import REQUIRED, DeclaredFlag, Options, flag_of_field, iterate_flags
 from .messages import report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)

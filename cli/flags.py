@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from enum import Enum, StrEnum, auto
-from math import inf
+from enum import Enum, StrEnum
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+from ..common.flags import CompletionKind, Flag, declare_flag
 
 EnumT = TypeVar("EnumT", bound=Enum)
 REQUIRED: Any = ...  # The default of a flag that must be given. Typer uses the same object.
@@ -33,48 +35,33 @@ class Options:
         """Raise ``UsageError`` for values that exclude each other."""
 
 
+OptionsT = TypeVar("OptionsT", bound=Options)
 _FLAG_KEY = "flag"  # of the `Flag` in the metadata of the field that declares it
 
 
-def flag(
-    *names: str,
-    help: str,  # noqa: A002 - named as Typer names it
-    panel: str | None = None,
-    metavar: str | None = None,
-    default: Any = None,
-    shows_default: bool = False,
-    display_name: str | None = None,
-    setting_name: str | None = None,
-    limit: Limit | None = None,
-    required_companions: str | tuple[str, ...] = (),
-    is_path: bool = False,
-    has_escapes: bool = False,
-    completion_kind: CompletionKind | None = None,
-    parse: Callable[[str], Any] | None = None,
-    optional_value: OptionalValue | None = None,
-) -> Any:
-    """Declare a field that is an option of the command line."""
-    pairs = [name.partition("/") for name in names]
-    described = Flag(
-        name=display_name or pairs[0][0],
-        help=help,
-        names=tuple(positive for positive, _, _ in pairs if positive),
-        negatives=tuple(negative for _, _, negative in pairs if negative),
-        panel=panel,
-        metavar=metavar,
-        shows_default=shows_default,
-        setting_name=setting_name,
-        limit=limit,
-        required_companions=(required_companions,)
-        if isinstance(required_companions, str)
-        else required_companions,
-        is_path=is_path,
-        has_escapes=has_escapes,
-        completion_kind=completion_kind,
-        parse=parse,
-        optional_value=optional_value,
-    )
-    return _declare_field(described, default)
+def flag(*names: str, default: Any = None, **facts: Any) -> Any:
+    """Declare a field that is an option of the command line, see `declare_flag`."""
+    return _declare_field(declare_flag(*names, **facts), default)
+
+
+def table_flag(described: Flag, **changes: Any) -> Any:
+    """Declare a field that is a flag of a table; ``changes``: what differs in the command, such as its help."""
+    return _declare_field(described._replace(**changes), None)
+
+
+def with_flags(*described: Flag) -> Callable[[type[OptionsT]], type[OptionsT]]:
+    """Return a decorator that puts flags of tables before the fields of an options class."""
+    # It comes before ``dataclass``. The field of ``--top-k`` is ``top_k``.
+    by_field = {each.name.lstrip("-").replace("-", "_"): each for each in described}
+
+    def decorate(cls: type[OptionsT]) -> type[OptionsT]:
+        types = {name: each.value_type | None for name, each in by_field.items()}
+        cls.__annotations__ = {**types, **get_annotations(cls)}
+        for name, each in by_field.items():
+            setattr(cls, name, _declare_field(each, None))
+        return cls
+
+    return decorate
 
 
 def argument(
@@ -114,31 +101,9 @@ def iterate_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
             yield from iterate_flags(value)
 
 
-class OptionalValue(NamedTuple):
-    """The value of a flag that may be typed without a value, such as ``--trace`` or ``--trace 5``."""
-
-    default: str  # of a flag that is typed without a value
-    pattern: re.Pattern[str]  # matches a value; a word that does not match is not part of the flag
-
-
-class Flag(NamedTuple):
-    """The declaration of a flag or argument, see `flag`. The type and the default are those of its field."""
-
-    name: str  # in messages
-    help: str
-    names: tuple[str, ...] = ()  # on the command line; empty for an argument
-    negatives: tuple[str, ...] = ()  # names on the command line that switch the flag off
-    panel: str | None = None
-    metavar: str | None = None
-    shows_default: bool = False
-    setting_name: str | None = None
-    limit: Limit | None = None
-    required_companions: tuple[str, ...] = ()
-    is_path: bool = False
-    has_escapes: bool = False  # unless ``--no-escape`` is given
-    completion_kind: CompletionKind | None = None
-    parse: Callable[[str], Any] | None = None  # raises ``ValueError`` with the message
-    optional_value: OptionalValue | None = None
+def flag_values(options: Options) -> dict[str, Any]:
+    """Return the value of each flag of the options, by the flag's name in messages."""
+    return {described.name: value for described, value in iterate_flags(options)}
 
 
 _METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
@@ -265,66 +230,6 @@ _OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}  # llama.cpp's names with one dash th
 def normalize_flag_name(name: str) -> str:
     """Return the name of a flag as it is declared: ``--top_k`` becomes ``--top-k``, as in llama.cpp."""
     return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The numbers that a flag allows."""
-
-    allowed_values_text: str  # the allowed numbers in words, for messages: ``within 0..7``
-    minimum: float
-    maximum: float = inf
-    # the meaning of -1, if it is allowed below ``minimum``; None: no special meaning
-    minus_one_meaning: str | None = None
-    excludes_bounds: bool = False  # whether ``minimum`` and ``maximum`` themselves are not allowed
-
-    def violation(self, value: float) -> str | None:
-        """Return why a number is not allowed, as the end of a message; None if the number is allowed."""
-        if self.excludes_bounds:
-            is_allowed = self.minimum < value < self.maximum
-        else:
-            is_allowed = self.minimum <= value <= self.maximum or (
-                value == -1 and self.minus_one_meaning is not None
-            )
-        if is_allowed:
-            return None
-        shown_value = f"{value:g}" if isinstance(value, float) else str(value)
-        minus_one_text = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
-        return f"{shown_value} is not {self.allowed_values_text}{minus_one_text}"
-
-
-def within(minimum: int, maximum: int, minus_one_meaning: str | None = None) -> Limit:
-    """Return a limit that allows ``minimum``, ``maximum`` and the numbers between; for -1 see `Limit`."""
-    return Limit(f"within {minimum}..{maximum}", minimum, maximum, minus_one_meaning)
-
-
-def at_least(minimum: int, minus_one_meaning: str | None = None) -> Limit:
-    """Return a limit that allows ``minimum`` and all higher numbers; for -1 see `Limit`."""
-    return Limit(f"≥ {minimum}", minimum, minus_one_meaning=minus_one_meaning)
-
-
-POSITIVE = Limit("a number > 0", 0.0, excludes_bounds=True)  # limit that allows finite numbers above 0
-
-
-class CompletionKind(Enum):
-    """The kind of values that a shell offers for a flag whose type does not determine them."""
-
-    CHAIN = auto()  # steps of a chain in the compact notation: ``top-k40 > temp0.8``
-    CHAT = auto()  # the name or the id of a stored chat
-    EXPORT_FORMAT = auto()  # a format that presets are exported to
-    FILE = auto()  # any file
-    GGUF_FILE = auto()  # a GGUF file
-    GRAMMAR = auto()  # the name of a grammar, or a file
-    GRAMMAR_NAME = auto()  # the name of a grammar
-    IMPORT_FORMAT = auto()  # a format that presets are imported from
-    LLAMA_CPP_SAMPLERS = auto()  # llama.cpp's names of samplers, joined by semicolons
-    MODEL = auto()  # the name of a model, or a GGUF file
-    PRESET = auto()  # the name of a preset, ``model`` for the settings of the model's author, or a file
-    PRESET_FILE = auto()  # the name of a preset, or a file
-    PRESET_OR_CHAIN = auto()  # the name of a preset, or steps of a chain in the compact notation
-    SAMPLER = auto()  # the name of a sampler
-    SETTING_NAME = auto()  # the name of a setting or of a sampler
-    SETTING = auto()  # a setting and its value: ``name.parameter=value``
 
 
 _SWITCH_WORDS = {

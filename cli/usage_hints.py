@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import fields
 
 from ..common.text import did_you_mean, nearest_name, unknown_name
 from .flags import DeclaredFlag, normalize_flag_name
@@ -13,10 +12,10 @@ _COMMAND_SIMILARITY = 0.82
 # Minimum similarity of a word to a flag. It allows two wrong letters, but not ``--json`` for ``--stop``.
 _FLAG_SIMILARITY = 0.75
 
-# The flag of `gen` to use instead of flags and settings of other tools.
+# The flag of `gen` to use instead of flags of other tools, if the tables of settings do not have their name.
 # The tools are KoboldAI, KoboldCpp, text-generation-webui, Ollama, llm, transformers, vLLM and mlx-lm.
 _FLAGS_TO_USE = {
-    "--max-tokens --max-new-tokens --max-length --num-tokens --num-predict": "-n N",
+    "--num-tokens": "-n N",
     "--min-new-tokens --min-length": "--set min_tokens=N",
     "--ctx --context --contextsize --num-ctx --n-ctx --context-length": "-c N",
     "--max-context-length --max-model-len --max-seq-len": "-c N",
@@ -28,21 +27,17 @@ _FLAGS_TO_USE = {
     "--prompt-file": "-f FILE",
     "--system-message --instruction": "--system TEXT",
     "--ignore-chat-template --raw": "--no-chat",
-    "--stop-sequence --stop-sequences --stop-strings --stopping-strings --custom-stopping-strings": "--stop TEXT",
+    "--stop-sequences --stop-strings": "--stop TEXT",
     "--ban-eos-token --ban-eos": "--ignore-eos",
-    "--rep-pen --repetition-penalty --rp": "--repeat-penalty N",
-    "--rep-pen-range --repetition-penalty-range --repetition-context-size": "--repeat-last-n N",
+    "--rp": "--repeat-penalty N",
+    "--repetition-context-size": "--repeat-last-n N",
     "--rep-pen-slope": "--set repetition_penalty.slope=N with --set repetition_penalty.penalty=N and --set"
     " repetition_penalty.range=N; for KoboldCpp's slope also --set repetition_penalty.shape=halves",
     "--freq-pen --frequency-pen": "--frequency-penalty N",
     "--presence-pen --pres-pen": "--presence-penalty N",
     "--mirostat-mode": "--mirostat N",
-    "--mirostat-tau": "--mirostat-ent N",
-    "--mirostat-eta": "--mirostat-lr N",
     "--dynatemp-low --dynatemp-high": "--dynatemp-range N",
-    "--dynatemp-exponent": "--dynatemp-exp N",
     "--xtc-prob": "--xtc-probability N",
-    "--dry-range": "--dry-penalty-last-n N",
     "--smoothing-curve": "--set quadratic.curve=N",
     "--tfs-z": "--set tfs.z=N",
     "--sampler-order --sampler-priority --temperature-last --temp-last": "--chain STEPS",
@@ -136,7 +131,7 @@ def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], command_path
     names = [name for flag in flags for name in flag.names]
     name, sign, value = word.partition("=")
     if word.startswith("--"):
-        return _unknown_long_flag(name, names, command_path)
+        return _unknown_long_flag(name, flags, command_path)
     message = _foreign_flag_sentence(command_path, name) or _llama_cpp_sentence(name)
     if message is not None:
         return message
@@ -149,15 +144,16 @@ def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], command_path
     return f"there is no flag {name}; {text_hint if takes_text else f'{command_path} --help lists the flags'}"
 
 
-def _unknown_long_flag(flag: str, names: Collection[str], command_path: str) -> str:
-    message = _llama_cpp_sentence(normalize_flag_name(flag)) or _foreign_flag_sentence(command_path, flag, names)
+def _unknown_long_flag(flag: str, flags: Sequence[DeclaredFlag], command_path: str) -> str:
+    names = [name for declared in flags for name in declared.names]
+    message = _llama_cpp_sentence(normalize_flag_name(flag)) or _foreign_flag_sentence(command_path, flag, flags)
     if message is not None:
         return message
     if "--set" in names:
         setting = _setting_of_run(_flag_of_run(flag) or flag)
         if setting is not None:
             return f"there is no flag {flag} in {command_path}; use --set {setting}"
-        sampler_flag = None if flag.lower() in names else _sampler_flag(flag, names)
+        sampler_flag = None if flag.lower() in names else _sampler_flag(flag, flags)
         if sampler_flag is not None:
             return f"there is no flag {flag}; use {sampler_flag}"
     hint = _near_flag(flag, names) or f"{command_path} --help lists the flags"
@@ -233,20 +229,35 @@ def _flag_of_run(flag: str) -> str | None:
     return None if instead is None else instead.split()[0].rstrip(",")
 
 
-def _foreign_flag_sentence(command: str, flag: str, flags: Collection[str] = ()) -> str | None:
+def _foreign_flag_sentence(command: str, flag: str, flags: Sequence[DeclaredFlag] = ()) -> str | None:
     """Return the message about a flag of another tool; None if the flag is unknown."""
-    # ``command``: as it is typed, such as ``gen batch``. ``flags``: the names of the command's flags.
+    # ``command``: as it is typed, such as ``gen batch``. ``flags``: those of the command.
+    names = [name for declared in flags for name in declared.names]
     instead, reason = (
         _FLAG_TO_USE.get(normalize_flag_name(flag)),
         _FLAGS_TO_LEAVE_OUT.get(normalize_flag_name(flag)),
     )
     if (command, flag) in _ALTERNATIVES:
         return f"{command} has no {flag}; {_ALTERNATIVES[command, flag]}"
-    if instead is not None and _flag_of_run(flag) in flags:
+    if instead is not None and _flag_of_run(flag) in names:
         return f"there is no flag {flag}; use {instead}"
-    if reason is not None and "--chain" in flags:
+    if reason is not None and "--chain" in names:
         return f"there is no flag {flag}; omit it: {reason}"
+    for setting in _settings_called(flag):
+        same = [declared for declared in flags if declared.flag.setting_name == setting]
+        if len(same) == 1:  # several flags set different parts
+            return f"there is no flag {flag}; use {same[0].flag.name} {same[0].metavar}"
     return None
+
+
+def _settings_called(flag: str) -> list[str]:
+    """Return the settings, as ``--set`` names them, that have the name of a flag in requests of another tool."""
+    from ..presets.parameter_names import PARAMETERS, request_names
+    from ..presets.setting_table import SETTINGS
+
+    name = normalize_flag_name(flag).removeprefix("--").replace("-", "_")
+    own = [setting.name for setting in SETTINGS.values() if name in request_names(setting.names)]
+    return [*own, *(row.target for row in PARAMETERS if name in row.request_names)]
 
 
 def _near_flag(flag: str, names: Collection[str]) -> str:
@@ -257,14 +268,12 @@ def _near_flag(flag: str, names: Collection[str]) -> str:
     return did_you_mean(normalize_flag_name(flag), long_names, _FLAG_SIMILARITY)
 
 
-def _sampler_flag(flag: str, flags: Collection[str]) -> str | None:
+def _sampler_flag(flag: str, flags: Iterable[DeclaredFlag]) -> str | None:
     """Return the flag that sets the sampler whose name was typed as a flag."""
-    # Returns None if there is no such sampler, or if the sampler has no main parameter. ``flags``: the names of
-    # the command's flags.
+    # Returns None if there is no such sampler, or if the sampler has no main parameter. ``flags``: those of the
+    # command.
     from ..samplers.errors import SamplingError
     from ..samplers.registry import find_sampler
-    from .flags import flag_of_field
-    from .options.sampling import FullSamplingOptions
 
     try:
         about = find_sampler(flag.lstrip("-")).about
@@ -272,19 +281,18 @@ def _sampler_flag(flag: str, flags: Collection[str]) -> str | None:
         return None
     if about.main_parameter is None:
         return None
-    declared = filter(None, map(flag_of_field, fields(FullSamplingOptions)))
-    own = next(
-        (each.name for each in declared if each.setting_name == f"{about.name}.{about.main_parameter}"), None
-    )
-    return own if own in flags else f"--set {about.name}=VALUE"
+    target = f"{about.name}.{about.main_parameter}"
+    own = next((declared.flag.name for declared in flags if declared.flag.setting_name == target), None)
+    return own or f"--set {about.name}=VALUE"
 
 
 def _setting_of_run(flag: str) -> str | None:
-    """Return the argument of ``--set`` that is equivalent to a flag of `gen run`; None if there is none."""
-    from .flags import flag_of_field
-    from .options.sampling import FullSamplingOptions
+    """Return the argument of ``--set`` that is equivalent to a sampler's flag; None if there is none."""
+    # ``flag``: of `gen run`, or a name in requests of other tools
+    from ..presets.parameter_names import MAIN_SAMPLER_FLAGS, SAMPLER_FLAGS
 
-    for declared in map(flag_of_field, fields(FullSamplingOptions)):
-        if declared is not None and flag in declared.names and declared.setting_name is not None:
-            return f"{declared.setting_name}=VALUE"
-    return "ignore_eos=true" if flag == "--ignore-eos" else None
+    called = _settings_called(flag)
+    for declared in (*MAIN_SAMPLER_FLAGS, *SAMPLER_FLAGS):
+        if declared.setting_name is not None and (flag in declared.names or declared.setting_name in called):
+            return f"{declared.setting_name}={'true' if declared.value_type is bool else 'VALUE'}"
+    return None

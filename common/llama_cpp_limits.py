@@ -8,5 +8,5 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 ROPE_SCALINGS = ("none", "linear", "yarn")  # the kinds of RoPE scaling that llama.cpp's flag accepts
 SPLIT_MODES = ("none", "layer", "row", "tensor")  # the ways in which llama.cpp divides a model among GPUs
 NUMA_STRATEGIES = ("distribute", "isolate", "numactl")  # the ways in which llama.cpp uses several NUMA nodes
-# Greatest scale of guidance, up or down. Far larger products would exceed float32, the type of logits.
+# Greatest scale of a negative prompt, up or down. Far larger products would exceed float32, the type of logits.
 MAX_GUIDANCE_SCALE = 100.0

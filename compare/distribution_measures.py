@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..common.errors import UsageError
 from ..engine.batch import BatchAnswer, generate_many
 from ..engine.generation import negative_prompt_ids
-from ..engine.guidance import Guidance, guidance_model, guide
+from ..engine.guidance import guidance_model, guide
 from ..engine.next_token import Probabilities, distance, probabilities
 from ..engine.request import GenerationRequest
 from ..engine.text_rules import TextRules
@@ -55,7 +55,7 @@ class MeasuredArm(NamedTuple):
     name: str
     model: Model
     steps: Sequence[StepSpec]
-    guidance: Guidance | None = None  # changes the logits before the chain; None: the chain gets the model's
+    rules: TextRules = TextRules()  # its guidance changes the logits before the chain
 
 
 class TokenShare(NamedTuple):
@@ -160,7 +160,7 @@ def measure_paths(
 
 def _open_negative_context(arm: MeasuredArm, stack: ExitStack) -> Context | None:
     """Return a context for the negative prompts of an arm, which the stack closes; None without guidance."""
-    guidance = arm.guidance
+    guidance = arm.rules.guidance
     if guidance is None or guidance.is_off:
         return None
     context = guidance_model(arm.model, guidance).make_context()
@@ -179,7 +179,7 @@ def _negative_ids(arm: MeasuredArm, path: TokenPath) -> list[int]:
     """Return the tokens that stand in the place of those before the first measured token of a path."""
     prompt_ids = path.tokens[: path.first]
     request = path.request or GenerationRequest(tuple(prompt_ids), ())
-    return negative_prompt_ids(arm.model, request.guided_by(arm.guidance), prompt_ids) or []
+    return negative_prompt_ids(arm.model, replace(request, rules=arm.rules), prompt_ids) or []
 
 
 def _fitting_path(arms: Sequence[MeasuredArm], contexts: Sequence[Context | None], path: TokenPath) -> TokenPath:
@@ -200,9 +200,9 @@ def _fitting_path(arms: Sequence[MeasuredArm], contexts: Sequence[Context | None
 
 def _chain_row(arm: MeasuredArm, row: Floats, negative_rows: Iterator[Floats] | None) -> Floats:
     """Return the logits that the chain of an arm gets, from those of its model."""
-    if negative_rows is None or arm.guidance is None:
+    if negative_rows is None or arm.rules.guidance is None:
         return row
-    return guide(row, next(negative_rows), arm.guidance.scale).guided
+    return guide(row, next(negative_rows), arm.rules.guidance.scale).guided
 
 
 def check_vocabularies(arms: Sequence[MeasuredArm]) -> None:

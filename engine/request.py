@@ -195,6 +195,10 @@ class GenerationRequest:
             raise TypeError("top_logprobs, logprobs_from and logprob_of are fields of logprobs; give one of both")
         return cls(prompt, chain, constraint, **{"logprobs": logprobs, **fields})
 
+    def with_negative_prompt(self, prompt: str | Sequence[int]) -> GenerationRequest:
+        """Return the request, which has guidance, with another negative prompt."""
+        return self.guided_by(replace(self.rules.guidance or Guidance(), negative_prompt=prompt))
+
     def guided_by(self, guidance: Guidance | None) -> GenerationRequest:
         """Return the request with other guidance."""
         return replace(self, rules=replace(self.rules, guidance=guidance))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ..grammars.bans import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
+from ..grammars.ban_actions import BAN_ACTIONS, DEFAULT_BAN_ACTION, DEFAULT_BAN_RETRIES, BanAction
+from ..grammars.bans import TextBan, parse_bans
 from ..models.errors import ModelError
 from .guidance import Guidance
 
@@ -34,7 +35,7 @@ class TextRules:
 
     bans: Sequence[TextBan] = ()
     ban_retries: int = DEFAULT_BAN_RETRIES
-    ban_then: BanAction = "step_back"
+    ban_then: BanAction = DEFAULT_BAN_ACTION
     loop_guard: LoopGuard | None = None
     phases: Sequence[Phase] = ()
     heal: bool = False
@@ -76,8 +77,7 @@ class TextRules:
             rules["loop_guard"] = self.loop_guard.model_dump()
         if self.phases:
             rules["phases"] = [phase.as_setting() for phase in self.phases]
-        if self.heal:
-            rules["heal"] = True
+        rules |= {each.name: True for each in fields(self) if getattr(self, each.name) is True}
         if self.guidance is not None and self.is_guided:
             rules["guidance"] = self.guidance.as_setting()
         return rules
@@ -96,6 +96,13 @@ class TextRules:
     def is_guided(self) -> bool:
         """True if there is guidance, and if it is not off."""
         return self.guidance is not None and not self.guidance.is_off
+
+    @property
+    def negative_text(self) -> str | None:
+        """The negative prompt that is a text, which a chat template has to take in; None if there is none."""
+        if self.guidance is None or self.guidance.is_off or not isinstance(self.guidance.negative_prompt, str):
+            return None
+        return self.guidance.negative_prompt or None
 
     def check(self) -> None:
         """Raise ``ModelError`` if a value is not allowed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from ..common.text import short_repr, unknown_name
 from .errors import GrammarError
@@ -16,13 +16,6 @@ from .linear_regex import LinearRegex
 MAX_MATCH_CHARACTERS = 1_000
 
 MAX_BANS = 5_000  # maximum number of bans of one text, as in KoboldCpp
-
-
-# the value of ``ban_then``: what happens at a match after all retries at its place
-BanAction = Literal["step_back", "keep", "stop"]
-
-BAN_ACTIONS: tuple[BanAction, ...] = ("step_back", "keep", "stop")
-DEFAULT_BAN_RETRIES = 20  # the default of ``ban_retries``, the number of times that a text returns to one place
 
 
 @dataclass(frozen=True)

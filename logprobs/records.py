@@ -87,7 +87,7 @@ class TokenRecord:
         is_control: True for a control token, whose bytes are not part of the text.
         distributions: the distributions that were read, one for each source; empty if none was read.
         added_bytes: number of leading bytes that the tokenizer added. SentencePiece adds a space before a text.
-        healed_bytes: number of leading bytes that spell the end of the prompt again, see `gen run --heal`.
+        healed_bytes: number of leading bytes that spell the end of the prompt again.
         trace: the record of how the token was chosen; None if the run is not traced.
     """
 

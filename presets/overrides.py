@@ -38,8 +38,8 @@ class Override:
         target: ``sampler.parameter``; ``sampler`` for the sampler's main parameter; ``sampler#2.parameter`` for
             the second step of that name; or one of `SETTINGS`.
         value: the value to set. For a sampler without parameters, such as ``ignore_eos``, True turns the step on,
-            and False turns the step off. None, as in ``--set ignore_eos=``, means True. A table of ``guidance``
-            sets only the keys that it has.
+            and False turns the step off. None, as in ``--set ignore_eos=``, means True. For a setting that has
+            parts, a table sets only the keys that it has.
     """
 
     origin: str
@@ -66,17 +66,18 @@ class _StepTarget:
 
 def parse_set(text: str, door: str = "--set") -> Override:
     """Return the override for an argument of ``--set``, or of the field ``door``. Raises ``PresetError``."""
-    # Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7`` and ``guidance.scale=2``. The value is
-    # YAML. Names may be aliases, and may be written with dashes.
+    # Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``, and ``name.key=2`` for a setting that
+    # has parts. The value is YAML. Names may be aliases, and may be written with dashes.
     name, sign, value = text.partition("=")
     name = name.strip()
     if not sign or not name:
         raise PresetError(f"{door} {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
     origin = f"{door} {name}"
     scalar = parse_yaml_scalar(value, origin)
-    setting, dot, key = name.partition(".")
-    if dot and find_setting_name(setting) == "guidance":
-        return Override(origin, "guidance", {key.strip().replace("-", "_"): scalar})
+    first_name, dot, key = name.partition(".")
+    setting = find_setting_name(first_name)
+    if dot and setting is not None and SETTINGS[setting].kind.has_parts:
+        return Override(origin, setting, {key.strip().replace("-", "_"): scalar})
     target = find_setting_name(name) or str(_parse_step_target(name, origin))
     return Override(origin, target, scalar)
 

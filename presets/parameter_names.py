@@ -1,4 +1,4 @@
-"""The names of samplers' parameters in other tools: one table for imports, exports and the fields of requests.
+"""The names of samplers' parameters in other tools, for imports, exports and fields of requests; and their flags.
 
 What a tool makes of a value, such as other limits or another place in the chain, stands in the module of the tool,
 and so do keys that hold more than one parameter. The first row of a sampler is the main one, which messages name.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from .llama_cpp_flags import find_llama_cpp_flag
+from ..common.flags import CompletionKind, Flag, Limit, declare_flag, within
+from .setting_table import SAMPLING
 
 # The tools whose names requests may use. ``clients``: names that clients of several servers write.
 _REQUEST_TOOLS = frozenset(
@@ -81,13 +83,6 @@ class Parameter:
     def request_names(self) -> tuple[str, ...]:
         """The fields of requests that set the parameter."""
         return request_names(self.names)
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The flags that set the parameter, which have llama.cpp's names; empty if there is none."""
-        option = self.name_in("llama.cpp")
-        flag = None if option is None else find_llama_cpp_flag(f"--{option}")
-        return () if flag is None else flag.names
 
 
 # DRY's default sequence breakers in all tools
@@ -349,6 +344,147 @@ PARAMETERS = (
 )
 
 
+def _flag(panel: str, names: str, target: str | None, value_type: Any, text: str, **facts: Any) -> Flag:
+    """Return a flag that sets a parameter; without a target, it chooses the samplers."""
+    return declare_flag(
+        *names.split(), help=text, setting_name=target, value_type=value_type, panel=panel, **facts
+    )
+
+
+_sampling = partial(_flag, SAMPLING)
+_more = partial(_flag, "More samplers (all of them: gen samplers)")
+
+# The flags of the parameters that are set most often, in the order of the help
+MAIN_SAMPLER_FLAGS = (
+    _sampling(
+        "--temp --temperature",
+        "temperature.t",
+        float,
+        "Temperature; 0 = always select the most likely token.",
+        limit=Limit("≥ 0; 0 = the most likely token", 0),
+    ),
+    _sampling("--top-k", "top_k.k", int, "Keep the k most likely tokens; 0 = off."),
+    _sampling(
+        "--top-p",
+        "top_p.p",
+        float,
+        "Keep the most likely tokens up to this total probability; 1 = off.",
+        limit=Limit("within 0..1; 1 = off", 0, 1),
+    ),
+    _sampling(
+        "--min-p", "min_p.p", float, "Keep tokens with at least this fraction of the highest probability; 0 = off."
+    ),
+    _sampling(
+        "--repeat-penalty", "penalties.repeat", float, "Penalty factor for tokens that occurred before; 1 = off."
+    ),
+)
+# The other flags of parameters, and those that choose the samplers, in the order of the help. A flag has the name
+# of llama.cpp's option, if there is one.
+SAMPLER_FLAGS = (
+    _sampling(
+        "--repeat-last-n",
+        "penalties.last_n",
+        int,
+        "Apply the penalties to the last N tokens; 0 = off, -1 = all tokens.",
+    ),
+    _sampling(
+        "--presence-penalty",
+        "penalties.presence",
+        float,
+        "Subtract this from the logits of tokens that occurred before; 0 = off.",
+    ),
+    _sampling(
+        "--frequency-penalty",
+        "penalties.frequency",
+        float,
+        "Subtract this from a token's logit for each earlier occurrence; 0 = off.",
+    ),
+    _more(
+        "--typical --typical-p",
+        "typical.p",
+        float,
+        "Keep tokens of about the expected surprise, up to this total probability; 1 = off.",
+    ),
+    _more(
+        "--top-n-sigma --top-nsigma",
+        "top_n_sigma.n",
+        float,
+        "Keep tokens within N standard deviations of the highest logit; 0 = off.",
+    ),
+    _more("--xtc-probability", "xtc.probability", float, "Probability of dropping the top choices; 0 = off."),
+    _more(
+        "--xtc-threshold", "xtc.threshold", float, "Minimum probability of a top choice that XTC may drop. [0.1]"
+    ),
+    _more(
+        "--dynatemp-range",
+        "dynatemp.range",
+        float,
+        "Vary the temperature by up to this amount, depending on the entropy; 0 = off.",
+    ),
+    _more("--dynatemp-exp", "dynatemp.exponent", float, "Exponent of the relative entropy in dynatemp. [1]"),
+    _more(
+        "--dry-multiplier",
+        "dry.multiplier",
+        float,
+        "Strength of the DRY penalty on repetitions; 0 = off, 0.8 is usual.",
+    ),
+    _more("--dry-base", "dry.base", float, "Growth factor of the DRY penalty for each repeated token. [1.75]"),
+    _more(
+        "--dry-allowed-length",
+        "dry.allowed_length",
+        int,
+        "Number of repeated tokens after which DRY penalizes the next repeated one. [2]",
+    ),
+    _more(
+        "--dry-penalty-last-n",
+        "dry.last_n",
+        int,
+        "Search the last N tokens for repetitions (DRY); -1 = all tokens. [-1]",
+    ),
+    _more(
+        "--dry-sequence-breaker",
+        "dry.breakers",
+        list[str],
+        "Text that ends a repetition in DRY; 'none' = no text; repeatable. [newline : \" *]",
+        metavar="TEXT",
+        has_escapes=True,
+    ),
+    _more(
+        "--mirostat",
+        None,
+        int,
+        "Select by Mirostat version 1 or 2; keeps only biases and temperature; 0 = off.",
+        limit=within(0, 2),
+    ),
+    _more("--mirostat-lr", "mirostat.eta", float, "Learning rate of Mirostat (eta). [0.1]"),
+    _more("--mirostat-ent", "mirostat.tau", float, "Target surprise of Mirostat, in bits (tau). [5]"),
+    _more(
+        "--adaptive-target",
+        "adaptive_p.target",
+        float,
+        "Select tokens near this probability (adaptive-p); negative = no target.",
+    ),
+    _more("--adaptive-decay", "adaptive_p.decay", float, "Memory of adaptive-p: about 1 / (1 - N) tokens. [0.9]"),
+    _more(
+        "--samplers --sampler-seq --sampling-seq",
+        None,
+        str,
+        "Use only these samplers, in this order: 'top_k;top_p;temperature' or 'kpt'.",
+        metavar="A;B;C",
+        completion_kind=CompletionKind.LLAMA_CPP_SAMPLERS,
+    ),
+    _sampling(
+        "-l --logit-bias",
+        "logit_bias.bias",
+        list[str],
+        "Add a bias to a token's logit: ID+1, ID-1, ID=-inf or TEXT=2; repeatable.",
+        metavar="TOKEN=BIAS",
+        display_name="--logit-bias",
+    ),
+    _sampling("--ignore-eos", "ignore_eos", bool, "Never select an end-of-generation token."),
+)
+
+
 _PARAMETER_BY_TARGET = {row.target: row for row in PARAMETERS}
 
 
@@ -361,3 +497,13 @@ def names_by_option(tool: str) -> dict[str, str]:
     """Return the name in a tool of each parameter that it has, by llama.cpp's option."""
     names = ((row.name_in("llama.cpp"), row.name_in(tool)) for row in PARAMETERS)
     return {option: name for option, name in names if option is not None and name is not None}
+
+
+def flags_of(target: str) -> tuple[str, ...]:
+    """Return the flags that set a parameter, or turn on a sampler without parameters, such as ``ignore_eos``."""
+    # Both versions of mirostat have the same flags, which are one option of llama.cpp.
+    row = find_parameter(target)
+    option = None if row is None else row.name_in("llama.cpp")
+    targets = {target, *(each.target for each in PARAMETERS if option and each.name_in("llama.cpp") == option)}
+    flags = (flag for flag in (*MAIN_SAMPLER_FLAGS, *SAMPLER_FLAGS) if flag.setting_name in targets)
+    return tuple(name for flag in flags for name in flag.names)

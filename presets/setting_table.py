@@ -1,23 +1,35 @@
 """The settings of a run that are no parameters of samplers: each is declared here, once.
 
-The keys of presets, their JSON Schema, ``--set``, the settings of a run with their origins, and what is shown,
-recorded and exported of them follow from this table.
+The keys of presets, their JSON Schema, ``--set``, the flags and their help, the fields of requests, the settings
+of a run with their origins, and what is shown, recorded and exported of them follow from this table.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+from ..common.flags import CompletionKind, Flag, Limit, OptionalValue, at_least, declare_flag
 from ..common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, SEED_VALUES
-from ..common.text import short_repr
+from ..common.text import join_alternatives, short_repr
+from ..grammars.ban_actions import BAN_ACTIONS, DEFAULT_BAN_ACTION, DEFAULT_BAN_RETRIES, BanAction
 
 _MAX_BAN_RETRIES = 1000
 # the number of tokens to generate if no setting limits it; their text fits on a terminal
 _DEFAULT_MAX_TOKENS = 256
+# llama.cpp's value of ``-n`` that ends a text when the context is full, even with ``--context-shift``.
+# Without ``--context-shift``, -1 (no limit) has the same effect.
+UNTIL_CONTEXT_IS_FULL = -2
 
+# The sections of the help that have the flags. A flag of another section needs an options class in `cli/options/`.
+PROMPT, SAMPLING, LENGTH = "Prompt", "Sampling", "Length"
+GRAMMAR = "Grammar (use one of the first six)"
+BANS, REASONING, GUIDANCE = "Bans and loops", "Reasoning", "Guidance"
 
 # Where settings can be set: the command line, a chat, lines of a batch, requests to the server, presets.
 DOORS = ("run", "chat", "batch", "serve", "preset")
@@ -38,6 +50,7 @@ class Kind:
         schema: the JSON Schema, if it differs from that of ``type``.
         empty: the value of a preset without this key.
         request_type: the type of a value in requests, which the preset's rules check afterwards; None: ``type``.
+        has_parts: whether the value is a table whose keys are set one by one, as in ``--set guidance.scale=2``.
     """
 
     allowed: str
@@ -49,6 +62,7 @@ class Kind:
     schema: dict[str, Any] | None = None
     empty: Any = None
     request_type: Any = None
+    has_parts: bool = False
 
     @property
     def field_type(self) -> Any:
@@ -66,7 +80,7 @@ class Setting:
         help: what it is, in one line, as the JSON Schema describes it.
         default: the value of a run if nothing sets it; None: that of a preset without this key.
         is_rule: whether it is a rule of the text, which is shown and recorded only if something sets it.
-        flags: the flags that set it, or a part of it.
+        flags: the flags that set it, or a part of it. A flag without a type has values of the setting's type.
         names: its names in other tools, see `Parameter.names`.
         doors: where it can be set.
     """
@@ -76,9 +90,22 @@ class Setting:
     help: str
     default: Any = None
     is_rule: bool = False
-    flags: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     doors: tuple[str, ...] = DOORS
+
+    def __post_init__(self) -> None:
+        flags = (
+            flag._replace(setting_name=self.name, value_type=flag.value_type or self.kind.type)
+            for flag in self.flags
+        )
+        object.__setattr__(self, "flags", tuple(flags))
+
+    @property
+    def flag(self) -> Flag:
+        """The flag of a setting that has only one."""
+        (flag,) = self.flags
+        return flag
 
     @property
     def unset_value(self) -> Any:
@@ -144,19 +171,33 @@ _BANS = Kind(
     empty=[],
     request_type=str | _TABLE | list[str | _TABLE],
 )
+_GUARD_ACTIONS = ("stop", "end-thinking", "rewind")
 _LOOP_GUARD = Kind(
-    "stop, end-thinking, rewind, or a table",
+    f"{', '.join(_GUARD_ACTIONS)}, or a table",
     str | _TABLE,
     check=_loop_guard,
     request_type=str | _TABLE | bool,
 )
+
+_grammar_flag = partial(declare_flag, panel=GRAMMAR)
+_ban_flag = partial(declare_flag, panel=BANS)
+_phase_flag = partial(declare_flag, panel=REASONING)
+_guidance_flag = partial(declare_flag, panel=GUIDANCE)
 
 _DECLARED = (
     Setting(
         "seed",
         Kind(SEED_VALUES, int, SEED_MIN, SEED_MAX, check=_seed),
         "seed of the random numbers; none or -1: a new seed for each run",
-        flags=("-s", "--seed"),
+        flags=(
+            declare_flag(
+                "-s",
+                "--seed",
+                help="Random seed: the same seed gives the same text; -1 = random. [-1]",
+                display_name="--seed",
+                panel=SAMPLING,
+            ),
+        ),
         names={
             "seed": "openai llama-server webui koboldcpp sillytavern tabbyapi ollama lmstudio lmstudio-0.2",
             "sampler_seed": "koboldai koboldcpp",
@@ -167,7 +208,17 @@ _DECLARED = (
         Kind("an integer ≥ 1, or -1 for no limit", int, 1, other=-1),
         "maximum number of tokens; -1: no limit",
         default=_DEFAULT_MAX_TOKENS,
-        flags=("-n", "--predict", "--n-predict"),
+        flags=(
+            declare_flag(
+                "-n",
+                "--predict",
+                "--n-predict",
+                help="Maximum number of tokens; 0 = only read the prompt, -1 = no limit, -2 = until the context is"
+                f" full. [{_DEFAULT_MAX_TOKENS}; a grammar's sentence is completed]",
+                limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
+                panel=LENGTH,
+            ),
+        ),
         names={
             "max_completion_tokens": "openai",
             "max_tokens": "openai tabbyapi",
@@ -182,7 +233,16 @@ _DECLARED = (
         "stop",
         _STOP,
         "strings that end the generation; they are not part of the output",
-        flags=("--stop", "-r", "--reverse-prompt"),
+        flags=(
+            declare_flag(
+                "--stop",
+                "-r",
+                "--reverse-prompt",
+                help="Stop before this text, which is not written; repeatable.",
+                has_escapes=True,
+                panel=LENGTH,
+            ),
+        ),
         names={
             "stop": "openai llama-server tabbyapi ollama",
             "stopStrings": "lmstudio",
@@ -196,7 +256,7 @@ _DECLARED = (
         "system",
         Kind("a string", str),
         "system message of a chat",
-        flags=("--system", "--system-prompt", "-sys"),
+        flags=(declare_flag("--system", "--system-prompt", "-sys", help="System message.", panel=PROMPT),),
         names={"system": "ollama", "systemPrompt": "lmstudio", "pre_prompt": "lmstudio-0.2"},
         doors=("run", "chat", "batch", "preset"),  # in a request, it is one of the messages
     ),
@@ -205,14 +265,42 @@ _DECLARED = (
         Kind("a string or a table", str | _TABLE),
         "the grammar that the output must match: a name, GBNF text, or a table",
         flags=(
-            "--grammar",
-            "--grammar-file",
-            "-j",
-            "--json-schema",
-            "-jf",
-            "--json-schema-file",
-            "--regex",
-            "--lark-file",
+            _grammar_flag(
+                "--grammar",
+                value_type=str,
+                metavar="NAME|GBNF",
+                help="Grammar: a name (see gen grammars), or GBNF itself.",
+                completion_kind=CompletionKind.GRAMMAR_NAME,
+            ),
+            _grammar_flag("--grammar-file", part="file", value_type=Path, help="Grammar: a file with GBNF."),
+            _grammar_flag(
+                "-j",
+                "--json-schema",
+                part="json_schema",
+                value_type=str,
+                help="Grammar: JSON that matches this JSON Schema.",
+                display_name="--json-schema",
+            ),
+            _grammar_flag(
+                "-jf",
+                "--json-schema-file",
+                part="json_schema_file",
+                value_type=Path,
+                help="Grammar: JSON that matches the JSON Schema in a file.",
+                display_name="--json-schema-file",
+            ),
+            _grammar_flag(
+                "--regex",
+                part="regex",
+                value_type=str,
+                help="Grammar: text that this regular expression matches completely.",
+            ),
+            _grammar_flag(
+                "--lark-file",
+                part="lark_file",
+                value_type=Path,
+                help="Grammar: a file with llguidance's variant of Lark.",
+            ),
         ),
         names={
             "grammar": "llama-server koboldai koboldcpp",
@@ -232,51 +320,168 @@ _DECLARED = (
         "bans",
         _BANS,
         "phrases and regular expressions that the output must not contain",
-        flags=("--ban-phrase", "--ban-regex", "--ban-file", "--banned-string-file"),
+        flags=(
+            _ban_flag(
+                "--ban-phrase",
+                part="text",
+                value_type=list[str],
+                metavar="TEXT",
+                help="Go back and write something else where this text appears, in any case of letters;"
+                " repeatable.",
+                has_escapes=True,
+            ),
+            _ban_flag(
+                "--ban-regex",
+                part="regex",
+                value_type=list[str],
+                metavar="PATTERN",
+                help="Go back and write something else where this regular expression matches; repeatable.",
+            ),
+            _ban_flag(
+                "--ban-file",
+                "--banned-string-file",
+                part="file",
+                value_type=list[str],
+                metavar="FILE",
+                help="Read bans from a file: a phrase on each line, a regex as /.../; repeatable.",
+                is_path=True,
+                completion_kind=CompletionKind.FILE,
+            ),
+        ),
         names={"banned_strings": "koboldcpp tabbyapi", "banned_regex": "clients"},
         is_rule=True,
     ),
     Setting(
         "ban_retries",
         Kind(f"an integer within 0..{_MAX_BAN_RETRIES}", int, 0, _MAX_BAN_RETRIES),
-        "number of times that the text returns to one place; none: 20",
-        flags=("--ban-retries",),
+        f"number of times that the text returns to one place; none: {DEFAULT_BAN_RETRIES}",
+        flags=(
+            _ban_flag(
+                "--ban-retries",
+                metavar="N",
+                help=f"Number of times that the text returns to one place. [{DEFAULT_BAN_RETRIES}]",
+                limit=at_least(0),
+            ),
+        ),
         names={"rewind_count_max": "clients"},
         is_rule=True,
     ),
     Setting(
         "ban_then",
-        Kind("step_back, keep or stop", Literal["step_back", "keep", "stop"], request_type=str),
+        Kind(join_alternatives(BAN_ACTIONS), BanAction, request_type=str),
         "what happens then: return to the token before, keep the text, or stop",
-        flags=("--ban-then",),
+        flags=(
+            _ban_flag(
+                "--ban-then",
+                value_type=str,
+                metavar="ACTION",
+                help=f"Action after all retries: step_back (one token), keep or stop. [{DEFAULT_BAN_ACTION}]",
+            ),
+        ),
         is_rule=True,
     ),
     Setting(
         "loop_guard",
         _LOOP_GUARD,
         "what happens when the text repeats itself: an action, or a table of settings",
-        flags=("--loop-guard",),
+        flags=(
+            _ban_flag(
+                "--loop-guard",
+                value_type=str,
+                metavar="[ACTION]",
+                help=f"When the text repeats itself: {join_alternatives(_GUARD_ACTIONS)}."
+                " [off; without a value, stop]",
+                optional_value=OptionalValue("stop", re.compile("|".join(_GUARD_ACTIONS))),
+            ),
+        ),
         is_rule=True,
     ),
     Setting(
         "phases",
         Kind("a list of tables", list[_TABLE], check=_phases),
         "parts of the text with different chains, in place of chain",
-        flags=("--thinking-chain", "--thinking-end", "--reasoning-budget", "--reasoning-budget-message"),
+        flags=(
+            _phase_flag(
+                "--thinking-chain",
+                part="chain",
+                value_type=str,
+                metavar="STEPS",
+                help="Samplers of the reasoning, until --thinking-end. [those of the answer]",
+                completion_kind=CompletionKind.CHAIN,
+            ),
+            _phase_flag(
+                "--thinking-end",
+                part="until",
+                value_type=str,
+                metavar="TEXT",
+                help="Text that ends the reasoning. [that of the chat template, or </think>]",
+                has_escapes=True,
+            ),
+            _phase_flag(
+                "--reasoning-budget",
+                part="max_tokens",
+                value_type=int,
+                metavar="N",
+                help="Maximum number of tokens of the reasoning, which then ends; -1 = no limit. [-1]",
+                limit=at_least(0, minus_one_meaning="no limit"),
+            ),
+            _phase_flag(
+                "--reasoning-budget-message",
+                part="then",
+                value_type=str,
+                metavar="TEXT",
+                help="Text before the end of the reasoning, if --reasoning-budget ends it. [none]",
+                has_escapes=True,
+            ),
+        ),
         is_rule=True,
     ),
     Setting(
         "heal",
         Kind("true or false", bool),
         "whether the first tokens may replace the last tokens of the prompt",
-        flags=("--heal",),
+        flags=(_ban_flag("--heal", help="Let the first tokens replace the last tokens of the prompt."),),
         is_rule=True,
     ),
     Setting(
         "guidance",
-        Kind("a table", _TABLE, check=_guidance),
+        Kind("a table", _TABLE, check=_guidance, has_parts=True),
         "a scale, and a negative prompt or another model, that the text moves away from",
-        flags=("--cfg-scale", "--cfg-negative-prompt", "--cfg-negative-prompt-file", "--cfg-model"),
+        flags=(
+            _guidance_flag(
+                "--cfg-scale",
+                part="scale",
+                value_type=float,
+                metavar="S",
+                help="Move away from the negative prompt by this factor; 1 = off, 1.5 = a bit. [1]",
+            ),
+            _guidance_flag(
+                "--cfg-negative-prompt",
+                part="negative_prompt",
+                value_type=str,
+                metavar="TEXT",
+                help="Text in place of the prompt; in a chat, of the system message. [the prompt's last token]",
+                has_escapes=True,
+            ),
+            _guidance_flag(
+                "--cfg-negative-prompt-file",
+                part="negative_prompt_file",
+                value_type=str,
+                metavar="FILE",
+                help="Read the negative prompt from a file.",
+                is_path=True,
+                completion_kind=CompletionKind.FILE,
+            ),
+            _guidance_flag(
+                "--cfg-model",
+                part="model",
+                value_type=str,
+                metavar="FILE",
+                help="Model with the same vocabulary that reads the negative prompt. [the model of -m]",
+                is_path=True,
+                completion_kind=CompletionKind.MODEL,
+            ),
+        ),
         names={
             "guidance_scale": "webui koboldcpp transformers",
             "cfg_scale": "tabbyapi",
@@ -287,6 +492,11 @@ _DECLARED = (
 )
 SETTINGS = {setting.name: setting for setting in _DECLARED}
 RULE_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_rule)
+
+
+def flags_in(panel: str) -> list[Flag]:
+    """Return the flags of a section of the help."""
+    return [flag for setting in _DECLARED for flag in setting.flags if flag.panel == panel]
 
 
 def find_setting_name(text: str) -> str | None:

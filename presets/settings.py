@@ -31,7 +31,7 @@ from .text_rules import ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 from .yaml_writer import write_yaml
 
-_GUIDANCE_KEY = re.compile(r"^\.\w+")
+_PART = re.compile(r"^\.\w+")
 _LIST_INDEX = re.compile(r"^\[\d+\]")
 
 
@@ -264,19 +264,19 @@ def _starting_values(preset: Preset | None) -> dict[str, SettingValue]:
 
 def _check_setting(name: str, override: Override, earlier: SettingValue) -> SettingValue:
     """Return the value of a setting, checked by the rules of a preset. None becomes the default."""
-    # ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt. ``guidance``
-    # keeps those keys of the earlier value that the new one does not have.
-    new_value = override.value
+    # ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt. A setting that
+    # has parts keeps those of the earlier value that the new one does not have.
+    new_value, has_parts = override.value, SETTINGS[name].kind.has_parts
     if name == "max_tokens" and type(new_value) is int and new_value == 0:
         return SettingValue(0, override.origin)
-    if name == "guidance" and isinstance(new_value, Mapping):
+    if has_parts and isinstance(new_value, Mapping):
         new_value = {**(earlier.value or {}), **new_value}
     try:
         value = getattr(Preset.from_table({name: new_value}, origin=""), name)
     except PresetError as error:
         message = str(error).removeprefix(f": {name}")
-        if name == "guidance" and not override.origin.endswith(name):  # the origin names the key, too
-            message = _GUIDANCE_KEY.sub("", message)
+        if has_parts and not override.origin.endswith(name):  # the origin names the part, too
+            message = _PART.sub("", message)
         if not override.origin.startswith("--set"):  # a flag takes one string at a time, not a list
             message = _LIST_INDEX.sub("", message)
         raise PresetError(f"{override.origin}{message}") from None

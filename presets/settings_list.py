@@ -17,7 +17,7 @@ from ..samplers.building import allowed_values
 from ..samplers.errors import SamplingError
 from ..samplers.registry import catalogue, find_sampler
 from .errors import PresetError
-from .parameter_names import find_parameter, names_by_tool
+from .parameter_names import find_parameter, flags_of, names_by_tool
 from .setting_table import DOORS, SETTINGS
 
 
@@ -63,7 +63,7 @@ def list_settings() -> list[ListedSetting]:
             setting.kind.allowed,
             setting.unset_value,
             setting.help,
-            setting.flags,
+            tuple(name for flag in setting.flags for name in flag.names),
             names_by_tool(setting.names),
             setting.doors,
         )
@@ -102,16 +102,16 @@ def _parameters(cls: type[Sampler]) -> Iterator[ListedSetting]:
     """Yield the parameters of a sampler; one without parameters is a setting that turns it on or off."""
     about = cls.about
     if not cls.model_fields:
-        flags = ("--ignore-eos",) if about.name == "ignore_eos" else ()
-        yield ListedSetting(about.name, "true or false", False, about.summary, flags, {})
+        yield ListedSetting(about.name, "true or false", False, about.summary, flags_of(about.name), {})
     for name, field in cls.model_fields.items():
-        row = find_parameter(f"{about.name}.{name}")
+        target = f"{about.name}.{name}"
+        row = find_parameter(target)
         yield ListedSetting(
-            f"{about.name}.{name}",
+            target,
             _kind(field),
             field.get_default(call_default_factory=True),
             field.description or "",
-            () if row is None else row.flags,
+            flags_of(target),
             {} if row is None else names_by_tool(row.names),
         )
 

@@ -29,7 +29,7 @@ class Stage(IntEnum):
     """The steps of llama.cpp's default chain, in its order (common/common.h, ``common_params_sampling``).
 
     The numbers are ten apart. A sampler that llama.cpp lacks gets a number between two of them. For example,
-    ``Stage.TOP_K + 1`` is after top_k and before typical.
+    ``Stage.TOP_K + 1`` is directly after top_k.
     """
 
     IGNORE_EOS = 0

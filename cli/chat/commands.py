@@ -23,10 +23,10 @@ from ...chats.prompt import jsonl_of, markdown_of
 from ...chats.records import SPEAKERS, ContextFullError
 from ...common.errors import LogitsmithError
 from ...common.files import write_file_atomically
+from ...common.flags import CompletionKind
 from ...common.seeds import RANDOM_SEED
 from ...common.text import count_noun, did_you_mean
 from ..completion.values import CompletionItem, CompletionResult, complete_text, matching, path_items
-from ..flags import CompletionKind
 from ..interrupt import interruptible
 from ..messages import print_note
 from ..render.stats import draft_line, speed_line

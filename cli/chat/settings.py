@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
+from ...common.flags import CompletionKind, OptionalValue
 from ...common.seeds import fixed_seed, following_seed
 from ..command_options import TypedFlags
-from ..flags import CompletionKind, OptionalValue, Options, flag
+from ..flags import Options, flag
 from ..inputs.model import chosen_model
 from ..inputs.settings import MODEL_PRESET, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note

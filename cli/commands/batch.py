@@ -15,12 +15,13 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import file_errors_in_words, is_stdin, open_input
+from ...common.flags import within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
 from ...requests.sources import grammar_folders, report_schema
 from ..command_options import TypedFlags, takes_options
-from ..flags import REQUIRED, Options, argument, flag, within
+from ..flags import REQUIRED, Options, argument, flag
 from ..inputs.model import (
     find_draft_model,
     find_model,
@@ -28,10 +29,10 @@ from ..inputs.model import (
     open_draft_model,
     show_llama_cpp_messages,
 )
+from ..inputs.overrides import flag_overrides
 from ..inputs.settings import (
     MODEL_PRESET,
     ChatTemplateFlags,
-    flag_overrides,
     open_chosen_preset,
     preset_name,
     reported_seed,

@@ -15,13 +15,15 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import write_file_atomically
+from ...common.flags import CompletionKind, Limit, within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
-from ..flags import CompletionKind, Limit, Options, flag, within
+from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.settings import ChatTemplateFlags, flag_overrides, reported_seed
+from ..inputs.overrides import flag_overrides
+from ..inputs.settings import ChatTemplateFlags, reported_seed
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, print_message, print_note
 from ..options.model import LogOptions, ModelOptions
@@ -344,7 +346,7 @@ class _Comparison:
         from ...requests.engine_request import text_rules
 
         return [
-            MeasuredArm(arm.name, model, settings.steps, text_rules(settings).guidance)
+            MeasuredArm(arm.name, model, settings.steps, text_rules(settings))
             for arm, model, settings in zip(
                 self._plan.arms, model_of_arm, self._settings(model_of_arm), strict=True
             )

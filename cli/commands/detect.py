@@ -15,8 +15,9 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import input_name, read_input
+from ...common.flags import CompletionKind, at_least, within
 from ..command_options import takes_options
-from ..flags import CompletionKind, Options, argument, at_least, flag, within
+from ..flags import Options, argument, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import input_path
 from ..inputs.settings import open_chosen_preset

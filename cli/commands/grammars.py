@@ -12,15 +12,17 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, read_input
+from ...common.flags import CompletionKind, within
 from ...common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, fixed_seed, following_seed
 from ...common.text import UndecodableTextError, decode_text, without_last_line_end
 from ...requests.sources import find_grammar_source, grammar_folders, report_ignored_schema_paths
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag, within
+from ..flags import REQUIRED, Options, argument, flag
+from ..inputs.overrides import given_grammar
 from ..inputs.prompt import read_piped
 from ..messages import FAILED, fail, print_note, report_failures
-from ..options.sampling import GrammarOptions, given_grammar
+from ..options.sampling import GrammarOptions
 from ..startup import start_collector
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class GrammarSourceOptions(Options):
         if self.name is None and flag_grammar is None:
             raise UsageError("no grammar is given: give a name, a file, or a flag such as --regex")
         if self.name is not None and flag_grammar is not None:
-            raise UsageError(f"{self.name!r} and {flag_grammar.flag} both define a grammar; give only one")
+            raise UsageError(f"{self.name!r} and {flag_grammar.origin} both define a grammar; give only one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +202,7 @@ def _resolve_chosen_grammar(options: GrammarSourceOptions) -> GrammarSpec:
     try:
         return resolve_grammar(table, grammar_folders())
     except GrammarError as error:
-        raise error.within(flag_grammar.flag) from None
+        raise error.within(flag_grammar.origin) from None
 
 
 def _text_to_check(options: GrammarCheckOptions) -> str | None:

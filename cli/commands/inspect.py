@@ -15,9 +15,10 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import bounded_lines, input_name, is_stdin, open_as_utf8, open_input, write_file_atomically
+from ...common.flags import at_least
 from ...common.text import count_noun, did_you_mean
 from ..command_options import reject_same_file, takes_options
-from ..flags import COLOR_METAVAR, Color, Options, argument, at_least, flag, read_color
+from ..flags import COLOR_METAVAR, Color, Options, argument, flag, read_color
 from ..inputs.prompt import input_path
 from ..interrupt import ignored_interrupts
 from ..messages import FAILED, fail, print_message, print_note

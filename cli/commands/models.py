@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
+from ...common.flags import CompletionKind
 from ...common.text import count_noun
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_group_options, takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag
+from ..flags import REQUIRED, Options, argument, flag
 from ..inputs.model import find_model_files, pull
 from ..messages import print_note
 from ..startup import start_collector

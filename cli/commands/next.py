@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
+from ...common.flags import CompletionKind, at_least
 from ...requests.sources import open_preset, preset_of_model
 from ..command_options import TypedFlags, takes_options
-from ..flags import CompletionKind, Options, at_least, flag
+from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import prepare_prompt, put_negative_into_template, read_prompt
 from ..inputs.settings import ChatTemplateFlags, preset_name, seed_of
@@ -69,7 +70,7 @@ class NextOptions(Options):
     )
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
-    guidance: GuidanceOptions
+    rules: GuidanceOptions
     model: ModelOptions
     log: LogOptions
 

@@ -11,12 +11,13 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import is_stdin, write_file_atomically
+from ...common.flags import CompletionKind
 from ...common.text import join_alternatives
 from ...presets.foreign.registry import FORMATS, OWN_FORMATS
 from ...requests.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, CompletionKind, Options, argument, flag
+from ..flags import REQUIRED, Options, argument, flag
 from ..messages import BAD_USAGE, fail, print_note, report_failures
 
 

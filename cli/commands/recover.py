@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from ...common.errors import UsageError
+from ...common.flags import POSITIVE, at_least
 from ...common.text import count_noun, short_repr
 from ..command_options import TypedFlags, reject_same_file, takes_options
-from ..flags import POSITIVE, Options, argument, at_least, flag
+from ..flags import Options, argument, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
+from ...common.flags import at_least
 from ..command_options import TypedFlags, reject_same_file, takes_options
-from ..flags import REQUIRED, Options, at_least, flag
+from ..flags import REQUIRED, Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..interrupt import Interrupt, interruptible
 from ..messages import print_message

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
+from ...common.flags import Limit
 from ...common.text import count_noun
+from ...presets.setting_table import UNTIL_CONTEXT_IS_FULL
 from ..command_options import TypedFlags, takes_options
-from ..flags import Limit, Options, flag
+from ..flags import Options, flag
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, end_open_line, print_note
 from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
 from ..options.prompt import (
-    UNTIL_CONTEXT_IS_FULL,
     ChatOptions,
     ContextShiftOptions,
     EscapeOptions,

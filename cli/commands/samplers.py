@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...common.flags import CompletionKind
 from ..command_options import takes_options
-from ..flags import CompletionKind, Options, argument
+from ..flags import Options, argument
 from ..messages import BAD_USAGE, fail
 
 

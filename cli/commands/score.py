@@ -14,11 +14,12 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import input_name, is_stdin, open_input
+from ...common.flags import at_least
 from ...common.text import count_noun
 from ...jobs.lines import BackgroundReader, number_lines
 from ...jobs.scoring import LineScore, scored_choices, scored_lines, scored_text, stride_problem
 from ..command_options import takes_options
-from ..flags import Options, argument, at_least, flag
+from ..flags import Options, argument, flag
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible

@@ -14,17 +14,16 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.extras import extra_of, install_command
+from ...common.flags import at_least, within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ..command_options import TypedFlags, takes_options
-from ..flags import Options, at_least, flag, within
+from ..flags import Options, flag
 from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
+from ..inputs.overrides import chain_rearrangements, flag_overrides
 from ..inputs.settings import (
     ChatTemplateFlags,
-    chain_rearrangements,
-    flag_overrides,
     open_chosen_preset,
     preset_name,
-    sampling_overrides,
 )
 from ..interrupt import Interrupt, interruptible
 from ..messages import print_message
@@ -267,8 +266,8 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
     from ...requests.resolve import RequestDefaults
 
     sampling = options.sampling
-    overrides = (*map(parse_set, sampling.set or ()), *flag_overrides(options), *sampling_overrides(sampling))
-    rearrangements = tuple(chain_rearrangements(options, sampling))
+    overrides = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
+    rearrangements = tuple(chain_rearrangements(options))
     name = preset_name(sampling.preset)
     resolve_settings(
         None if name == "model" else open_chosen_preset(name, sampling.preset),

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ...common.flags import CompletionKind
 from ..command_options import takes_options
-from ..flags import CompletionKind, Options, argument, flag
+from ..flags import Options, argument, flag
 from ..messages import BAD_USAGE, fail
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...common.errors import LogitsmithError
-from ..flags import CompletionKind, DeclaredFlag
+from ...common.flags import CompletionKind
+from ..flags import DeclaredFlag
 
 
 class CompletionItem(NamedTuple):

@@ -11,7 +11,7 @@ import select
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -161,15 +161,13 @@ def put_negative_into_template(
     template: ChatTemplateFlags,
     is_chat: bool | None,
 ) -> GenerationRequest:
-    """Return the request with the negative prompt of its guidance as the chat template's system message."""
+    """Return the request with its negative prompt as the chat template's system message."""
     # Without a chat template, the negative prompt stays a text in place of the prompt. ``is_chat``: see
     # `prepare_prompt`.
     from ...engine.templates import build_prompt
 
-    guidance = request.rules.guidance
-    if guidance is None or not guidance.negative_prompt or not prompt.has_template:
+    system = request.rules.negative_text
+    if system is None or not prompt.has_template:
         return request
-    text = build_prompt(
-        model, prompt.shown, system=str(guidance.negative_prompt), chat=is_chat, template=template.open(model)
-    )
-    return request.guided_by(replace(guidance, negative_prompt=text))
+    text = build_prompt(model, prompt.shown, system=system, chat=is_chat, template=template.open(model))
+    return request.with_negative_prompt(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,13 @@ from ...common.seeds import RANDOM_SEED, fixed_seed, fresh_seed
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
 from ...requests.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
-from ..command_options import TypedFlags, typed_flags_of
-from ..flags import Options, iterate_flags
+from ..command_options import TypedFlags
+from ..flags import Options
 from ..messages import print_note
 from ..options.output import FORMATS, OutputOptions
-from ..options.prompt import UNTIL_CONTEXT_IS_FULL, TemplateOptions
-from ..options.sampling import ConstraintOptions, FullSamplingOptions, given_grammar
-from ..options.text_rules import GuidanceOptions, TextRuleOptions
+from ..options.prompt import TemplateOptions
+from ..options.sampling import ConstraintOptions, FullSamplingOptions
+from .overrides import chain_rearrangements, flag_overrides
 
 if TYPE_CHECKING:
     from ...engine.chat_template import ChatTemplate
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ...engine.token_records import LogprobRequest
     from ...engine.vocabulary import Vocabulary
     from ...grammars.spec import GrammarSpec
-    from ...presets.overrides import ChainRearrangement, Override
     from ...presets.preset import Preset
     from ...presets.settings import Settings
 
@@ -54,8 +53,8 @@ def resolve_run_settings(
         preset,
         chain=sampling.chain,
         sets=sampling.set or (),
-        flags=(*flag_overrides(options), *sampling_overrides(sampling)),
-        rearrangements=tuple(chain_rearrangements(options, sampling)),
+        flags=tuple(flag_overrides(options)),
+        rearrangements=tuple(chain_rearrangements(options)),
     )
     for flag, reason in settings.ignored_flags:
         print_note(f"{flag} has no effect: {reason}")
@@ -111,84 +110,6 @@ def reported_seed(seed: int, what: str) -> int:
         seed = fresh_seed()
         print_note(f"{what} is random: --seed {seed} repeats it")
     return seed
-
-
-def flag_overrides(options: Options) -> Iterator[Override]:
-    """Yield the overrides of those flags that set one value each."""
-    from ...presets.overrides import Override
-
-    typed = typed_flags_of(options)
-    is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in iterate_flags(options))
-    for flag, value in iterate_flags(options):
-        if flag.setting_name is None or value is None:
-            continue
-        setting = flag.setting_name.partition(".")[0]
-        if setting == "grammar":
-            continue
-        if flag.setting_name == "max_tokens":
-            yield Override(typed.name_of(flag), flag.setting_name, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
-        elif not (is_mirostat_off and setting == "mirostat"):
-            yield Override(typed.name_of(flag), flag.setting_name, value)
-    grammar = given_grammar(options)
-    if grammar is not None:
-        yield Override(grammar.flag, "grammar", grammar.value)
-    for group in vars(options).values():
-        if isinstance(group, (TextRuleOptions, GuidanceOptions)):
-            yield from group.overrides()
-
-
-def sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
-    """Yield the overrides of those flags whose value is converted first."""
-    from ...presets.overrides import Override
-
-    if options.dry_sequence_breaker:
-        yield Override("--dry-sequence-breaker", "dry.breakers", _sequence_breakers(options.dry_sequence_breaker))
-    if options.seed is not None:
-        yield Override("--seed", "seed", options.seed)
-    if options.ignore_eos:
-        yield Override("--ignore-eos", "ignore_eos", None)
-    for text in options.logit_bias or ():
-        yield Override(f"--logit-bias {text}", "logit_bias.bias", _parse_bias(text))
-
-
-def _sequence_breakers(texts: Iterable[str]) -> list[str]:
-    """Return the sequence breakers. As in llama.cpp, ``none`` removes the breakers before it."""
-    breakers: list[str] = []
-    for text in texts:
-        if text == "none":
-            breakers.clear()
-        else:
-            breakers.append(text)
-    return breakers
-
-
-_BIAS_PATTERN = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
-
-
-def _parse_bias(text: str) -> dict[int | str, Any]:
-    """Return the bias by token. ``15043+1`` and ``15043=-inf`` name a token by id, ``hello=2`` by its text."""
-    match = _BIAS_PATTERN.fullmatch(text)
-    if match is None:
-        raise UsageError(f"--logit-bias: {text!r} is not ID+BIAS, ID-BIAS, ID=BIAS or TEXT=BIAS")
-    key, value = (match["id"], match["signed"]) if match["id"] else (match["key"], match["value"])
-    try:
-        bias = float("-inf") if value == "false" else float(value)
-    except ValueError:
-        raise UsageError(f"--logit-bias: {value!r} in {text!r} is not a number") from None
-    return {int(key) if key.isdecimal() else key: bias}
-
-
-def chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
-    """Yield the changes of the chain's order that flags request. ``command`` has all options."""
-    from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_samplers, rearrange_for_mirostat
-
-    if options.adaptive_target is not None:
-        yield rearrange_by_adaptive_p()
-    if options.samplers is not None:
-        typed_names = typed_flags_of(command).typed_name_by_display_name
-        yield rearrange_by_samplers(options.samplers, typed_names.get("--samplers", "--samplers"))
-    if options.mirostat is not None:
-        yield rearrange_for_mirostat(options.mirostat)
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, Options, at_least, flag, within
+from ...common.flags import CompletionKind, at_least, within
+from ..flags import Options, flag
 
 _draft = partial(flag, panel="Drafts")
 _DEFAULT_MAX_TOKENS = 3  # of ``DraftOptions.n_max``, as the help says

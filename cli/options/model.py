@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ...common.errors import UsageError
+from ...common.flags import POSITIVE, CompletionKind, at_least, within
 from ...common.llama_cpp_limits import (
     CACHE_TYPES,
     INT32_MAX,
@@ -16,7 +17,7 @@ from ...common.llama_cpp_limits import (
     ROPE_SCALINGS,
     SPLIT_MODES,
 )
-from ..flags import POSITIVE, CompletionKind, Options, at_least, flag, make_switch_parser, within
+from ..flags import Options, flag, make_switch_parser
 
 _model = partial(flag, panel="Model")
 

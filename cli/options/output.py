@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import COLOR_METAVAR, Color, OptionalValue, Options, at_least, flag, read_color
+from ...common.flags import OptionalValue, at_least
+from ..flags import COLOR_METAVAR, Color, Options, flag, read_color
 
 output_flag = partial(flag, panel="Output")
 # Default number of most likely tokens in a trace, per stage: more than APIs show, but they fit on a screen.

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, Limit, Options, argument, at_least, flag
+from ...common.flags import CompletionKind, at_least
+from ...presets.setting_table import LENGTH, PROMPT, SETTINGS
+from ..flags import Options, argument, flag, table_flag
 
-_prompt = partial(flag, panel="Prompt")
-length_flag = partial(flag, panel="Length")
-
-# llama.cpp's value of ``-n`` that ends a text when the context is full, even with ``--context-shift``.
-# Without ``--context-shift``, -1 (no limit) has the same effect.
-UNTIL_CONTEXT_IS_FULL = -2
+_prompt = partial(flag, panel=PROMPT)
+length_flag = partial(flag, panel=LENGTH)
+_MAX_TOKENS, _STOP = SETTINGS["max_tokens"].flag, SETTINGS["stop"].flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +76,7 @@ class ChatOptions(Options):
 class TemplateOptions(Options):
     """The flags of the system message and of the chat template."""
 
-    system: str | None = _prompt(
-        "--system", "--system-prompt", "-sys", help="System message.", setting_name="system"
-    )
+    system: str | None = table_flag(SETTINGS["system"].flag)
     chat_template: str | None = _prompt(
         "--chat-template",
         "--chat-template-file",
@@ -146,53 +142,30 @@ class PromptAffixOptions(Options):
             )
 
 
-def _max_tokens_flag(meaning: str) -> Any:
-    return length_flag(
-        "-n",
-        "--predict",
-        "--n-predict",
-        help=meaning,
-        setting_name="max_tokens",
-        limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
-    )
-
-
-def _stop_flag() -> Any:
-    return length_flag(
-        "--stop",
-        "-r",
-        "--reverse-prompt",
-        help="Stop before this text, which is not written; repeatable.",
-        setting_name="stop",
-        has_escapes=True,
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class LengthOptions(Options):
     """The flags that limit the length of a text."""
 
-    max_tokens: int | None = _max_tokens_flag(
-        "Maximum number of tokens; 0 = only read the prompt, -1 = no limit, -2 = until the context is full. [256; "
-        "a grammar's sentence is completed]"
-    )
-    stop: list[str] | None = _stop_flag()
+    max_tokens: int | None = table_flag(_MAX_TOKENS)
+    stop: list[str] | None = table_flag(_STOP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerLengthOptions(Options):
     """The flags that limit the length of an answer in a chat."""
 
-    max_tokens: int | None = _max_tokens_flag("Maximum number of tokens in an answer. [no limit]")
-    stop: list[str] | None = _stop_flag()
+    max_tokens: int | None = table_flag(_MAX_TOKENS, help="Maximum number of tokens in an answer. [no limit]")
+    stop: list[str] | None = table_flag(_STOP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedLengthOptions(Options):
     """The flags that limit the length of the texts of a comparison."""
 
-    max_tokens: int | None = _max_tokens_flag("Maximum number of tokens in a text; -1 = no limit. [128]")
-    stop: list[str] | None = _stop_flag()
+    max_tokens: int | None = table_flag(
+        _MAX_TOKENS, help="Maximum number of tokens in a text; -1 = no limit. [128]"
+    )
+    stop: list[str] | None = table_flag(_STOP)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from ...common.errors import UsageError
+from ...common.flags import CompletionKind, Limit, at_least, within
 from ...common.llama_cpp_limits import MAX_SLOTS
-from ..flags import CompletionKind, Limit, Options, at_least, flag, iterate_flags, within
+from ...presets.parameter_names import MAIN_SAMPLER_FLAGS, SAMPLER_FLAGS
+from ...presets.setting_table import GRAMMAR, SAMPLING, SETTINGS
+from ..flags import Options, flag, flag_values, iterate_flags, with_flags
 
 if TYPE_CHECKING:
     from ...engine.request import BeamSearch
 
-_sampling = partial(flag, panel="Sampling")
-_more = partial(flag, panel="More samplers (all of them: gen samplers)")
+_sampling = partial(flag, panel=SAMPLING)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingOptions(Options):
-    """The flags of the preset, the chain, the seed, and the samplers that are set most often."""
+class ChainOptions(Options):
+    """The flags of the preset and the chain, and the one that sets any setting."""
 
     preset: str | None = _sampling(
         "-P",
@@ -42,162 +43,28 @@ class SamplingOptions(Options):
         help="Set one parameter, such as min_p.p=0.1; repeatable.",
         completion_kind=CompletionKind.SETTING,
     )
-    seed: int | None = _sampling(
-        "-s",
-        "--seed",
-        help="Random seed: the same seed gives the same text; -1 = random. [-1]",
-        display_name="--seed",
-    )
-    temp: float | None = _sampling(
-        "--temp",
-        "--temperature",
-        help="Temperature; 0 = always select the most likely token.",
-        setting_name="temperature.t",
-        limit=Limit("≥ 0; 0 = the most likely token", 0),
-    )
-    top_k: int | None = _sampling(
-        "--top-k", help="Keep the k most likely tokens; 0 = off.", setting_name="top_k.k"
-    )
-    top_p: float | None = _sampling(
-        "--top-p",
-        help="Keep the most likely tokens up to this total probability; 1 = off.",
-        setting_name="top_p.p",
-        limit=Limit("within 0..1; 1 = off", 0, 1),
-    )
-    min_p: float | None = _sampling(
-        "--min-p",
-        help="Keep tokens with at least this fraction of the highest probability; 0 = off.",
-        setting_name="min_p.p",
-    )
-    repeat_penalty: float | None = _sampling(
-        "--repeat-penalty",
-        help="Penalty factor for tokens that occurred before; 1 = off.",
-        setting_name="penalties.repeat",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_flags(SETTINGS["seed"].flag, *MAIN_SAMPLER_FLAGS)
+class SamplingOptions(ChainOptions):
+    """The flags of the preset, the chain, the seed, and the samplers that are set most often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@with_flags(*SAMPLER_FLAGS)
 class FullSamplingOptions(SamplingOptions):
     """All flags of samplers. They have the names of llama.cpp's flags."""
 
-    repeat_last_n: int | None = _sampling(
-        "--repeat-last-n",
-        help="Apply the penalties to the last N tokens; 0 = off, -1 = all tokens.",
-        setting_name="penalties.last_n",
-    )
-    presence_penalty: float | None = _sampling(
-        "--presence-penalty",
-        help="Subtract this from the logits of tokens that occurred before; 0 = off.",
-        setting_name="penalties.presence",
-    )
-    frequency_penalty: float | None = _sampling(
-        "--frequency-penalty",
-        help="Subtract this from a token's logit for each earlier occurrence; 0 = off.",
-        setting_name="penalties.frequency",
-    )
-    typical: float | None = _more(
-        "--typical",
-        "--typical-p",
-        help="Keep tokens of about the expected surprise, up to this total probability; 1 = off.",
-        setting_name="typical.p",
-    )
-    top_n_sigma: float | None = _more(
-        "--top-n-sigma",
-        "--top-nsigma",
-        help="Keep tokens within N standard deviations of the highest logit; 0 = off.",
-        setting_name="top_n_sigma.n",
-    )
-    xtc_probability: float | None = _more(
-        "--xtc-probability",
-        help="Probability of dropping the top choices; 0 = off.",
-        setting_name="xtc.probability",
-    )
-    xtc_threshold: float | None = _more(
-        "--xtc-threshold",
-        help="Minimum probability of a top choice that XTC may drop. [0.1]",
-        setting_name="xtc.threshold",
-    )
-    dynatemp_range: float | None = _more(
-        "--dynatemp-range",
-        help="Vary the temperature by up to this amount, depending on the entropy; 0 = off.",
-        setting_name="dynatemp.range",
-    )
-    dynatemp_exp: float | None = _more(
-        "--dynatemp-exp",
-        help="Exponent of the relative entropy in dynatemp. [1]",
-        setting_name="dynatemp.exponent",
-    )
-    dry_multiplier: float | None = _more(
-        "--dry-multiplier",
-        help="Strength of the DRY penalty on repetitions; 0 = off, 0.8 is usual.",
-        setting_name="dry.multiplier",
-    )
-    dry_base: float | None = _more(
-        "--dry-base",
-        help="Growth factor of the DRY penalty for each repeated token. [1.75]",
-        setting_name="dry.base",
-    )
-    dry_allowed_length: int | None = _more(
-        "--dry-allowed-length",
-        help="Number of repeated tokens after which DRY penalizes the next repeated one. [2]",
-        setting_name="dry.allowed_length",
-    )
-    dry_penalty_last_n: int | None = _more(
-        "--dry-penalty-last-n",
-        help="Search the last N tokens for repetitions (DRY); -1 = all tokens. [-1]",
-        setting_name="dry.last_n",
-    )
-    dry_sequence_breaker: list[str] | None = _more(
-        "--dry-sequence-breaker",
-        metavar="TEXT",
-        help="Text that ends a repetition in DRY; 'none' = no text; repeatable. [newline : \" *]",
-        has_escapes=True,
-    )
-    mirostat: int | None = _more(
-        "--mirostat",
-        limit=within(0, 2),
-        help="Select by Mirostat version 1 or 2; keeps only biases and temperature; 0 = off.",
-    )
-    mirostat_lr: float | None = _more(
-        "--mirostat-lr", help="Learning rate of Mirostat (eta). [0.1]", setting_name="mirostat.eta"
-    )
-    mirostat_ent: float | None = _more(
-        "--mirostat-ent", help="Target surprise of Mirostat, in bits (tau). [5]", setting_name="mirostat.tau"
-    )
-    adaptive_target: float | None = _more(
-        "--adaptive-target",
-        help="Select tokens near this probability (adaptive-p); negative = no target.",
-        setting_name="adaptive_p.target",
-    )
-    adaptive_decay: float | None = _more(
-        "--adaptive-decay",
-        help="Memory of adaptive-p: about 1 / (1 - N) tokens. [0.9]",
-        setting_name="adaptive_p.decay",
-    )
-    samplers: str | None = _more(
-        "--samplers",
-        "--sampler-seq",
-        "--sampling-seq",
-        metavar="A;B;C",
-        help="Use only these samplers, in this order: 'top_k;top_p;temperature' or 'kpt'.",
-        completion_kind=CompletionKind.LLAMA_CPP_SAMPLERS,
-    )
-    logit_bias: list[str] | None = _sampling(
-        "-l",
-        "--logit-bias",
-        metavar="TOKEN=BIAS",
-        help="Add a bias to a token's logit: ID+1, ID-1, ID=-inf or TEXT=2; repeatable.",
-        display_name="--logit-bias",
-    )
-    ignore_eos: bool = _sampling("--ignore-eos", help="Never select an end-of-generation token.", default=False)
-
     def check(self) -> None:
         """Raise ``UsageError`` for two flags that both choose the samplers. llama.cpp ignores one of the flags."""
+        values = flag_values(self)
+        is_mirostat_on = bool(values["--mirostat"])
         arrangements = {
             "--chain": self.chain,
-            "--samplers": self.samplers,
-            "--mirostat": self.mirostat or None,
-            "--adaptive-target": self.adaptive_target if self.mirostat else None,
+            "--samplers": values["--samplers"],
+            "--mirostat": is_mirostat_on or None,
+            "--adaptive-target": values["--adaptive-target"] if is_mirostat_on else None,
         }
         given = [name for name, value in arrangements.items() if value is not None]
         if len(given) > 1:
@@ -272,45 +139,13 @@ class BeamOptions(BeamSearchOptions):
             raise UsageError(f"--n-best {self.n_best} is more than --beams {self.beams}")
 
 
-_grammar_flag = partial(flag, panel="Grammar (use one of the first six)")
+_grammar_flag = partial(flag, panel=GRAMMAR)
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_flags(*SETTINGS["grammar"].flags)
 class GrammarOptions(Options):
     """The sources of a grammar. At most one flag is given."""
-
-    grammar: str | None = _grammar_flag(
-        "--grammar",
-        metavar="NAME|GBNF",
-        help="Grammar: a name (see gen grammars), or GBNF itself.",
-        setting_name="grammar",
-        completion_kind=CompletionKind.GRAMMAR_NAME,
-    )
-    grammar_file: Path | None = _grammar_flag(
-        "--grammar-file", help="Grammar: a file with GBNF.", setting_name="grammar.file"
-    )
-    json_schema: str | None = _grammar_flag(
-        "-j",
-        "--json-schema",
-        help="Grammar: JSON that matches this JSON Schema.",
-        display_name="--json-schema",
-        setting_name="grammar.json_schema",
-    )
-    json_schema_file: Path | None = _grammar_flag(
-        "-jf",
-        "--json-schema-file",
-        help="Grammar: JSON that matches the JSON Schema in a file.",
-        display_name="--json-schema-file",
-        setting_name="grammar.json_schema_file",
-    )
-    regex: str | None = _grammar_flag(
-        "--regex",
-        help="Grammar: text that this regular expression matches completely.",
-        setting_name="grammar.regex",
-    )
-    lark_file: Path | None = _grammar_flag(
-        "--lark-file", help="Grammar: a file with llguidance's variant of Lark.", setting_name="grammar.lark_file"
-    )
 
     schema_lenient: bool = _grammar_flag(
         "--schema-lenient",
@@ -320,7 +155,9 @@ class GrammarOptions(Options):
 
     def check(self) -> None:
         given = [
-            flag.name for flag, value in iterate_flags(self) if flag.setting_name is not None and value is not None
+            flag.name
+            for flag, value in iterate_flags(self)
+            if flag.setting_name == "grammar" and value is not None
         ]
         if len(given) > 1:
             raise UsageError(f"{given[0]} and {given[1]} both define a grammar; give only one")
@@ -344,19 +181,3 @@ class ConstraintOptions(GrammarOptions):
     no_jump: bool = _grammar_flag(
         "--no-jump", help="Let the chain select tokens even where the grammar allows only one text.", default=False
     )
-
-
-class GivenGrammar(NamedTuple):
-    """A grammar on the command line."""
-
-    flag: str
-    value: str | dict[str, str]  # as a preset's ``grammar:`` would define it, a string or a table
-
-
-def given_grammar(options: Options) -> GivenGrammar | None:
-    """Return the grammar that a flag of these options gives; None if there is none."""
-    for described, value in iterate_flags(options):
-        setting, _, key = (described.setting_name or "").partition(".")
-        if setting == "grammar" and value is not None:
-            return GivenGrammar(described.name, {key: str(value)} if key else value)
-    return None

@@ -48,6 +48,7 @@ HELP_NEEDS = {
     "logitsmith.cli.text",
     "logitsmith.cli.options",
     "logitsmith.cli.flags",
+    "logitsmith.common.flags",
     "logitsmith.cli.startup",
     "logitsmith.common",
     "logitsmith.common.plugins",

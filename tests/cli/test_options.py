@@ -10,21 +10,13 @@ from logitsmith.cli.commands.batch import BatchOptions
 from logitsmith.cli.commands.recover import RecoverOptions
 from logitsmith.cli.commands.run import RunOptions
 from logitsmith.cli.commands.score import ScoreOptions
-from logitsmith.cli.flags import (
-    POSITIVE,
-    REQUIRED,
-    Options,
-    argument,
-    at_least,
-    flag,
-    iterate_flags,
-    within,
-)
+from logitsmith.cli.flags import REQUIRED, Options, argument, flag, iterate_flags
 from logitsmith.common.errors import UsageError
+from logitsmith.common.flags import POSITIVE, at_least, within
+from logitsmith.presets.parameter_names import MAIN_SAMPLER_FLAGS, SAMPLER_FLAGS
+from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.samplers import find_sampler
 from typer.testing import CliRunner
-
-SETTINGS = {"grammar", "max_tokens", "stop", "system", "ban_retries", "ban_then", "loop_guard", "heal"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +105,16 @@ def test_no_two_flags_of_a_command_share_a_name(cls):
     assert len(names) == len(set(names))
 
 
-def test_a_flag_sets_a_parameter_that_there_is():
-    targets = [
-        flag.flag.setting_name.split(".")
-        for flag in declared_flags(RunOptions)
-        if flag.flag.setting_name is not None
-    ]
-    for sampler, *parameter in targets:
-        if parameter and sampler != "grammar":
-            assert parameter[0] in find_sampler(sampler).model_fields, (sampler, parameter)
-        else:
-            assert sampler in SETTINGS
+def test_a_flag_sets_a_setting_or_a_parameter_that_there_is():
+    targets = [flag.flag.setting_name for flag in declared_flags(RunOptions) if flag.flag.setting_name is not None]
+    assert len(targets) > 40
+    for sampler, *parameter in (target.split(".") for target in targets if target not in SETTINGS):
+        fields = find_sampler(sampler).model_fields
+        assert (parameter == [] and not fields) or parameter[0] in fields, (sampler, parameter)
+
+
+def test_the_type_of_a_flag_is_that_of_its_parameter():
+    for declared in (*MAIN_SAMPLER_FLAGS, *SAMPLER_FLAGS):
+        sampler, _, parameter = (declared.setting_name or "").partition(".")
+        if parameter and declared.value_type in (int, float):
+            assert find_sampler(sampler).model_fields[parameter].annotation is declared.value_type, declared.name

@@ -11,15 +11,9 @@ from textwrap import dedent, indent
 
 import numpy as np
 import pytest
-import typer
-from logitsmith.cli.command_line import GenCommand
-from logitsmith.cli.command_options import takes_options
-from logitsmith.cli.inputs.settings import flag_overrides
-from logitsmith.cli.options import output, sampling
+from logitsmith.cli.options import output
 from logitsmith.logprobs import Distribution
-from logitsmith.presets import load_preset, resolve_settings
 from logitsmith.samplers import build, catalogue
-from typer.testing import CliRunner
 
 from ..recover.conftest import api
 from .markdown import FILES, ROOT, name_of, without_blocks
@@ -53,23 +47,6 @@ def test_the_sampler_works():
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], dtype=np.float32))
     assert build([names["TopM"](m=1.0)]).apply(logits).ids.tolist() == [0, 1]
     assert build([names["TopM"](m=0.0)]).apply(logits).ids.tolist() == [0, 1, 2, 3]
-
-
-def test_the_flag_works():
-    names = dict(vars(sampling))
-    field = block("top_h: float")
-    exec(f"@dataclass(frozen=True, kw_only=True)\nclass Flags(SamplingOptions):\n{indent(field, '    ')}", names)
-    app, seen = typer.Typer(), []
-    app.command(cls=GenCommand)(takes_options(names["Flags"])(seen.append))
-    assert "--top-h" in CliRunner().invoke(app, ["--help"]).output
-    assert CliRunner().invoke(app, ["--top-h", "0.4", "--temp", "0.5"]).exit_code == 0
-    (override,) = (override for override in flag_overrides(seen[0]) if override.origin == "--top-h")
-    (step,) = (
-        step
-        for step in resolve_settings(load_preset("default"), flags=[override]).steps
-        if step.sampler.about.name == "top_h"
-    )
-    assert step.sampler.h == 0.4
 
 
 def test_the_format_works():
@@ -114,15 +91,17 @@ def answer_of_acme(path, body, headers):
 
 @pytest.fixture(scope="module")
 def gen_as_extended(tmp_path_factory):
-    """`gen` after the walk-throughs of a format and of an endpoint, in a copy of the rooms that they change."""
+    """`gen` after the walk-throughs except that of a sampler, in a copy of the rooms that they change."""
     tree = tmp_path_factory.mktemp("extended")
     package = tree / "logitsmith"
     package.mkdir()
     shutil.copy(ROOT / "src" / "logitsmith" / "__init__.py", package)
-    for room in ("common", "engine", "grammars", "logprobs", "models", "presets", "samplers"):
-        (package / room).symlink_to(ROOT / room)
-    for room in ("cli", "recover"):
-        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = ("cli", "engine", "presets", "recover")
+    for room in (ROOT / "src" / "logitsmith").iterdir():
+        if room.name in changed:
+            shutil.copytree(room, package / room.name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif room.is_dir():
+            (package / room.name).symlink_to(room.resolve())
 
     def insert(path, before, text):
         source = (package / path).read_text()
@@ -133,6 +112,13 @@ def gen_as_extended(tmp_path_factory):
         insert(path, old, "")
         (package / path).write_text((package / path).read_text().replace(old, new))
 
+    insert("presets/setting_table.py", '    Setting(\n        "guidance",\n', indent(block("Setting("), "    "))
+    insert("engine/text_rules.py", "    guidance: Guidance | None", indent(block("one_line: bool"), "    "))
+    stream = "        self._stream = TextStream("
+    insert("engine/generation.py", stream, indent(block("if request.rules.one_line"), "        "))
+    name = indent(block('"freq_penalty"'), " " * 12)
+    insert("presets/parameter_names.py", '            "frequency_penalty": "', name)
+    insert("presets/parameter_names.py", '    _more("--mirostat-lr"', indent(block("_more("), "    "))
     (package / "cli/render/tsv.py").write_text(block('"""A run as a table'))
     replace("cli/options/output.py", 'jsonl = "jsonl"\n', 'jsonl = "jsonl"\n    tsv = "tsv"\n')
     insert("cli/options/output.py", "    Format.openai: ", f"    {block('Format.tsv: ')}")
@@ -152,18 +138,100 @@ def gen_as_extended(tmp_path_factory):
     insert("cli/commands/recover.py", "def _read_token_bytes(", f"{block('def _acme')}\n\n")
     insert("cli/commands/recover.py", "    Api.openai: ApiCommandLine", f"    {block('Api.acme: ')}")
 
-    def run(*arguments):
+    def run(*arguments, program="from logitsmith.cli import main; main()", **variables):
         return subprocess.run(
-            [sys.executable, "-c", "from logitsmith.cli import main; main()", *arguments],
+            [sys.executable, "-c", program, *arguments],
             check=False,
             cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "200", "ACME_KEY": "secret"},
+            env={**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "200", "ACME_KEY": "secret", **variables},
             capture_output=True,
             text=True,
             timeout=120,
         )
 
     return run
+
+
+def shown_setting(gen, name, *words):
+    """The value and the origin of a setting, as `--show-config` prints them."""
+    done = gen("run", "x", "--show-config", *words)
+    assert done.returncode == 0, done.stderr
+    rows = (re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines())
+    return next(row[1:] for row in rows if row[0].endswith(name))
+
+
+def test_the_setting_is_taken_by_the_command_line_and_by_presets(gen_as_extended, tmp_path):
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("one_line: true\n")
+    assert shown_setting(gen_as_extended, "one_line", "--one-line") == ["true", "--one-line"]
+    assert shown_setting(gen_as_extended, "one_line", "--set", "one_line=true") == ["true", "--set one_line"]
+    assert shown_setting(gen_as_extended, "one_line", "-P", str(preset)) == ["true", "preset mine"]
+    for command in ("run", "batch", "chat", "serve", "compare"):
+        assert "--one-line" in gen_as_extended(command, "--help").stdout
+    assert "End the text before its first line break." in gen_as_extended("run", "--help").stdout
+    (listed,) = json.loads(gen_as_extended("settings", "one_line", "--format", "json").stdout)
+    assert (listed["kind"], listed["flags"]) == ("true or false", ["--one-line"])
+    schema = json.loads(gen_as_extended("presets", "schema").stdout)
+    assert schema["properties"]["one_line"]["description"] == "whether the text ends before its first line break"
+    assert "there is no flag --one-lin; did you mean --one-line?" in gen_as_extended("run", "--one-lin").stderr
+
+
+READ_FIELDS = """
+import sys
+from logitsmith.requests.fields import ChatFields, read_body, read_settings
+fields, unused = read_body(ChatFields, eval(sys.argv[1]), is_strict=True)
+print([(override.target, override.value) for override in read_settings(fields, [])], unused)
+"""
+
+
+def test_the_setting_is_a_field_of_requests(gen_as_extended):
+    request = {"messages": [{"role": "user", "content": "x"}], "one_line": True}
+    read = gen_as_extended(str(request), program=READ_FIELDS)
+    assert read.stdout == "[('one_line', True)] []\n", read.stderr
+    wrong = gen_as_extended(str({**request, "one_line": "yes"}), program=READ_FIELDS)
+    assert "one_line: 'yes' is not true or false" in wrong.stderr
+
+
+def test_the_setting_does_what_it_says(gen_as_extended, pruned_model, tmp_path):
+    two_lines = ("--regex", "one\\ntwo", "-m", str(pruned_model))
+    assert gen_as_extended("run", "x", *two_lines).stdout == "one\ntwo"
+    assert gen_as_extended("run", "x", *two_lines, "--one-line").stdout == "one"
+    recorded = gen_as_extended("run", "x", *two_lines, "--one-line", "--format", "jsonl").stdout
+    assert '"one_line":true' in recorded.replace(" ", "")
+    requests = tmp_path / "requests.jsonl"
+    requests.write_text("".join(json.dumps({"prompt": "x", "one_line": value}) + "\n" for value in (True, False)))
+    answers = gen_as_extended("batch", str(requests), *two_lines, "--format", "jsonl").stdout.splitlines()
+    texts = {answer["id"]: answer["text"] for answer in map(json.loads, answers)}
+    assert texts == {"line-1": "one", "line-2": "one\ntwo"}
+
+
+READ_SAMPLERS = """
+from logitsmith.presets.foreign.formats import import_text
+from logitsmith.requests.fields import PromptFields, read_body
+from logitsmith.requests.sampler_fields import read_chain_changes
+fields, _ = read_body(PromptFields, {"prompt": "x", "freq_penalty": 0.5}, is_strict=True)
+print([(override.target, override.value) for override in read_chain_changes(fields, ()).overrides])
+imported = import_text('{"rep_pen": 1.1, "freq_penalty": 0.5}', "preset.json", "koboldcpp")
+print([params for name, params in imported.chain if name == "penalties"], imported.unsupported_settings)
+"""
+
+
+def test_the_name_of_another_tool_is_known_everywhere(gen_as_extended):
+    read = gen_as_extended(program=READ_SAMPLERS)
+    assert read.stdout.splitlines() == [
+        "[('penalties.frequency', 0.5)]",
+        "[{'repeat': 1.1, 'frequency': 0.5, 'last_n': 320}] []",
+    ], read.stderr
+    assert "penalties.frequency" in gen_as_extended("settings", "freq_penalty").stdout
+    hint = gen_as_extended("run", "x", "--freq-penalty", "1").stderr
+    assert hint == "gen: there is no flag --freq-penalty; use --frequency-penalty N\n"
+
+
+def test_the_flag_works(gen_as_extended):
+    assert "--top-h N" in gen_as_extended("run", "--help").stdout
+    assert "Keep this share of the entropy; 0 = off." in gen_as_extended("chat", "--help").stdout
+    assert shown_setting(gen_as_extended, "top_h.h", "--top-h", "0.4") == ["0.4", "--top-h"]
+    assert "--top-h" in gen_as_extended("settings", "top_h.h").stdout
 
 
 def test_the_endpoint_works(gen_as_extended):
@@ -241,7 +309,7 @@ def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
 def test_the_walk_throughs_record_the_screens_that_they_change():
     parts = re.split(r"(?m)^## ", CONTRIBUTING)
     walks = {part.partition("\n")[0]: part for part in parts if part.startswith("Add a")}
-    for title in ("Add a sampler", "Add a flag", "Add an output format", "Add an endpoint"):
+    for title in ("Add a sampler", "Add a setting", "Add a flag", "Add an output format", "Add an endpoint"):
         assert "python -m tests.record_screens" in walks[title], title
 
 

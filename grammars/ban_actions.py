@@ -1,0 +1,12 @@
+"""What a text does at a ban, with the default: for the rules of a text and for the table of settings."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+# what happens at a match after all retries at its place
+BanAction = Literal["step_back", "keep", "stop"]
+
+BAN_ACTIONS: tuple[BanAction, ...] = get_args(BanAction)
+DEFAULT_BAN_ACTION: BanAction = "step_back"
+DEFAULT_BAN_RETRIES = 20  # number of times that a text returns to one place
