@@ -5,6 +5,7 @@ MAX_THREADS = 512  # GGML_MAX_N_THREADS: with more threads, llama.cpp ends the p
 MAX_SLOTS = 256  # LLAMA_MAX_SEQ: the maximum number of sequences in one context of llama.cpp
 # the data types of llama.cpp's cache of keys and values (kv_cache_types)
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+FLASH_ATTENTION_MODES = ("on", "off", "auto")  # auto: flash attention is used if the model supports it
 ROPE_SCALINGS = ("none", "linear", "yarn")  # the kinds of RoPE scaling that llama.cpp's flag accepts
 SPLIT_MODES = ("none", "layer", "row", "tensor")  # the ways in which llama.cpp divides a model among GPUs
 NUMA_STRATEGIES = ("distribute", "isolate", "numactl")  # the ways in which llama.cpp uses several NUMA nodes

@@ -21,6 +21,19 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
+def physical_cores() -> int:
+    """Return the number of physical cores that this process may use; hardware threads of a core count once."""
+    try:
+        usable_threads = os.sched_getaffinity(0)
+        sibling_lists = {
+            Path(f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list").read_text().strip()
+            for thread in usable_threads
+        }
+        return max(1, len(sibling_lists))
+    except (AttributeError, OSError):
+        return max(1, os.cpu_count() or 1)
+
+
 # the files that the driver of a GPU makes on Linux, by the maker of the GPU, the most specific first
 _GPU_DRIVER_FILES = (("NVIDIA", "/dev", "nvidiactl"), ("AMD", "/dev", "kfd"), ("unknown", "/dev/dri", "renderD*"))
 

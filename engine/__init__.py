@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from .drafts import DraftOptions as DraftOptions
     from .generation import generate as generate, versions as versions
     from .guidance import Guidance as Guidance
+    from .load_options import LoadOptions as LoadOptions
     from .model import Model as Model
-    from .native.options import ComputeOptions as ComputeOptions, GpuOptions as GpuOptions
     from .native_template import builtin_chat_templates as builtin_chat_templates
     from .next_token import ChainComparison as ChainComparison, NextToken as NextToken, trace_next as trace_next
     from .prompt_cache import (
@@ -98,8 +98,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
         ".drafts": ("DraftOptions",),
         ".generation": ("generate", "versions"),
         ".guidance": ("Guidance",),
+        ".load_options": ("LoadOptions",),
         ".model": ("Model",),
-        ".native.options": ("ComputeOptions", "GpuOptions"),
         ".native_template": ("builtin_chat_templates",),
         ".next_token": ("ChainComparison", "NextToken", "trace_next"),
         ".prompt_cache": ("PromptCacheError", "load_prompt_cache", "save_prompt_cache"),

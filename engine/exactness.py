@@ -20,7 +20,7 @@ from ..models.errors import AbortedError, ModelError
 from .context import small_batch_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 from .native.model import NativeModel
-from .native.options import ContextOptions
+from .native.options import ContextSize
 
 
 class RowGroup(NamedTuple):
@@ -298,12 +298,9 @@ def _probe_token(native: NativeContext, sequence: int, step: int) -> int:
     return (7919 * (sequence + 1) + 104_729 * (step + 2)) % native.vocab_size
 
 
-def probe_decode_plan(
-    model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
-) -> DecodePlan:
-    """Measure on this model and processor how the batch of a context should decode rows."""
+def probe_decode_plan(model: NativeModel, context_length: int, slot_count: int) -> DecodePlan:
+    """Measure on this model and processor how a batch of slots should decode rows."""
     # The probe takes about as long as 15 tokens, in a separate context that is freed before this returns.
-    slot_count = context.sequence_count
     if model.uses_gpu or not model.can_truncate:
         # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
         # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
@@ -311,19 +308,17 @@ def probe_decode_plan(
     is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
     distinct_count = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
     try:
-        plan = _choose_plan_by_probe(model, context, adapters, distinct_count)
+        plan = _choose_plan_by_probe(model, slot_count, distinct_count)
         if model.is_mixture:  # an expert may get any number of the rows; equal rows all go to the same experts
-            smaller_context = replace(context, sequence_count=min(slot_count, _MAX_MIXTURE_ROWS))
+            fewer_slots = min(slot_count, _MAX_MIXTURE_ROWS)
             plan = common_plan(
-                plan,
-                _choose_plan_by_probe(model, smaller_context, adapters, 1, tests_every_count=True),
-                slot_count,
+                plan, _choose_plan_by_probe(model, fewer_slots, 1, tests_every_count=True), slot_count
             )
     except AbortedError:
         raise
     except ModelError:  # the probe's context does not fit into memory; the batch's context may need less
         return _inexact_plan(slot_count, 0.0)
-    if plan.exactness.level is ExactnessLevel.EXACT and context.context_length > _CONTEXT_TOKENS:
+    if plan.exactness.level is ExactnessLevel.EXACT and context_length > _CONTEXT_TOKENS:
         # In longer texts `generate`, which decodes each token alone, uses another kernel of flash attention.
         plan.exactness = replace(plan.exactness, max_exact_tokens=_CONTEXT_TOKENS)
     return plan
@@ -340,12 +335,9 @@ class DraftExactness:
     # A run with drafts is exact if the tokens of one sequence get the same logits in one call as one by one. The
     # probe takes about as long as 20 tokens for a draft of 3, in a separate context that is freed afterwards.
 
-    def __init__(
-        self, model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]]
-    ) -> None:
+    def __init__(self, model: NativeModel, context: ContextSize) -> None:
         self._model = model
         self._context = context
-        self._adapters = adapters
         # For each number of rows that was measured, the largest difference of logits; None if there is none
         self._differences: dict[int, float | None] = {}
 
@@ -374,15 +366,13 @@ class DraftExactness:
         if differences:
             return BatchExactness(ExactnessLevel.ROUNDING, max(differences))
         # In longer texts, a single token has another kernel of flash attention than several.
-        max_tokens = _CONTEXT_TOKENS if context.context_length > _CONTEXT_TOKENS else None
+        max_tokens = _CONTEXT_TOKENS if context.length > _CONTEXT_TOKENS else None
         return BatchExactness(ExactnessLevel.EXACT, max_exact_tokens=max_tokens)
 
     def _measure(self, max_rows: int) -> dict[int, float | None]:
         """Return the largest differences of several distinct sequences, in calls of 2 to ``max_rows`` tokens."""
-        context = self._context
-        options = ContextOptions(_CONTEXT_TOKENS, context.threads, max_rows, 1, True, context.compute_options)
         is_shallow = self._model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
-        native = NativeContext(self._model, options, self._adapters)
+        native = NativeContext(self._model, ContextSize(_CONTEXT_TOKENS, max_rows, keeps_states=True))
         largest: dict[int, float | None] = {}
         try:
             for sequence in range(_DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES):
@@ -418,20 +408,13 @@ def _draft_differences(native: NativeContext, sequence: int, max_rows: int) -> I
 
 
 def _choose_plan_by_probe(
-    model: NativeModel,
-    context: ContextOptions,
-    adapters: Sequence[tuple[object, float]],
-    distinct_sequence_count: int,
-    tests_every_count: bool = False,
+    model: NativeModel, slot_count: int, distinct_sequence_count: int, tests_every_count: bool = False
 ) -> DecodePlan:
-    max_rows = _max_probe_rows(context.sequence_count)
-    sequence_count = max(max_rows, distinct_sequence_count) + 1
-    options = ContextOptions(
-        _CONTEXT_TOKENS, context.threads, 2 * sequence_count, sequence_count, True, context.compute_options
-    )
-    native = NativeContext(model, options, adapters)
+    sequence_count = max(_max_probe_rows(slot_count), distinct_sequence_count) + 1
+    size = ContextSize(_CONTEXT_TOKENS, 2 * sequence_count, sequence_count, keeps_states=True)
+    native = NativeContext(model, size)
     try:
         rows = _ContextRows(native, sequence_count, distinct_sequence_count)
-        return choose_decode_plan(rows, context.sequence_count, tests_every_count)
+        return choose_decode_plan(rows, slot_count, tests_every_count)
     finally:
         native.close()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable
+from dataclasses import fields as dataclass_fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -20,24 +20,24 @@ from ..common.llama_cpp_limits import MAX_SLOTS
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
 from ..models.listing import model_name
-from ..models.names import part_paths
+from ..models.names import first_part, part_paths
 from .context import SEGMENT_TOKENS, Context
 from .exactness import DecodePlan, DraftExactness, probe_decode_plan
+from .load_options import LoadOptions, check_integer
+from .model_files import check_files
 from .native.context import NativeContext, SequenceSpan
 from .native.model import NativeModel
-from .native.options import (
-    LLAMA_CPPS_DEFAULTS,
-    LLAMA_CPPS_GPU_DEFAULTS,
-    ComputeOptions,
-    ContextOptions,
-    GpuOptions,
-    MetadataOverrides,
-    check_number,
-    default_slots,
-    plan_load,
-)
-from .slots import PromptChunks, SequenceSlots
+from .native.options import ContextSize
+from .slots import PromptChunks, SequenceSlots, default_slots
 from .vocabulary import Vocabulary
+
+# options that have another place in `Model.identity`, and options that the logits do not depend on
+_NOT_OF_COMPUTATION = frozenset(
+    {
+        *("lora", "overrides", "gpu_layers", "batch", "threads"),
+        *("n_ctx", "mmap", "mlock", "split_mode", "main_gpu", "tensor_split"),
+    }
+)
 
 
 class Model:
@@ -52,85 +52,55 @@ class Model:
         chat_template: the GGUF's chat template, in Jinja; None if there is none.
     """
 
-    def __init__(self, path: Path, native: NativeModel, context: ContextOptions) -> None:
+    def __init__(self, path: Path, native: NativeModel) -> None:
+        options, length = native.options, native.options.context_length(native.trained_context)
         self._native = native
-        self._context_options = context
-        self._adapters: list[tuple[object, float]] = []
+        self._context_size = ContextSize(length, min(options.batch, length))
         self._context: Context | None = None
         self._second_context: Context | None = None
         # the models that were loaded beside this one, by the path of their files
         self._companions: dict[Path, Model] = {}
         self._decode_plans: dict[int, DecodePlan] = {}  # the plan of a batch, by its number of slots
-        self._draft_exactness = DraftExactness(native, context, self._adapters)
+        self._draft_exactness = DraftExactness(native, self._context_size)
         self.path = path
-        self.lora: tuple[tuple[Path, float], ...] = ()
-        self._overrides: MetadataOverrides = {}
-        self._gpu_layers = 0
-        self.threads = context.threads
+        self.lora = tuple((Path(file), scale) for file, scale in options.lora)
+        self.threads = native.threads
         self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
         self.chat_template = native.chat_template()
 
     @classmethod
-    def load(  # noqa: PLR0913 - the arguments are public
+    def load(
         cls,
         path: str | Path,
+        options: LoadOptions | None = None,
         *,
-        n_ctx: int | None = None,
-        threads: int | None = None,
-        gpu_layers: int = 0,
-        batch: int = 512,
-        mmap: bool | None = None,
-        mlock: bool = False,
-        lora: Sequence[tuple[str | Path, float]] = (),
-        overrides: MetadataOverrides | None = None,
-        compute: ComputeOptions = LLAMA_CPPS_DEFAULTS,
-        gpu: GpuOptions = LLAMA_CPPS_GPU_DEFAULTS,
         progress: Callable[[float], bool] | None = None,
+        **fields: Any,
     ) -> Model:
         """Load a model.
 
         Args:
             path: The GGUF file; of a split model, any part.
-            n_ctx: Tokens of context; None: 4,096, or fewer if the model was trained with fewer; 0: the length that
-                the model was trained with.
-            threads: Number of CPU threads; None: the physical cores.
-            gpu_layers: Number of layers that are computed on the GPU; -1: all.
-            batch: Maximum number of tokens of a prompt that one call of llama.cpp reads.
-            mmap: Whether to map the file into memory instead of reading it; None: models of at most 500 MB that
-                are not on a GPU are read.
-            mlock: Whether to keep the model from being swapped out.
-            lora: Adapter files with their scales.
-            overrides: Values that replace values of the file's metadata, by key.
-            compute: Settings that are rarely changed: flash attention, the types of the cache, RoPE.
-            gpu: The division of the model among several GPUs.
+            options: The options; None: those of ``fields``.
             progress: Called with the loaded fraction, 0 to 1. When it returns False, loading stops.
+            fields: The options by their names, such as ``n_ctx=512``, see `LoadOptions`.
 
         Raises ``ModelError``; its subclass ``AdapterError`` for an invalid adapter, or one that does not fit the
         model.
         """
-        plan = plan_load(
-            path,
-            n_ctx=n_ctx,
-            threads=threads,
-            gpu_layers=gpu_layers,
-            batch=batch,
-            mmap=mmap,
-            mlock=mlock,
-            lora=lora,
-            overrides=overrides,
-            compute=compute,
-            gpu=gpu,
-        )
-        path = plan.path
-        native = NativeModel(str(path), plan.options, progress)
+        if options is None:
+            options = LoadOptions(**fields)
+        elif fields:
+            raise TypeError("the options have all fields in themselves; give one of both")
+        path = first_part(Path(path))
+        header = check_files(path, options)
+        native = NativeModel(path, options, header.bytes_without_token, progress)
         try:
             if reason := native.generation_unsupported_reason():
                 raise ModelError(f"{path}: {reason}")
-            model = cls(path, native, plan.context_options(native.trained_context))
-            model.lora = plan.lora
-            model._overrides, model._gpu_layers = plan.options.overrides, plan.options.gpu_layers
-            model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in plan.lora]
+            model = cls(path, native)
+            native.load_adapters()
         except BaseException:
             native.close()
             raise
@@ -158,8 +128,8 @@ class Model:
     def make_context(self) -> Context:
         """Make another context of the same length. Close it before the model. Raises ``ModelError``."""
         self.check_open()
-        native = NativeContext(self._native, self._context_options, self._adapters)
-        return Context(native, self._context_options.batch_tokens, self._segment_tokens)
+        native = NativeContext(self._native, self._context_size)
+        return Context(native, self._context_size.batch_tokens, self._segment_tokens)
 
     def companion(self, path: str | Path) -> Model:
         """Return another model with the context, the threads and the GPU of this one, which closes it.
@@ -169,15 +139,11 @@ class Model:
         self.check_open()
         key = Path(path).absolute()
         if key not in self._companions:
-            options = self._context_options
-            self._companions[key] = Model.load(
-                path,
-                n_ctx=options.context_length,
-                threads=self.threads,
-                gpu_layers=self._gpu_layers,
-                batch=options.batch_tokens,
-                compute=options.compute_options,
+            # mmap, mlock, lora and overrides are for the files of this model
+            options = replace(
+                self._native.options, n_ctx=self.context_length, mmap=None, mlock=False, lora=(), overrides={}
             )
+            self._companions[key] = Model.load(path, options)
         return self._companions[key]
 
     @property
@@ -185,12 +151,11 @@ class Model:
         """The number of tokens at whose multiples a batch can be divided without effect; None if unknown."""
         # In a mixture of experts, the division of a batch changes how many tokens an expert gets, and so the
         # logits.
-        has_tiled_attention = self._context_options.compute_options.has_tiled_attention
-        return (
-            SEGMENT_TOKENS
-            if has_tiled_attention and not (self._native.is_mixture or self._native.uses_gpu)
-            else None
-        )
+        options, native = self._native.options, self._native
+        has_default_cache = options.cache_type_k == options.cache_type_v == "f16"
+        # whether a CPU computes complete batches with the tiled kernel of flash attention
+        has_tiled_attention = has_default_cache and options.microbatch is None and options.flash_attention != "off"
+        return SEGMENT_TOKENS if has_tiled_attention and not (native.is_mixture or native.uses_gpu) else None
 
     def make_slots(self, count: int, deterministic: bool = False, length: int | None = None) -> SequenceSlots:
         """Make sequence slots. Close them before the model. Raises ``ModelError``.
@@ -201,14 +166,12 @@ class Model:
             length: maximum number of tokens of each slot; None: the length of the context.
         """
         plan = self._decode_plan(count, deterministic)
-        options = self._context_options
-        batch = max(options.batch_tokens, count)
-        slot_length = options.context_length if length is None else length
+        batch_tokens = self._context_size.batch_tokens
+        slot_length = self.context_length if length is None else length
         slot_length += plan.single_row_copies - 1 if plan is not None else 0
-        context = replace(options, context_length=slot_length, batch_tokens=batch, sequence_count=count)
-        native = NativeContext(self._native, context, self._adapters)
+        native = NativeContext(self._native, ContextSize(slot_length, max(batch_tokens, count), count))
         chunks = PromptChunks(
-            options.batch_tokens,
+            batch_tokens,
             deterministic,
             is_divisible=self._segment_tokens is not None and not deterministic,
         )
@@ -232,13 +195,12 @@ class Model:
 
     def _decode_plan(self, count: int, deterministic: bool) -> DecodePlan | None:
         """Return how a batch decodes rows; None if each request is computed separately."""
-        check_number("parallel", count, 1, MAX_SLOTS)
+        check_integer("parallel", count, 1, MAX_SLOTS)
         self.check_open()
         if deterministic or count == 1 or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
-            context = replace(self._context_options, sequence_count=count)
-            self._decode_plans[count] = probe_decode_plan(self._native, context, self._adapters)
+            self._decode_plans[count] = probe_decode_plan(self._native, self.context_length, count)
         return self._decode_plans[count]
 
     @property
@@ -252,13 +214,13 @@ class Model:
 
         It is lower if the slots' contexts would need more than half of the free memory.
         """
-        slot_bytes = max(1, self._native.cache_bytes_per_token() * self._context_options.context_length)
+        slot_bytes = max(1, self._native.cache_bytes_per_token() * self.context_length)
         return max(1, min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes))
 
     @property
     def context_length(self) -> int:
         """The length of the context of a run, and of each slot of a batch, tokens."""
-        return self._context_options.context_length
+        return self._context_size.length
 
     @property
     def trained_context(self) -> int:
@@ -276,17 +238,19 @@ class Model:
         ``threads`` is one of the settings: beyond 256 tokens, it changes what llama.cpp computes for a single
         token. Raises ``ModelError`` for a file that can no longer be read.
         """
+        options = self._native.options
         return {
             "fingerprint": fingerprint(self.path),
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],
-            "overrides": dict(self._overrides),
-            "gpu_layers": self._gpu_layers,
-            "batch": self._context_options.batch_tokens,
+            "overrides": dict(options.overrides),
+            "gpu_layers": options.gpu_layers,
+            "batch": self._context_size.batch_tokens,
             "threads": self.threads,
             "compute": {
-                name: value
-                for name, value in asdict(self._context_options.compute_options).items()
-                if value != getattr(LLAMA_CPPS_DEFAULTS, name)
+                option.name: value
+                for option in dataclass_fields(options)
+                if option.name not in _NOT_OF_COMPUTATION
+                and (value := getattr(options, option.name)) != option.default
             },
         }
 
@@ -295,7 +259,7 @@ class Model:
 
         It is measured with fixed tokens. Raises ``ModelError``.
         """
-        return kernel_digest(self._native, self.threads, self._context_options.compute_options, self._adapters)
+        return kernel_digest(self._native)
 
     def special_text(self, name: str) -> str:
         """Return the text of the special token ``bos``, ``eos`` or ``pad``; empty if there is none."""
@@ -391,18 +355,13 @@ _DIGEST_CONTEXT_TOKENS = 256  # the shortest context that llama.cpp makes
 _DIGEST_PROMPT_TOKENS, _DIGEST_ROWS = 64, 8
 
 
-def kernel_digest(
-    model: NativeModel, threads: int, compute_options: ComputeOptions, adapters: Sequence[tuple[object, float]]
-) -> str:
+def kernel_digest(model: NativeModel) -> str:
     """Return a SHA-256, in hexadecimal, of the logits of fixed tokens: of a prompt, of one row, of eight rows."""
     # Two machines with the same digest compute bit-identical logits for these tokens. Computing the digest takes
     # about as long as reading 75 tokens of a prompt, in a separate context. Raises ``ModelError``.
     digest = hashlib.sha256()
     sequence_count = _DIGEST_ROWS + 1 if model.decodes_sequences_together else 1
-    length = _DIGEST_CONTEXT_TOKENS
-    native = NativeContext(
-        model, ContextOptions(length, threads, length, sequence_count, False, compute_options), adapters
-    )
+    native = NativeContext(model, ContextSize(_DIGEST_CONTEXT_TOKENS, _DIGEST_CONTEXT_TOKENS, sequence_count))
     try:
         native.decode(_digest_tokens(0, _DIGEST_PROMPT_TOKENS, native.vocab_size), 0)
         digest.update(native.logits().tobytes())

@@ -21,6 +21,15 @@ from .context import SEGMENT_TOKENS, check_prompt, common_token_count, small_bat
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
+# number of slots that keeps the threads busy, as benchmarks/batch.py measures; every slot needs memory
+_SLOTS_PER_THREAD, _MAX_DEFAULT_SLOTS = 4, 8
+
+
+def default_slots(threads: int) -> int:
+    """Return the number of requests that keeps the threads busy: four per thread, at most 8."""
+    return min(_MAX_DEFAULT_SLOTS, _SLOTS_PER_THREAD * threads)
+
+
 # llama.cpp's kernels take rows in groups of up to this many, and compute the remaining rows with other kernels
 _ALIGNED_TOKENS = 16
 

@@ -17,11 +17,11 @@ from ..cluster.run import ClusterRun, ClusterRunOptions
 from ..cluster.tasks import FindFile, ServiceFactory, ServicePlan, Task, TaskResult
 from ..cluster.worker import WorkerNeeds
 from ..common.errors import LogitsmithError
-from ..common.machine import describe_machine
+from ..common.machine import describe_machine, physical_cores
 from ..engine.generation import versions
 from ..engine.model import Model
+from ..engine.model_files import estimate_memory
 from ..engine.native.binding import llama_cpp_build
-from ..engine.native.options import estimate_memory, physical_cores
 from ..models.errors import ModelError
 from ..models.names import first_part
 from ..requests.errors import InvalidLineError
@@ -31,7 +31,7 @@ from .lines import BackgroundReader, iterate_available
 from .scoring import LineScore, failed_line, scored_line, stride_problem
 
 if TYPE_CHECKING:
-    from ..models.names import ModelSpec
+    from ..engine.load_options import ModelSpec
 
 
 _MAX_DEFAULT_CPUS = 2  # a worker gets at most this many processors if no flag sets their number
@@ -41,17 +41,16 @@ def model_for_workers(spec: ModelSpec, cpus: int | None) -> ModelSpec:
     """Return the model as workers load it: with absolute paths, and with a worker's threads."""
     # Links are not resolved: a model has the name of its link, and the other parts of a split model are next to
     # the first.
-    threads = spec.arguments["threads"] or cpus or min(_MAX_DEFAULT_CPUS, physical_cores())
-    lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
-    arguments = {**spec.arguments, "threads": threads, "lora": lora}
-    return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
+    threads = spec.options.threads or cpus or min(_MAX_DEFAULT_CPUS, physical_cores())
+    lora = [(Path(file).absolute(), scale) for file, scale in spec.options.lora]
+    options = replace(spec.options, threads=threads, lora=lora)
+    return replace(spec, path=first_part(spec.path.absolute()), options=options)
 
 
 def worker_needs(spec: ModelSpec, sequence_count: int, cpus: int | None, gpus: float) -> WorkerNeeds:
     """Return the resources of a node that a worker needs. Raises ``ModelError``."""
-    threads: int = spec.arguments["threads"]
-    memory = estimate_memory(spec.path, sequence_count, spec.arguments["n_ctx"])
-    return WorkerNeeds(cpus or threads, gpus, memory)
+    memory = estimate_memory(spec.path, sequence_count, spec.options)
+    return WorkerNeeds(cpus or spec.options.thread_count, gpus, memory)
 
 
 @contextmanager
@@ -160,7 +159,7 @@ class BatchServiceSpec:
 class BatchService:
     def __init__(self, spec: BatchServiceSpec) -> None:
         self._spec = spec
-        self._model = Model.load(spec.model.path, **spec.model.arguments)
+        self._model = Model.load(spec.model.path, spec.model.options)
         self._worker = worker_description(self._model)
 
     def facts(self) -> dict[str, Any]:
@@ -257,7 +256,7 @@ class ScoreServiceSpec:
 class ScoreService:
     def __init__(self, spec: ScoreServiceSpec) -> None:
         self._spec = spec
-        self._model = Model.load(spec.model.path, **spec.model.arguments)
+        self._model = Model.load(spec.model.path, spec.model.options)
         problem = stride_problem(spec.stride, self._model)
         if problem is not None:
             raise WrongStrideError(problem)

@@ -1,15 +1,11 @@
-"""Facts in the name of a model file: the part of a split model (``NAME-00001-of-00003.gguf``), the quantization.
-
-The module also defines `ModelSpec`, a chosen model with the arguments for loading it.
-"""
+"""Facts in the name of a model file: a part of a split model (``NAME-00001-of-00003.gguf``), the quantization."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # llama.cpp's SPLIT_PREFIX format, in which the numbers have five digits
 _PART_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
@@ -122,23 +118,3 @@ def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
 def _is_first_part(path: str) -> bool:
     part_name = parse_part_name(path.rpartition("/")[2])
     return part_name is None or part_name.number == 1
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """A model and the arguments for loading it, which can be pickled and sent to another process."""
-
-    path: Path  # the file, or the first part of a split model
-    origin: str  # the place where the model was named, see `locate`
-    arguments: Mapping[str, Any]
-
-    @property
-    def files(self) -> list[Path]:
-        """All files that are loaded: the parts of the model, and its adapters."""
-        return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
-
-    def relocated(self, find_new_path: Callable[[Path], Path]) -> ModelSpec:
-        """Return the same model with its files in other places."""
-        paths = {path: find_new_path(path) for path in self.files}
-        lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
-        return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})

@@ -294,14 +294,14 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
 
 def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet."""
-    from ...engine.native.options import default_slots
+    from ...engine.slots import default_slots
     from ...jobs.workers import BatchServiceSpec, answer_on_cluster, model_for_workers, wait_for_model
     from ..inputs.model import cluster_workers
     from ..render.batch_progress import show_cluster_progress, stop_check_with_note
 
     options = job.options
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
-    parallel = options.parallel or default_slots(spec.arguments["threads"])
+    parallel = options.parallel or default_slots(spec.options.thread_count)
     is_openai = options.format is BatchFormat.openai
     service = BatchServiceSpec(spec, parallel, options.deterministic, is_openai, line_sentence)
     with cluster_workers(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...common.errors import LogitsmithError
-from ...common.machine import describe_machine
+from ...common.machine import describe_machine, physical_cores
 from ...requests.sources import check_grammar, grammar_folders, open_preset
 from ..command_options import takes_options
 from ..flags import Options, flag
@@ -127,7 +127,6 @@ def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
     try:
         from ...engine.model import Model  # noqa: F401 - imports all modules that runs use
         from ...engine.native.binding import llama_cpp_build
-        from ...engine.native.options import physical_cores
     except LogitsmithError as error:  # the error has an advice
         problems.report(error.problem, error.advice)
         return None

@@ -112,7 +112,7 @@ def show(options: ModelShowOptions) -> None:
     from ..render.models import show_facts
 
     start_collector()
-    files = find_model_files(options.name)
+    files, _ = find_model_files(options.name)
     entry = _entry_of(files, options.name)
     summary = next(iter(read_summaries([entry])))
     facts = read_facts(files.path, entry.ollama_settings_file)

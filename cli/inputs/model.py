@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
 from ...common.text import did_you_mean
-from ...models.names import ModelSpec, model_bytes
+from ...models.names import model_bytes
 from ..interrupt import Interrupt
 from ..messages import exit_after_abort, flag_sentence, print_note
 from ..options.drafts import DraftingOptions
@@ -20,14 +22,13 @@ if TYPE_CHECKING:
     from ...cluster.run import ClusterRun
     from ...cluster.tasks import ServiceFactory
     from ...engine.drafts import DraftOptions
+    from ...engine.load_options import LoadOptions, ModelSpec
     from ...engine.model import Model
-    from ...engine.native.options import ComputeOptions, GpuOptions
     from ...models.errors import ModelError
     from ...models.folders import ResolvedModel
     from ...models.hub import PullProgress
     from ...models.resolve import HubReference
     from ...presets.settings import SettingValue
-    from ...presets.user_config import UserConfig
 
 
 def show_llama_cpp_messages(options: LogOptions) -> None:
@@ -59,7 +60,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     ):
         report_progress = None if show is None else _progress_that_stops(show, interrupt)
         try:
-            model = Model.load(spec.path, **spec.arguments, progress=report_progress)
+            model = Model.load(spec.path, spec.options, progress=report_progress)
         except ModelError as error:
             interrupt.raise_if_requested()
             raise with_origin(error, spec.origin) from None
@@ -68,7 +69,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
         raise KeyboardInterrupt
     interrupt.abort_with(model.abort, AbortedError)
     _report_long_context(options, model)
-    _report_new_keys(spec.arguments["overrides"], model.metadata)
+    _report_new_keys(spec.options.overrides, model.metadata)
     return model
 
 
@@ -94,15 +95,15 @@ def _report_long_context(options: ModelOptions, model: Model) -> None:
 def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
     """Find the model that the options, the environment or the user's config name, without loading it."""
     # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
-    from ...presets.user_config import user_config
+    from ...engine.load_options import ModelSpec
 
-    overrides = read_overrides(options.override_kv or ())
-    files, origin = _find_or_download(options.model_reference, user_config(), interrupt)
+    load_options = read_load_options(options)
+    files, origin = find_model_files(options.model_reference, partial(pull, interrupt=interrupt))
     _report_other_files(files)
     _use_numa(options)
-    arguments = load_arguments(options, overrides, print_note)
-    arguments["lora"] = [*((str(adapter), 1.0) for adapter in files.adapters), *arguments["lora"]]
-    return ModelSpec(files.path, origin, arguments)
+    report_flags_without_effect(options, print_note)
+    lora = [*((adapter, 1.0) for adapter in files.adapters), *load_options.lora]
+    return ModelSpec(files.path, origin, replace(load_options, lora=lora))
 
 
 def _report_other_files(files: ResolvedModel) -> None:
@@ -119,34 +120,12 @@ def _report_other_files(files: ResolvedModel) -> None:
         )
 
 
-def _find_or_download(
-    model_reference: str | None, config: UserConfig, interrupt: Interrupt
-) -> tuple[ResolvedModel, str]:
-    """Return the model's files, and the origin of its name, as `locate` returns it."""
-    # A model of Hugging Face that is not on this machine is downloaded, as in llama.cpp.
-    from ...models.errors import ModelError
-    from ...models.folders import ResolvedModel, locate
-
-    path, origin = locate(model_reference or None, config.model)
-    if path.is_file():
-        return ResolvedModel(path), origin
-    from ...models.resolve import ModelNotHereError, resolve_files
-
-    try:
-        return resolve_files(model_reference or str(path), config.model_folders), origin
-    except ModelNotHereError as error:
-        return ResolvedModel(pull(error.reference, interrupt)), origin
-    except ModelError as error:
-        raise with_origin(error, origin) from None
-
-
 def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOptions | None:
     """Return the draft model and the limits that the options name; None without a draft model."""
     # The draft model is found or downloaded as the model of ``-m`` is. It is loaded when a request uses it.
     # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     from ...engine.drafts import DraftOptions
     from ...models.errors import ModelError
-    from ...presets.user_config import user_config
 
     if options.draft_model is None:
         return None
@@ -156,7 +135,7 @@ def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOpt
         "p_min": options.min_draft_probability,
     }
     try:
-        files, _ = _find_or_download(options.draft_model, user_config(), interrupt)
+        files, _ = find_model_files(options.draft_model, partial(pull, interrupt=interrupt))
     except ModelError as error:
         raise ModelError(f"-md: {error.problem}", advice=error.advice) from None
     if files.adapters:
@@ -212,47 +191,16 @@ def _use_numa(options: ModelOptions) -> None:
         print_note("--numa has no effect: this machine has one NUMA node")
 
 
-def load_arguments(
-    options: ModelOptions, overrides: Mapping[str, Any], report: Callable[[str], object]
-) -> dict[str, Any]:
-    """Return the keyword arguments of `Model.load`."""
-    # ``overrides``: values that replace metadata of the file, by key. ``report`` gets a sentence for each flag
-    # that has no effect.
-    return {
-        "n_ctx": options.context_size,
-        "threads": options.threads,
-        "gpu_layers": options.gpu_layers,
-        "batch": options.batch_size,
-        "mmap": options.mmap,
-        "mlock": options.mlock,
-        "lora": _adapters(options),
-        "overrides": overrides,
-        "compute": _compute_options(options, report),
-        "gpu": _gpu_options(options, report),
-    }
-
-
-def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
-    """Return file and scale of each ``--lora FILE=SCALE``. The default scale is 1."""
-    files = []
-    for text in options.lora or ():
-        path, sign, scale = text.rpartition("=")
-        try:
-            files.append((path, float(scale)) if sign else (text, 1.0))
-        except ValueError:
-            files.append((text, 1.0))  # no number follows the last =, so = is part of the file's name
-    return files
-
-
-def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> ComputeOptions:
-    from ...engine.native.options import ComputeOptions
+def read_load_options(options: ModelOptions) -> LoadOptions:
+    """Return what the flags say about loading. Raises ``UsageError``."""
+    from ...engine.load_options import LoadOptions
 
     scale = options.rope_scale
-    if options.rope_scaling is RopeScaling("none") and not (scale is None and options.rope_freq_scale is None):
-        name = "--rope-freq-scale" if scale is None else "--rope-scale"
-        report(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
-    return ComputeOptions(
+    return LoadOptions(
+        n_ctx=options.context_size,
+        threads=options.threads,
         batch_threads=options.batch_threads,
+        batch=options.batch_size,
         microbatch=options.microbatch,
         flash_attention=options.flash_attention.value,
         cache_type_k=options.cache_type_k.value,
@@ -260,14 +208,34 @@ def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> 
         rope_scaling=None if options.rope_scaling is None else options.rope_scaling.value,
         rope_freq_base=options.rope_freq_base,
         rope_freq_scale=options.rope_freq_scale if scale is None else 1 / scale,
+        gpu_layers=options.gpu_layers,
+        split_mode="layer" if options.split_mode is None else options.split_mode.value,
+        main_gpu=options.main_gpu or 0,
+        tensor_split=options.gpu_shares,
+        mmap=options.mmap,
+        mlock=options.mlock,
+        lora=[_read_adapter(text) for text in options.lora or ()],
+        overrides=read_overrides(options.override_kv or ()),
     )
 
 
-def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuOptions:
-    """Return the settings for GPUs, and report flags that have no effect because there is no GPU."""
-    from ...engine.native.binding import supports_gpu
-    from ...engine.native.options import GpuOptions
+def _read_adapter(text: str) -> tuple[str, float]:
+    """Return file and scale of ``FILE=SCALE``. The default scale is 1."""
+    path, sign, scale = text.rpartition("=")
+    try:
+        return (path, float(scale)) if sign else (text, 1.0)
+    except ValueError:
+        return text, 1.0  # no number follows the last =, so = is part of the file's name
 
+
+def report_flags_without_effect(options: ModelOptions, report: Callable[[str], object]) -> None:
+    """Report flags that have no effect because of another flag, or because there is no GPU."""
+    from ...engine.native.binding import supports_gpu
+
+    is_scaled = options.rope_scale is not None or options.rope_freq_scale is not None
+    if options.rope_scaling is RopeScaling("none") and is_scaled:
+        name = "--rope-freq-scale" if options.rope_scale is None else "--rope-scale"
+        report(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
     flags = {
         "-ngl": options.gpu_layers or None,
         "-sm": options.split_mode,
@@ -278,11 +246,6 @@ def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuO
     if typed_flags and not supports_gpu():
         verb = "has" if len(typed_flags) == 1 else "have"
         report(f"{', '.join(typed_flags)} {verb} no effect: llama.cpp finds no GPU that it was built for")
-    return GpuOptions(
-        split_mode="layer" if options.split_mode is None else options.split_mode.value,
-        main_gpu=options.main_gpu or 0,
-        tensor_split=options.gpu_shares,
-    )
 
 
 Value = int | float | bool | str
@@ -344,7 +307,7 @@ def chosen_model(options: ModelOptions) -> SettingValue:
         return SettingValue("none", "default")
     typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
     try:
-        files = find_model_files(text)
+        files, _ = find_model_files(text)
         path = files.path
         if path.is_file():
             adapters = "".join(f" with the adapter {adapter}" for adapter in files.adapters)
@@ -355,21 +318,27 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     return SettingValue(typed, origin)
 
 
-def find_model_files(model_reference: str | None) -> ResolvedModel:
+def find_model_files(
+    model_reference: str | None, download: Callable[[HubReference], Path] | None = None
+) -> tuple[ResolvedModel, str]:
     """Return the files of the model that ``model_reference``, the environment or the user's config names."""
-    # Nothing is downloaded.
+    # Also returns the place where the model was named, see `locate`. ``download`` returns the file of a model of
+    # Hugging Face that is not on this machine; without it, nothing is downloaded. Raises ``ModelError``.
     from ...models.errors import ModelError
     from ...models.folders import ResolvedModel, locate
-    from ...models.resolve import resolve_files
     from ...presets.user_config import user_config
 
     config = user_config()
     path, origin = locate(model_reference or None, config.model)
+    if path.is_file():
+        return ResolvedModel(path), origin
+    from ...models.resolve import ModelNotHereError, resolve_files
+
     try:
-        if path.is_file():
-            return ResolvedModel(path)
-        return resolve_files(model_reference or str(path), config.model_folders)
+        return resolve_files(model_reference or str(path), config.model_folders), origin
     except ModelError as error:
+        if download is not None and isinstance(error, ModelNotHereError):
+            return ResolvedModel(download(error.reference)), origin
         raise with_origin(error, origin) from None
 
 

@@ -11,6 +11,7 @@ from ...common.errors import UsageError
 from ...common.flags import POSITIVE, CompletionKind, at_least, within
 from ...common.llama_cpp_limits import (
     CACHE_TYPES,
+    FLASH_ATTENTION_MODES,
     INT32_MAX,
     MAX_THREADS,
     NUMA_STRATEGIES,
@@ -22,14 +23,8 @@ from ..flags import Options, flag, make_switch_parser
 _model = partial(flag, panel="Model")
 
 
-class FlashAttention(StrEnum):
-    """The values of ``--flash-attn``; ``auto`` = if the model supports it."""
-
-    on = "on"
-    off = "off"
-    auto = "auto"
-
-
+# When to use flash attention; ``auto`` = if the model supports it
+FlashAttention = StrEnum("FlashAttention", {name: name for name in FLASH_ATTENTION_MODES})  # type: ignore[misc]
 # A data type of the cache of keys or values.
 CacheType = StrEnum("CacheType", {name: name for name in CACHE_TYPES})  # type: ignore[misc]
 # A method of scaling RoPE.
@@ -151,7 +146,7 @@ class ModelOptions(Options):
         "-fa",
         "--flash-attn",
         help="Use flash attention; auto = if the model supports it. [auto]",
-        default=FlashAttention.auto,
+        default=FlashAttention("auto"),
         parse=make_switch_parser(FlashAttention, "on, off or auto"),
     )
     cache_type_k: CacheType = _model(
@@ -245,7 +240,7 @@ class ModelOptions(Options):
         if self.rope_scale is not None and self.rope_freq_scale is not None:
             raise UsageError("--rope-scale and --rope-freq-scale set the same factor; give only one")
         _ = self.gpu_shares
-        if self.flash_attention is FlashAttention.off and "q" in self.cache_type_v.value:
+        if self.flash_attention is FlashAttention("off") and "q" in self.cache_type_v.value:
             raise UsageError(f"-ctv {self.cache_type_v.value} needs flash attention; omit -fa off")
 
 

@@ -19,7 +19,7 @@ from .binding import (
     pop_last_error,
 )
 from .model import NativeModel
-from .options import ContextOptions, native_context_params
+from .options import ContextSize, native_context_params
 
 Logits = NDArray[np.float32]  # one row of logits, float32 (V,)
 
@@ -42,44 +42,39 @@ class SequenceSpan(NamedTuple):
 class NativeContext:
     """A llama_context, and a llama_batch that every decode overwrites. Each sequence has separate memory."""
 
-    def __init__(
-        self,
-        model: NativeModel,
-        options: ContextOptions,
-        adapters: Sequence[tuple[object, float]] = (),
-    ) -> None:
+    def __init__(self, model: NativeModel, size: ContextSize) -> None:
         discard_last_messages()
-        # the llama_context; None after `close`
-        self.handle = lib.llama_init_from_model(model.handle, native_context_params(options, model.abort_flag))
+        params = native_context_params(model.options, size, model.abort_flag)
+        self.handle = lib.llama_init_from_model(model.handle, params)  # the llama_context; None after `close`
         if not self.handle:
             raise ModelError(
-                f"llama.cpp could not make a context of {options.sequence_count} x "
-                f"{options.context_length:,} tokens{last_error_suffix()}",
+                f"llama.cpp could not make a context of {size.sequence_count} x "
+                f"{size.length:,} tokens{last_error_suffix()}",
                 advice="try a smaller n_ctx",
             )
         discard_last_messages()  # otherwise a warning about the new context would explain a later failure
         # Maximum number of tokens per sequence. llama.cpp may round it up, but the requested length counts: a run
         # must end where -c says.
-        self.length = min(options.context_length, int(lib.llama_n_ctx_seq(self.handle)))
+        self.length = min(size.length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate  # see `NativeModel.can_truncate`
         self._abort_flag = model.abort_flag
-        self._has_one_sequence = options.sequence_count == 1
+        self._has_one_sequence = size.sequence_count == 1
         self._memory = lib.llama_get_memory(self.handle)
         self.vocab_size = model.vocabulary.size  # number of logits per row
         self._state_width = model.state_width
         # Arrays of logits by memory address. llama.cpp allocates new memory only when it needs more.
         self._views_by_address: dict[int, Logits] = {}
-        self._batch = lib.llama_batch_init(options.batch_tokens, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch_tokens,))
-        self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch_tokens,))
-        self._logits_flags = np.ctypeslib.as_array(self._batch.logits, (options.batch_tokens,))
-        for i in range(options.batch_tokens):
+        self._batch = lib.llama_batch_init(size.batch_tokens, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self._batch.token, (size.batch_tokens,))
+        self._positions = np.ctypeslib.as_array(self._batch.pos, (size.batch_tokens,))
+        self._logits_flags = np.ctypeslib.as_array(self._batch.logits, (size.batch_tokens,))
+        for i in range(size.batch_tokens):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
         # the sequence number of each token in the batch, to write only those that change
-        self._sequence_by_index = [0] * options.batch_tokens
-        if adapters:
-            self._attach_adapters(adapters)
+        self._sequence_by_index = [0] * size.batch_tokens
+        if model.adapters:
+            self._attach_adapters(model.adapters)
 
     def close(self) -> None:
         if self.handle:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...models.errors import AdapterError, ModelError
+from ..load_options import LoadOptions
+from ..model_files import cache_bytes_per_token
 from .binding import (
     AbortFlag,
     discard_last_messages,
     last_error_suffix,
     lib,
 )
-from .options import LoadOptions, MetadataOverrides, cache_bytes_per_token, set_gpu_options
+from .options import native_model_params
 from .vocabulary import NativeVocabulary
 
 # Architectures that can decode only one sequence per context. llama.cpp, as in llama-cpp-python 0.3.36, multiplies
@@ -25,26 +28,9 @@ _ONE_SEQUENCE_ARCHITECTURES = frozenset({"plamo2"})
 _METADATA_BYTES = 1024  # memory for a metadata value when it is first read; longer values are read again
 
 
-class _NativeModelParams:
-    def __init__(self, options: LoadOptions) -> None:
-        params = lib.llama_model_default_params()
-        params.n_gpu_layers = options.gpu_layers
-        params.load_mode = _load_mode(options)
-        self._gpu_shares = set_gpu_options(params, options.gpu)
-        # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
-        # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
-        params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
-        params.kv_overrides = self._override_array = _native_overrides(options.overrides)
-        self.native = params  # the llama_model_params, valid as long as this object exists
-
-    def report_to(self, progress: Callable[[float], bool]) -> None:
-        """Call ``progress`` with the loaded fraction, 0 to 1. When ``progress`` returns False, loading stops."""
-        self._callback = lib.llama_progress_callback(lambda fraction, _user: progress(fraction))
-        self.native.progress_callback = self._callback
-
-    def load(self, path: str | Path) -> Any:
-        """Load a file, and return the llama_model; None if llama.cpp rejects the file."""
-        return lib.llama_model_load_from_file(os.fsencode(path), self.native)
+def load_file(path: Path, params: Any) -> Any:
+    """Return the llama_model of a file; None if llama.cpp rejects the file."""
+    return lib.llama_model_load_from_file(os.fsencode(path), params)
 
 
 class NativeModel:
@@ -52,23 +38,26 @@ class NativeModel:
 
     def __init__(
         self,
-        path: str,
+        path: Path,
         options: LoadOptions,
+        missing_bytes: frozenset[int],
         progress: Callable[[float], bool] | None = None,
     ) -> None:
-        # ``progress`` gets the loaded fraction, 0 to 1; loading stops when it returns False. Without it, llama.cpp
-        # calls no Python while it loads.
+        # ``missing_bytes``: see `GgufHeader`. ``progress`` gets the loaded fraction, 0 to 1; loading stops when it
+        # returns False. Without it, llama.cpp calls no Python while it loads.
         self.abort_flag = AbortFlag()  # the flag that all contexts of the model read
+        self.threads = options.thread_count
+        self.options = replace(options, threads=self.threads)  # all contexts have the same number of threads
+        # the LoRA adapters with their scales, which every context gets; none before `load_adapters`
+        self.adapters: list[tuple[object, float]] = []
         # whether some layers are computed on a GPU
         self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
-        params = _NativeModelParams(options)
-        if progress is not None:
-            params.report_to(progress)
+        params = native_model_params(options, path, progress)
         discard_last_messages()
-        self.handle = params.load(path)  # the llama_model; None after `close`
+        self.handle = load_file(path, params)  # the llama_model; None after `close`
         if not self.handle:
             raise ModelError(f"{path}: llama.cpp could not load the model{last_error_suffix()}")
-        self.vocabulary = NativeVocabulary(lib.llama_model_get_vocab(self.handle), options.missing_bytes)
+        self.vocabulary = NativeVocabulary(lib.llama_model_get_vocab(self.handle), missing_bytes)
 
     def close(self) -> None:
         # The contexts of the model must be closed before.
@@ -149,32 +138,13 @@ class NativeModel:
         template = lib.llama_model_chat_template(self.handle, None)
         return template.decode("utf-8", "replace") if template else None
 
-    def load_adapter(self, path: str) -> object:
-        """Load a LoRA adapter for this model. Raises ``AdapterError``."""
+    def load_adapters(self) -> None:
+        """Load the LoRA adapters of the options. Raises ``AdapterError``."""
+        self.adapters = [(self._load_adapter(file), scale) for file, scale in self.options.lora]
+
+    def _load_adapter(self, path: str | Path) -> object:
         discard_last_messages()
         adapter = lib.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
             raise AdapterError(f"{path}: llama.cpp could not load this adapter{last_error_suffix()}")
         return adapter
-
-
-def _load_mode(options: LoadOptions) -> int:
-    if options.mlock:
-        return int(lib.LLAMA_LOAD_MODE_MMAP_MLOCK if options.mmap else lib.LLAMA_LOAD_MODE_MLOCK)
-    return int(lib.LLAMA_LOAD_MODE_MMAP if options.mmap else lib.LLAMA_LOAD_MODE_NONE)
-
-
-def _native_overrides(overrides: MetadataOverrides) -> Any:
-    """Return a C array of overrides, terminated by an empty key."""
-    override_array = (lib.llama_model_kv_override * (len(overrides) + 1))()
-    for native_override, (key, value) in zip(override_array, overrides.items(), strict=False):
-        native_override.key = key.encode()
-        if isinstance(value, bool):
-            native_override.tag, native_override.value.val_bool = lib.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
-        elif isinstance(value, int):
-            native_override.tag, native_override.value.val_i64 = lib.LLAMA_KV_OVERRIDE_TYPE_INT, value
-        elif isinstance(value, float):
-            native_override.tag, native_override.value.val_f64 = lib.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
-        else:
-            native_override.tag, native_override.value.val_str = lib.LLAMA_KV_OVERRIDE_TYPE_STR, value.encode()
-    return override_array

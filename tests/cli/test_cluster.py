@@ -11,12 +11,12 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from logitsmith.cli.inputs.model import ModelSpec
 from logitsmith.cli.options.model import ClusterOptions
 from logitsmith.cli.render import batch_progress as batch_display, batch_progress as cluster_display
 from logitsmith.cli.render.batch_progress import BatchProgress, ProgressDisplay, worker_lines
 from logitsmith.cluster.worker import WorkerStatus
-from logitsmith.engine import Model
+from logitsmith.engine import LoadOptions, Model
+from logitsmith.engine.load_options import ModelSpec
 from logitsmith.jobs.scoring import scored_line
 from logitsmith.jobs.workers import model_for_workers
 
@@ -99,8 +99,9 @@ def test_a_model_behind_links_keeps_its_name_and_its_parts(tmp_path, monkeypatch
     for number, name in enumerate(names):
         (tmp_path / f"blob{number}").write_bytes(b"")
         (tmp_path / name).symlink_to(f"blob{number}")
-    arguments = {"threads": 1, "lora": [(names[2], 1.0)]}
-    model = model_for_workers(ModelSpec(Path(names[1]), "-m", arguments), ClusterOptions(on="ray"))
+    options = LoadOptions(lora=[(names[2], 1.0)])
+    model = model_for_workers(ModelSpec(Path(names[1]), "-m", options), 1)
+    assert model.options.threads == 1
     assert model.path == tmp_path / names[0]
     assert model.files == [tmp_path / name for name in names]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from logitsmith.cli.app import COMMANDS, app
-from logitsmith.cli.inputs.model import _compute_options
+from logitsmith.cli.inputs.model import report_flags_without_effect
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
 from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.foreign.llama_cpp import OPTIONS
@@ -91,7 +91,7 @@ FACTORS = {"rope_scale": "--rope-scale", "rope_freq_scale": "--rope-freq-scale"}
 @pytest.mark.parametrize(("factor", "name"), FACTORS.items())
 def test_a_factor_beside_no_scaling_is_reported(factor, name):
     reports = []
-    _compute_options(ModelOptions(rope_scaling=RopeScaling("none"), **{factor: 2.0}), reports.append)
+    report_flags_without_effect(ModelOptions(rope_scaling=RopeScaling("none"), **{factor: 2.0}), reports.append)
     reason = "--rope-scaling none leaves the model's RoPE unscaled"
     assert reports == [f"{name} has no effect: {reason}"]
 

@@ -20,14 +20,14 @@ import os, sys, time
 from logitsmith.cli import main
 from logitsmith.engine.native import model
 
-load = model._NativeModelParams.load
+load_file = model.load_file
 
-def slow_load(self, path):
+def slow_load(path, params):
     os.write(2, b"loading\\n")
     time.sleep({seconds})
-    return load(self, path)
+    return load_file(path, params)
 
-model._NativeModelParams.load = slow_load
+model.load_file = slow_load
 sys.argv = ["gen", "Hello", "-n", "1"]
 main()
 """

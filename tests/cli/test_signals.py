@@ -63,12 +63,12 @@ ENDLESS_LOAD = """
 import ctypes, os, sys
 from logitsmith.engine.native import model
 
-def load(self, path):
+def load_file(path, params):
     os.write(2, b"loading\\n")
     while True:
         ctypes.CDLL(None).usleep(100_000)
 
-model._NativeModelParams.load = load
+model.load_file = load_file
 from logitsmith.cli import main
 sys.argv = ["gen", "score", "a"]
 main()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from logitsmith.engine import Model, Start, Token, generate
 from logitsmith.engine.context import PromptSegments
-from logitsmith.engine.native.options import ComputeOptions
 from logitsmith.samplers import build
 
 from .quantized_models import QUANTIZATIONS
@@ -144,8 +143,7 @@ def test_where_pieces_differ_only_whole_batches_are_kept(tmp_path):
     with Model.load(path, n_ctx=512, batch=128, threads=1) as model:
         assert check_turns(model, (100, 100, 100)) == [0, 0, 128]
     path = write_model(tmp_path / "llama.gguf", "llama")
-    compute = ComputeOptions(flash_attention="off", microbatch=32)
-    with Model.load(path, n_ctx=512, batch=128, threads=1, compute=compute) as model:
+    with Model.load(path, n_ctx=512, batch=128, threads=1, flash_attention="off", microbatch=32) as model:
         assert check_turns(model, (100, 100, 100)) == [0, 0, 128]
 
 

@@ -1,11 +1,11 @@
 """The digest of a model's logits: the same for what computes alike, another for what does not."""
 
 import pytest
-from logitsmith.engine import ComputeOptions, Model
+from logitsmith.engine import Model
 
 CHANGES = {
-    "another type of the cache": {"compute": ComputeOptions(cache_type_k="q8_0")},
-    "another frequency of RoPE": {"compute": ComputeOptions(rope_freq_base=20_000.0)},
+    "another type of the cache": {"cache_type_k": "q8_0"},
+    "another frequency of RoPE": {"rope_freq_base": 20_000.0},
 }
 
 

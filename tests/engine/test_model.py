@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from logitsmith.common.machine import physical_cores
 from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat, locate
 from logitsmith.engine.native.binding import libggml, pop_last_error, set_log_sink
-from logitsmith.engine.native.options import physical_cores
 
 from .small_models import make_vocabulary, write_file
 

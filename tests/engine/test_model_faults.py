@@ -3,7 +3,7 @@
 import gguf
 import numpy as np
 import pytest
-from logitsmith.engine import ComputeOptions, Model, ModelError
+from logitsmith.engine import Model, ModelError
 from logitsmith.engine.native.binding import set_log_sink
 
 from .small_models import make_metadata, make_vocabulary, random_tensors, tensor_shapes, write_file, write_model
@@ -69,7 +69,7 @@ def make_refused_context(folder, _weights):
     heads = {"llama.attention.head_count": 8, "llama.attention.head_count_kv": 8, "llama.rope.dimension_count": 16}
     metadata = make_metadata("llama") | heads  # of 16 numbers, and the blocks of q8_0 have 32
     write_file(folder / "m.gguf", metadata, random_tensors(tensor_shapes(folder / "m.gguf", metadata)))
-    with Model.load(folder / "m.gguf", n_ctx=64, compute=ComputeOptions(cache_type_k="q8_0")) as model:
+    with Model.load(folder / "m.gguf", n_ctx=64, cache_type_k="q8_0") as model:
         model.context  # noqa: B018 - it is made at the first look
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logitsmith.engine import Model, PromptCacheError, load_prompt_cache, save_prompt_cache
-from logitsmith.engine.native.options import ComputeOptions
 
 from .small_models import write_model
 from .test_exact_reuse import cold_logits, some_tokens
@@ -86,7 +85,7 @@ def test_wrong_files(model, cache, change, message):
 
 OTHER_SETTINGS = {
     "the batch": {"batch": 64},
-    "the cache's type": {"compute": ComputeOptions(cache_type_k="q8_0")},
+    "the cache's type": {"cache_type_k": "q8_0"},
     "an override": {"overrides": {"llama.rope.freq_base": 9000.0}},
 }
 

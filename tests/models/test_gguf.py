@@ -6,8 +6,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import Model, ModelError, locate, read_facts, read_metadata, resolve_model
-from logitsmith.engine.native.options import plan_load
+from logitsmith.engine import LoadOptions, Model, ModelError, locate, read_facts, read_metadata, resolve_model
+from logitsmith.engine.model_files import check_files
 from logitsmith.models.gguf import TENSOR_TYPES, check_gguf, check_is_model
 
 from .folders import write_tiny
@@ -241,7 +241,7 @@ READERS = {
     "check_gguf": check_gguf,
     "read_metadata": read_metadata,
     "read_facts": read_facts,
-    "plan_load": plan_load,
+    "check_files": lambda path: check_files(Path(path), LoadOptions()),
     "Model.load": lambda path: Model.load(path, n_ctx=16).close(),
 }
 NO_FILES = {"missing": "none.gguf", "folder": ".", "a name with a NUL": "a\0b.gguf", "too long": "x" * 5000}

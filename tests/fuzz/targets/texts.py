@@ -11,7 +11,7 @@ from logitsmith.cli.inputs.settings import logprob_request
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.common.errors import UsageError
 from logitsmith.engine import Model, ModelError
-from logitsmith.engine.native.options import check_overrides
+from logitsmith.engine.model_files import check_overrides
 from logitsmith.jobs.lines import InvalidLineError, number_lines
 from logitsmith.jobs.scoring import scored_line
 from logitsmith.models.gguf import GgufHeader
