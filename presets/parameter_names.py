@@ -446,7 +446,6 @@ SAMPLER_FLAGS = (
         "dry.breakers",
         list[str],
         "Text that ends a repetition in DRY; 'none' = no text; repeatable. [newline : \" *]",
-        metavar="TEXT",
         has_escapes=True,
     ),
     _more(

@@ -80,7 +80,8 @@ class Setting:
         help: what it is, in one line, as the JSON Schema describes it.
         default: the value of a run if nothing sets it; None: that of a preset without this key.
         is_rule: whether it is a rule of the text, which is shown and recorded only if something sets it.
-        flags: the flags that set it, or a part of it. A flag without a type has values of the setting's type.
+        flags: the flags that set it, or a part of it. If a flag has no type, its value has the setting's type, and
+            is a text for a part.
         names: its names in other tools, see `Parameter.names`.
         doors: where it can be set.
     """
@@ -96,7 +97,9 @@ class Setting:
 
     def __post_init__(self) -> None:
         flags = (
-            flag._replace(setting_name=self.name, value_type=flag.value_type or self.kind.type)
+            flag._replace(
+                setting_name=self.name, value_type=flag.value_type or (str if flag.part else self.kind.type)
+            )
             for flag in self.flags
         )
         object.__setattr__(self, "flags", tuple(flags))
@@ -277,7 +280,6 @@ _DECLARED = (
                 "-j",
                 "--json-schema",
                 part="json_schema",
-                value_type=str,
                 help="Grammar: JSON that matches this JSON Schema.",
                 display_name="--json-schema",
             ),
@@ -292,7 +294,6 @@ _DECLARED = (
             _grammar_flag(
                 "--regex",
                 part="regex",
-                value_type=str,
                 help="Grammar: text that this regular expression matches completely.",
             ),
             _grammar_flag(
@@ -325,7 +326,6 @@ _DECLARED = (
                 "--ban-phrase",
                 part="text",
                 value_type=list[str],
-                metavar="TEXT",
                 help="Go back and write something else where this text appears, in any case of letters;"
                 " repeatable.",
                 has_escapes=True,
@@ -358,7 +358,6 @@ _DECLARED = (
         flags=(
             _ban_flag(
                 "--ban-retries",
-                metavar="N",
                 help=f"Number of times that the text returns to one place. [{DEFAULT_BAN_RETRIES}]",
                 limit=at_least(0),
             ),
@@ -404,7 +403,6 @@ _DECLARED = (
             _phase_flag(
                 "--thinking-chain",
                 part="chain",
-                value_type=str,
                 metavar="STEPS",
                 help="Samplers of the reasoning, until --thinking-end. [those of the answer]",
                 completion_kind=CompletionKind.CHAIN,
@@ -412,8 +410,6 @@ _DECLARED = (
             _phase_flag(
                 "--thinking-end",
                 part="until",
-                value_type=str,
-                metavar="TEXT",
                 help="Text that ends the reasoning. [that of the chat template, or </think>]",
                 has_escapes=True,
             ),
@@ -421,15 +417,12 @@ _DECLARED = (
                 "--reasoning-budget",
                 part="max_tokens",
                 value_type=int,
-                metavar="N",
                 help="Maximum number of tokens of the reasoning, which then ends; -1 = no limit. [-1]",
                 limit=at_least(0, minus_one_meaning="no limit"),
             ),
             _phase_flag(
                 "--reasoning-budget-message",
                 part="then",
-                value_type=str,
-                metavar="TEXT",
                 help="Text before the end of the reasoning, if --reasoning-budget ends it. [none]",
                 has_escapes=True,
             ),
@@ -458,15 +451,12 @@ _DECLARED = (
             _guidance_flag(
                 "--cfg-negative-prompt",
                 part="negative_prompt",
-                value_type=str,
-                metavar="TEXT",
                 help="Text in place of the prompt; in a chat, of the system message. [the prompt's last token]",
                 has_escapes=True,
             ),
             _guidance_flag(
                 "--cfg-negative-prompt-file",
                 part="negative_prompt_file",
-                value_type=str,
                 metavar="FILE",
                 help="Read the negative prompt from a file.",
                 is_path=True,
@@ -475,7 +465,6 @@ _DECLARED = (
             _guidance_flag(
                 "--cfg-model",
                 part="model",
-                value_type=str,
                 metavar="FILE",
                 help="Model with the same vocabulary that reads the negative prompt. [the model of -m]",
                 is_path=True,

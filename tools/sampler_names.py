@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.samplers import Sampler, catalogue
 
 FILE = Path(__file__).resolve().parent.parent / "cli" / "completion" / "samplers.json"
@@ -17,7 +16,7 @@ FILE = Path(__file__).resolve().parent.parent / "cli" / "completion" / "samplers
 
 def file_text() -> str:
     """Return the text that the file should contain."""
-    table = {"settings": list(SETTINGS), "samplers": {name: _facts(cls) for name, cls in catalogue().items()}}
+    table = {name: _facts(cls) for name, cls in catalogue().items()}
     return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ...common.errors import LogitsmithError
 from ...common.flags import CompletionKind
+from ...presets.setting_table import SETTINGS
 from ..flags import DeclaredFlag
 
 
@@ -203,7 +204,7 @@ def _setting_names(typed: str) -> list[CompletionItem]:
         CompletionItem(f"{_spelled_like(name, typed)}{'=' if name in switches else '.'}", summary)
         for name, summary in _sampler_items()
     ]
-    items.extend(CompletionItem(f"{_spelled_like(name, typed)}=") for name in _sampler_table()["settings"])
+    items.extend(CompletionItem(f"{_spelled_like(name, typed)}=") for name in SETTINGS)
     return matching(items, typed)
 
 
@@ -282,7 +283,8 @@ class _SamplerNames:
 @cache
 def _built_in_samplers() -> dict[str, _SamplerNames]:
     """Return the samplers of this package, by name."""
-    return {name: _SamplerNames(**facts) for name, facts in _sampler_table()["samplers"].items()}
+    table: dict[str, Any] = json.loads(_SAMPLERS_FILE.read_text(encoding="utf-8"))
+    return {name: _SamplerNames(**facts) for name, facts in table.items()}
 
 
 @cache
@@ -309,17 +311,11 @@ def _setting_items() -> list[CompletionItem]:
         for name, sampler in _built_in_samplers().items()
         for parameter, help_text in sampler.parameters.items()
     ]
-    return [*(CompletionItem(name) for name in _sampler_table()["settings"]), *_sampler_items(), *parameters]
+    return [*map(CompletionItem, SETTINGS), *_sampler_items(), *parameters]
 
 
 # The names of samplers and parameters. ``python tools/sampler_names.py`` writes the file.
 _SAMPLERS_FILE = Path(__file__).with_name("samplers.json")
-
-
-@cache
-def _sampler_table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(_SAMPLERS_FILE.read_text(encoding="utf-8"))
-    return table
 
 
 def _import_plugin_sampler(name: str) -> _SamplerNames | None:

@@ -118,6 +118,8 @@ def gen_as_extended(tmp_path_factory):
     insert("engine/generation.py", stream, indent(block("if request.rules.one_line"), "        "))
     name = indent(block('"freq_penalty"'), " " * 12)
     insert("presets/parameter_names.py", '            "frequency_penalty": "', name)
+    name = indent(block('"output_length"'), " " * 12)
+    insert("presets/setting_table.py", '            "max_new_tokens": "', name)
     insert("presets/parameter_names.py", '    _more("--mirostat-lr"', indent(block("_more("), "    "))
     (package / "cli/render/tsv.py").write_text(block('"""A run as a table'))
     replace("cli/options/output.py", 'jsonl = "jsonl"\n', 'jsonl = "jsonl"\n    tsv = "tsv"\n')
@@ -206,25 +208,30 @@ def test_the_setting_does_what_it_says(gen_as_extended, pruned_model, tmp_path):
 
 
 READ_SAMPLERS = """
-from logitsmith.presets.foreign.formats import import_text
-from logitsmith.requests.fields import PromptFields, read_body
+from logitsmith.presets.foreign.formats import export_preset, import_text
+from logitsmith.requests.fields import PromptFields, read_body, read_settings
 from logitsmith.requests.sampler_fields import read_chain_changes
-fields, _ = read_body(PromptFields, {"prompt": "x", "freq_penalty": 0.5}, is_strict=True)
-print([(override.target, override.value) for override in read_chain_changes(fields, ()).overrides])
+request = {"prompt": "x", "freq_penalty": 0.5, "output_length": 7}
+fields, _ = read_body(PromptFields, request, is_strict=True)
+overrides = [*read_chain_changes(fields, ()).overrides, *read_settings(fields, [])]
+print([(override.origin, override.target, override.value) for override in overrides])
 imported = import_text('{"rep_pen": 1.1, "freq_penalty": 0.5}', "preset.json", "koboldcpp")
 print([params for name, params in imported.chain if name == "penalties"], imported.unsupported_settings)
+print('"freq_penalty": 0.5' in export_preset(imported.preset, "koboldcpp").text)
 """
 
 
 def test_the_name_of_another_tool_is_known_everywhere(gen_as_extended):
     read = gen_as_extended(program=READ_SAMPLERS)
     assert read.stdout.splitlines() == [
-        "[('penalties.frequency', 0.5)]",
+        "[('freq_penalty', 'penalties.frequency', 0.5), ('output_length', 'max_tokens', 7)]",
         "[{'repeat': 1.1, 'frequency': 0.5, 'last_n': 320}] []",
+        "True",
     ], read.stderr
     assert "penalties.frequency" in gen_as_extended("settings", "freq_penalty").stdout
     hint = gen_as_extended("run", "x", "--freq-penalty", "1").stderr
     assert hint == "gen: there is no flag --freq-penalty; use --frequency-penalty N\n"
+    assert gen_as_extended("run", "x", "--output-length", "7").stderr.endswith("use -n N\n")
 
 
 def test_the_flag_works(gen_as_extended):
