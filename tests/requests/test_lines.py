@@ -1,10 +1,11 @@
 """The requests that lines of a batch ask for."""
 
 import pytest
-from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.requests.errors import InvalidLineError
 from logitsmith.requests.lines import read_request_line
 from logitsmith.requests.resolve import RequestDefaults, RequestResolver
+
+from .setting_values import VALUES
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
@@ -53,25 +54,15 @@ def test_a_body_sets_the_minimum_of_tokens():
     assert [step.sampler.n for step in settings.steps if step.name == "min_tokens"] == [20]
 
 
-RULES = {
-    "bans": "x y",
-    "ban_retries": 3,
-    "ban_then": "keep",
-    "loop_guard": {"action": "stop", "repeats": 4},
-    "phases": [{"until": "a"}, {}],
-    "heal": True,
-    "guidance": {"scale": 2, "negative_prompt": "b"},
-    "system": "Be brief.",
-    "seed": 7,
-    "max_tokens": 5,
-    "stop": ["c"],
-    "grammar": {"json_schema": {"maximum": 1.0}},
-}
-
-
 def test_a_short_line_takes_every_setting():
-    assert set(RULES) == set(SETTINGS)
     floats = {"ban_retries": 3.0, "loop_guard": {"action": "stop", "repeats": 4.0}, "guidance": {"scale": 2.0}}
-    asked = read_request_line({"prompt": "a", **RULES, **floats}, 1).asked
-    expected = RULES | {"guidance": {"scale": 2}}
-    assert {override.target: override.value for override in asked.overrides} == expected
+    asked = read_request_line({"prompt": "a", **VALUES, **floats}, 1).asked
+    integers = {"ban_retries": 3, "loop_guard": {"action": "stop", "repeats": 4}, "guidance": {"scale": 2}}
+    assert {override.target: override.value for override in asked.overrides} == VALUES | integers
+
+
+def test_numbers_of_a_schema_are_as_written():
+    (override,) = read_request_line(
+        {"prompt": "a", "grammar": {"json_schema": {"maximum": 1.0}}}, 1
+    ).asked.overrides
+    assert repr(override.value) == "{'json_schema': {'maximum': 1.0}}"

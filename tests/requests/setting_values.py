@@ -1,0 +1,16 @@
+"""A value of each setting."""
+
+VALUES = {
+    "seed": 7,
+    "max_tokens": 5,
+    "stop": ["a"],
+    "system": "Be brief.",
+    "grammar": {"regex": "a"},
+    "bans": ["a"],
+    "ban_retries": 3,
+    "ban_then": "keep",
+    "loop_guard": "stop",
+    "phases": [{"until": "a"}, {}],
+    "heal": True,
+    "guidance": {"scale": 2},
+}
