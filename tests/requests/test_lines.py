@@ -65,4 +65,4 @@ def test_numbers_of_a_schema_are_as_written():
     (override,) = read_request_line(
         {"prompt": "a", "grammar": {"json_schema": {"maximum": 1.0}}}, 1
     ).asked.overrides
-    assert repr(override.value) == "{'json_schema': {'maximum': 1.0}}"
+    assert repr(asked.overrides[0].value) == "{'json_schema': {'maximum': 1.0}}"
