@@ -39,7 +39,7 @@ def declare_flag(
     required_companions: str | tuple[str, ...] = (),
     **facts: Any,
 ) -> Flag:
-    """Return a flag with these names, such as ``--jump/--no-jump``; ``facts``: other fields of `Flag`."""
+    """Return a flag with these names, such as ``--mmap/--no-mmap``; ``facts``: other fields of `Flag`."""
     # ``display_name``: the name in messages; None: the first name
     pairs = [name.partition("/") for name in names]
     return Flag(
