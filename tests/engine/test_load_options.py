@@ -3,11 +3,15 @@
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 from logitsmith.engine import LoadOptions, Model, ModelError
 from logitsmith.engine.load_options import ModelSpec
 from logitsmith.engine.native.binding import AbortFlag, lib
+from logitsmith.engine.native.context import NativeContext
 from logitsmith.engine.native.options import ContextSize, native_context_params, native_model_params
+
+from .small_models import write_file
 
 WRONG = {
     "a context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not an integer within 0..2147483647"),
@@ -109,6 +113,31 @@ def test_a_model_and_its_options_travel_to_another_machine():
     files = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "lora.gguf"]
     assert there.files == [Path("b", name) for name in files]
     assert there.options.lora == [(Path("b/lora.gguf"), 0.5)]
+
+
+LORA = {
+    "general.architecture": "llama",
+    "general.type": "adapter",
+    "adapter.type": "lora",
+    "adapter.lora.alpha": 4.0,
+}
+
+
+def test_every_context_has_the_adapters(tmp_path, pruned_model, monkeypatch):
+    """Also those in which the promises about drafts and batches are measured."""
+    random, width = np.random.default_rng(1), 576
+    shapes = {"blk.0.attn_q.weight.lora_a": (4, width), "blk.0.attn_q.weight.lora_b": (width, 4)}
+    tensors = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    write_file(tmp_path / "lora.gguf", LORA, tensors)
+    attach, make, events = NativeContext._attach_adapters, NativeContext.__init__, []
+    monkeypatch.setattr(NativeContext, "__init__", lambda *a: (events.append("made"), make(*a))[1])
+    monkeypatch.setattr(NativeContext, "_attach_adapters", lambda *a: (events.append("attached"), attach(*a))[1])
+    with Model.load(pruned_model, n_ctx=256, threads=1, lora=[(tmp_path / "lora.gguf", 0.5)]) as model:
+        model.draft_exactness(3)
+        model.make_slots(4).close()
+        model.kernel_digest()
+        assert model.context.length == 256
+    assert events == ["made", "attached"] * 5
 
 
 def test_a_second_model_computes_as_the_first(small_model):
