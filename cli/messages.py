@@ -43,9 +43,8 @@ FLAGS = {
 @contextmanager
 def report_failures() -> Iterator[None]:
     """Turn an expected exception into a message on stderr and an exit code."""
-    # The code is 1 after a failure, 2 after wrong usage, 130 after Ctrl-C. Expected exceptions have an
-    # ``exit_code``: `LogitsmithError`, and the exceptions of samplers/, which imports no other package. A closed
-    # pipe (`gen … | head -1`) ends the command without a message, with code 0.
+    # The code is 1 after a failure, 2 after wrong usage, 130 after Ctrl-C. A closed pipe (`gen … | head -1`) ends
+    # the command without a message, with code 0.
     try:
         with named_failures(fail):
             yield
@@ -81,9 +80,9 @@ def _failure_sentence(error: Exception, words: dict[str, str] | None) -> str | N
         return _system_sentence(error)
     if isinstance(error, ModuleNotFoundError):
         return _missing_package_sentence(error)
-    if getattr(error, "exit_code", None) is None:
-        return None
-    return flag_sentence(error, words)
+    from ..common.errors import LogitsmithError
+
+    return flag_sentence(error, words) if isinstance(error, LogitsmithError) else None
 
 
 def flag_sentence(error: Exception, words: dict[str, str] | None = None) -> str:

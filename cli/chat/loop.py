@@ -70,7 +70,7 @@ def run_loop(chat: Chat) -> int:
         except EndOfInputError:
             return exit_code
         except LeaveChatError as leave_request:
-            return leave_request.command_exit_code or exit_code
+            return leave_request.exit_code or exit_code
         except KeyboardInterrupt:
             if is_piped or chat.record_interrupt():
                 return INTERRUPTED

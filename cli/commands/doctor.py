@@ -274,10 +274,6 @@ class _ProblemCollector:
             return check()
         except (LogitsmithError, OSError) as error:
             self.report(error, advice)
-        except Exception as error:
-            if getattr(error, "exit_code", None) is None:  # a bug of this program, not a problem of the machine
-                raise
-            self.report(error, advice)
         return None
 
 
