@@ -37,11 +37,6 @@ class Word(StrEnum):
 Advice = tuple[str, ...]  # the parts of a sentence, each a text or a `Word`
 
 
-def advice_text(advice: Advice, words: Mapping[str, str]) -> str:
-    """Return an advice with the words of a front end."""
-    return "".join(words.get(part, part) if isinstance(part, Word) else part for part in advice)
-
-
 class LogitsmithError(Exception):
     """An error whose text is one sentence for the user: the place, the problem and the advice.
 
@@ -74,14 +69,24 @@ class LogitsmithError(Exception):
         """The wrong value and the allowed values."""
         return str(self.args[0]) if self.args else ""
 
+    @property
+    def statement(self) -> str:
+        """The place and the problem: the text without the advice."""
+        place = (self.origin, place_suffix(self.place).removeprefix("."))
+        return ": ".join((*filter(None, place), self.problem))
+
     def __str__(self) -> str:
-        return self.sentence({})
+        return f"{self.statement}; {''.join(self.advice)}" if self.advice else self.statement
 
     def sentence(self, words: Mapping[str, str]) -> str:
         """Return the text of the error, whose advice has the words of a front end."""
-        parts = (self.origin, place_suffix(self.place).removeprefix("."))
-        text = ": ".join((*filter(None, parts), self.problem))
-        return f"{text}; {advice_text(self.advice, words)}" if self.advice else text
+        return str(self.with_words(words))
+
+    def with_words(self, words: Mapping[str, str]) -> Self:
+        """Return the error with an advice in the words of a front end."""
+        worded = copy(self)
+        worded.advice = tuple(words.get(part, part) if isinstance(part, Word) else part for part in self.advice)
+        return worded
 
     def at(self, origin: str, place: Place = ()) -> Self:
         """Return the error with another place."""

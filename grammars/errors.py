@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Self
 
-from ..common.errors import Advice, LogitsmithError, Place, Word, advice_text
+from ..common.errors import Advice, LogitsmithError, Place, Word
 
 # Advice for a keyword of a JSON Schema that is left out on request
 LENIENT_HINT: Advice = (Word.SCHEMA_LENIENT, " ignores it")
@@ -56,9 +56,7 @@ class GrammarError(LogitsmithError):
         ``words``: the words of this place for the advice.
         """
         moved = self.at(origin, self.place) if _is_repetition(origin, self.origin) else super().within(origin)
-        if words and self.advice:
-            moved.advice = (advice_text(self.advice, words),)
-        return moved
+        return moved.with_words(words or {})
 
     def _full_text(self, source: str | None) -> str:
         if self.line is None:

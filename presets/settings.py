@@ -233,7 +233,7 @@ def _starting_chain(
         samplers = parse_chain(phase_steps)
     elif chain is not None:
         origin = chain_origin
-        message_start = f"{origin}: "
+        message_start = f"{origin}: " if origin else ""
         try:
             samplers = parse_chain(chain)
         except SamplingError as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ...common.errors import LogitsmithError, advice_text
+from ...common.errors import LogitsmithError
 from ...common.machine import describe_machine, physical_cores
 from ...requests.sources import check_grammar, grammar_folders, open_preset
 from ..command_options import takes_options
@@ -128,7 +128,7 @@ def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
         from ...engine.model import Model  # noqa: F401 - imports all modules that runs use
         from ...engine.native.binding import llama_cpp_build
     except LogitsmithError as error:  # the error has an advice
-        problems.report(error.problem, advice_text(error.advice, {}))
+        problems.report(error.statement, "".join(error.advice))
         return None
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         advice = "reinstall it: pip install --force-reinstall --no-cache-dir llama-cpp-python"
