@@ -208,7 +208,7 @@ class ChatSession:
         try:
             draft.open_for(self.model)
         except ModelError as error:
-            return None, error.problem
+            return None, error.statement
         return draft, ""
 
     @property

@@ -11,7 +11,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -25,8 +25,8 @@ FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong 
 # The installed name of each package that differs from the name of its module.
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
 
-# The flag for each Python parameter or function that the advice of a `LogitsmithError` may name.
-_FLAGS = {
+# The flag for each `Word` that the advice of a `LogitsmithError` may name
+FLAGS = {
     "basis_from_rows": "--rows",
     "chat_template=…": "--chat-template",
     "checkpoint=…": "--checkpoint",
@@ -43,9 +43,8 @@ _FLAGS = {
 @contextmanager
 def report_failures() -> Iterator[None]:
     """Turn an expected exception into a message on stderr and an exit code."""
-    # The code is 1 after a failure, 2 after wrong usage, 130 after Ctrl-C. Expected exceptions have an
-    # ``exit_code``: `LogitsmithError`, and the exceptions of samplers/, which imports no other package. A closed
-    # pipe (`gen … | head -1`) ends the command without a message, with code 0.
+    # The code is 1 after a failure, 2 after wrong usage, 130 after Ctrl-C. A closed pipe (`gen … | head -1`) ends
+    # the command without a message, with code 0.
     try:
         with named_failures(fail):
             yield
@@ -59,21 +58,21 @@ def report_failures() -> Iterator[None]:
 
 
 @contextmanager
-def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
+def named_failures(report: Callable[[str, int], object], words: dict[str, str] | None = None) -> Iterator[None]:
     """Inside the block, pass the message and the exit code of an expected exception to ``report``."""
-    # Other exceptions, and the exception of a closed pipe, are raised.
+    # ``words``: see `flag_sentence`. Other exceptions, and the exception of a closed pipe, are raised.
     try:
         yield
     except (typer.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        sentence = _failure_sentence(error)
+        sentence = _failure_sentence(error, words)
         if sentence is None:
             raise
         report(sentence, getattr(error, "exit_code", FAILED))
 
 
-def _failure_sentence(error: Exception) -> str | None:
+def _failure_sentence(error: Exception, words: dict[str, str] | None) -> str | None:
     """Return the message of an expected exception; None for an exception that is a bug of this program."""
     if _is_out_of_memory(error):
         return "memory ran out; try a smaller model or a smaller -c, or raise the limit (ulimit -v)"
@@ -81,39 +80,26 @@ def _failure_sentence(error: Exception) -> str | None:
         return _system_sentence(error)
     if isinstance(error, ModuleNotFoundError):
         return _missing_package_sentence(error)
-    if getattr(error, "exit_code", None) is None:
-        return None
-    return flag_sentence(error)
-
-
-def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None) -> str:
-    """Return the message of an error, whose advice names flags instead of Python parameters."""
-    # The problem, which may quote names and values of the user, is not changed. ``line_fields``: the field of an
-    # input line for each Python parameter; takes precedence over the flag.
     from ..common.errors import LogitsmithError
 
-    return error.sentence(_words(line_fields)) if isinstance(error, LogitsmithError) else str(error)
+    return flag_sentence(error, words) if isinstance(error, LogitsmithError) else None
 
 
-# The field of a batch's line for each Python parameter. Other parameters correspond to flags of `gen batch`.
+def flag_sentence(error: Exception, words: dict[str, str] | None = None) -> str:
+    """Return the message of an error, whose advice names flags instead of Python parameters."""
+    # ``words``: the field of a line, or the command of a chat, for a `Word`; takes precedence over the flag.
+    from ..common.errors import LogitsmithError
+
+    return error.sentence(FLAGS | (words or {})) if isinstance(error, LogitsmithError) else str(error)
+
+
+# The field of a batch's line for each `Word`. Other words correspond to flags of `gen batch`.
 _FIELDS_OF_LINE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
 
 
 def line_sentence(error: Exception) -> str:
     """Return the message of an error for the record of a line. The advice names fields of the line, or flags."""
     return flag_sentence(error, _FIELDS_OF_LINE)
-
-
-def with_flags(advice: str, line_fields: Mapping[str, str] | None = None) -> str:
-    """Return advice of an error, such as ``raise n_ctx``, with flags or fields of a line instead of parameters."""
-    # ``line_fields``: see `flag_sentence`.
-    from ..common.errors import replace_parameters
-
-    return replace_parameters(advice, _words(line_fields))
-
-
-def _words(line_fields: Mapping[str, str] | None) -> dict[str, str]:
-    return {**_FLAGS, **(line_fields or {})}
 
 
 def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:

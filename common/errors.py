@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from copy import copy
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from .text import join_alternatives, short_repr
 
@@ -12,36 +14,98 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
+Place = tuple[str | int, ...]  # where a value is: the keys and indexes that lead to it
+
+
+class Word(StrEnum):
+    """What an advice tells to change: the word of Python, in whose place a front end puts its own."""
+
+    BASIS_FROM_ROWS = "basis_from_rows"
+    CHAIN = "--chain"
+    CHAT_TEMPLATE = "chat_template=…"
+    CHECKPOINT = "checkpoint=…"
+    JSON_SCHEMA_FILE = "json_schema_file=…"
+    LORA = "lora=…"
+    MODEL = "path=…"
+    MODEL_FILE = "path=FILE.gguf"
+    N_CTX = "n_ctx"
+    RESUME = "resume=True"
+    SCHEMA_LENIENT = "schema_lenient=True"
+    SET = "--set"
+
+
+Advice = tuple[str, ...]  # the parts of a sentence, each a text or a `Word`
+
+
 class LogitsmithError(Exception):
-    """An error whose text is one sentence for the user."""
+    """An error whose text is one sentence for the user: the place, the problem and the advice.
+
+    The place is known in parts: code that reads a value knows the path in it, and its callers know what the user
+    typed or opened. Each adds its part to the error; none changes a text.
+    """
 
     exit_code: ClassVar[int] = 1  # the exit code of `gen`: 1 for a failure, 2 for wrong usage
 
-    def __init__(self, problem: str = "", *, advice: str = "") -> None:
+    def __init__(
+        self, problem: str = "", *, origin: str = "", place: Place = (), advice: str | Advice = ()
+    ) -> None:
         super().__init__(problem)
-        # the last part of the sentence, which says what to do; empty if there is none. It names parameters of
-        # Python, and contains no names or values of the user, so that `gen` can replace the parameters by its
-        # flags.
-        self.advice = advice
+        self.origin = origin  # what the user typed or opened, such as ``--top-p`` or ``mine.yaml``; may be empty
+        self.place = place  # the place below the origin, as in ``chain[2].top_p.p``
+        # the last part of the sentence, which says what to do
+        self.advice: Advice = ((advice,) if advice else ()) if isinstance(advice, str) else advice
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A subclass may have other arguments than the problem; a copy, also in another process, is made without.
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
+    @classmethod
+    def of(cls, error: LogitsmithError) -> Self:
+        """Return the error as one of this class."""
+        return cls(error.problem, origin=error.origin, place=error.place, advice=error.advice)
 
     @property
     def problem(self) -> str:
-        """The sentence without the advice."""
+        """The wrong value and the allowed values."""
         return str(self.args[0]) if self.args else ""
 
+    @property
+    def statement(self) -> str:
+        """The place and the problem: the text without the advice."""
+        place = (self.origin, place_suffix(self.place).removeprefix("."))
+        return ": ".join((*filter(None, place), self.problem))
+
     def __str__(self) -> str:
-        return f"{self.problem}; {self.advice}" if self.advice else self.problem
+        return f"{self.statement}; {''.join(self.advice)}" if self.advice else self.statement
 
     def sentence(self, words: Mapping[str, str]) -> str:
-        """Return the problem and the advice, whose Python parameters are replaced by the words of a front end."""
-        return f"{self.problem}; {replace_parameters(self.advice, words)}" if self.advice else self.problem
+        """Return the text of the error, whose advice has the words of a front end."""
+        return str(self.with_words(words))
+
+    def with_words(self, words: Mapping[str, str]) -> Self:
+        """Return the error with an advice in the words of a front end."""
+        worded = copy(self)
+        worded.advice = tuple(words.get(part, part) if isinstance(part, Word) else part for part in self.advice)
+        return worded
+
+    def at(self, origin: str, place: Place = ()) -> Self:
+        """Return the error with another place."""
+        moved = copy(self)
+        moved.origin, moved.place = origin, place
+        return moved
+
+    def within(self, origin: str) -> Self:
+        """Return the error in a place that the user typed or opened."""
+        return self.at(": ".join(filter(None, (origin, self.origin))), self.place)
+
+    def under(self, *place: str | int) -> Self:
+        """Return the error in a part of a larger value."""
+        return self.at(self.origin, (*place, *self.place))
 
 
-def replace_parameters(advice: str, words: Mapping[str, str]) -> str:
-    """Return advice such as ``raise n_ctx`` with a front end's words in place of Python parameters."""
-    # The advice must not quote names or values of the user, since these might look like a parameter.
-    names = "|".join(map(re.escape, words))
-    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda name: words[name[0]], advice)
+def place_suffix(place: Place) -> str:
+    """Return a place as it follows a name: ``[2].top_p.p``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
 
 
 class PluginError(LogitsmithError):

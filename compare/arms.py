@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ..common.errors import UsageError
-from ..presets.errors import PresetError
 from ..presets.overrides import parse_set
 from ..presets.search import is_file_reference, list_presets
-from ..presets.settings import resolve_settings
 from ..requests.asked import AskedRequest
+from ..samplers.building import parse_chain
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 
@@ -94,10 +93,9 @@ def _read_source(source: str, origin: str) -> Arm:
     if source == "model" or is_file_reference(source) or source in {entry.name for entry in list_presets()}:
         return Arm(source, preset=source)
     try:
-        resolve_settings(None, chain=source)
-    except PresetError as error:
-        message = str(error).removeprefix("--chain: ")
-        raise UsageError(f"{origin}: {source!r} is not a preset or a chain: {message}") from None
+        parse_chain(source)
+    except SamplingError as error:
+        raise UsageError(f"{origin}: {source!r} is not a preset or a chain: {error}") from None
     return Arm(source, chain=source)
 
 

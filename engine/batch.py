@@ -16,9 +16,10 @@ from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, R
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
 from .beams import generate_beams
+from .context import check_prompt
 from .decoder import CommonCapacity, DecoderRow, SequenceCapacity
 from .generation import RunningRequest
-from .guidance import guidance_model, guide, guided_exactness, negative_prompt_error
+from .guidance import NEGATIVE_PROMPT, guidance_model, guide, guided_exactness
 from .model import Model
 from .native.context import Logits
 from .request import GenerationRequest
@@ -581,12 +582,8 @@ class _SlotRequest(RunningRequest):
     def _read_negative_prompt(
         self, slots: SequenceSlots, slot: SequenceSlot, negative_ids: Sequence[int]
     ) -> BatchExactness:
-        try:
-            read = slots.read(slot, negative_ids, reuses_answers=self.request.exact_reuse is False)
-        except AbortedError:
-            raise
-        except ModelError as error:
-            raise negative_prompt_error(error) from None
+        check_prompt(negative_ids, slot.length, "each slot of the batch holds", NEGATIVE_PROMPT)
+        read = slots.read(slot, negative_ids, reuses_answers=self.request.exact_reuse is False)
         self.is_exact = self.is_exact and read.exactness == slots.exactness
         return read.exactness
 

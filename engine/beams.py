@@ -166,7 +166,7 @@ class _BeamRequest(RunningRequest):
         try:
             check_without_draws(self.chain)
         except SamplingError as error:
-            raise SamplingError(f"beams: {error}") from None
+            raise error.within("beams") from None
         check_prompt(prompt_ids, model.context_length, "the context holds")
         longest_prompt = max(len(prompt_ids), len(self.negative_ids or ()))
         # One token more than the context holds can be made, because the last one is not read.
@@ -220,7 +220,7 @@ class _BeamRequest(RunningRequest):
         try:
             check_prompt(negative_ids, negative_model.context_length, "the context holds")
         except ModelError as error:
-            raise ModelError(f"guidance, negative prompt: {error}") from None
+            raise ModelError.of(error).within("guidance, negative prompt") from None
         return _TextSlots(make(self.model, self.prompt_ids), make(negative_model, negative_ids))
 
     def _exactness(self) -> BatchExactness:

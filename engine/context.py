@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ..common.errors import Word
 from ..common.text import count_noun
 from ..models.errors import AbortedError, ModelError, PromptTooLongError
 from .native.context import Logits, NativeContext
@@ -299,15 +300,17 @@ def common_token_count(held_tokens: list[int], prompt: list[int]) -> int:
     return length
 
 
-def check_prompt(prompt: Sequence[int], max_tokens: int, holder_words: str) -> None:
+def check_prompt(
+    prompt: Sequence[int], max_tokens: int, holder_words: str, prompt_words: str = "the prompt"
+) -> None:
     """Raise ``ModelError`` if a prompt is empty or too long. ``holder_words``: such as ``the context holds``."""
     if not prompt:
-        raise ModelError("the prompt is empty")
+        raise ModelError(f"{prompt_words} is empty")
     if len(prompt) > max_tokens:
         prompt_length = count_noun(len(prompt), "token")
         raise PromptTooLongError(
-            f"the prompt has {prompt_length} and {holder_words} {max_tokens:,}",
-            advice="shorten it, or give a larger n_ctx",
+            f"{prompt_words} has {prompt_length} and {holder_words} {max_tokens:,}",
+            advice=("shorten it, or give a larger ", Word.N_CTX),
             prompt_tokens=len(prompt),
             context_tokens=max_tokens,
         )

@@ -14,13 +14,16 @@ import numpy as np
 
 from ..common.llama_cpp_limits import MAX_GUIDANCE_SCALE
 from ..logprobs.events import BatchExactness, ExactnessLevel
-from ..models.errors import ModelError, PromptTooLongError
-from .context import Context, Progress
+from ..models.errors import ModelError
+from .context import Context, Progress, check_prompt
 from .native.context import Logits
 from .vocabulary import first_different_token
 
 if TYPE_CHECKING:
     from .model import Model
+
+
+NEGATIVE_PROMPT = "the negative prompt of guidance"  # in messages
 
 
 @dataclass(frozen=True)
@@ -127,19 +130,6 @@ def with_system_message(messages: Sequence[dict[str, Any]], text: str) -> list[d
     return [{"role": "system", "content": text}, *others]
 
 
-def negative_prompt_error(error: ModelError) -> ModelError:
-    """Return an error about a prompt as one about the negative prompt."""
-    problem = error.problem.replace("the prompt", "the negative prompt of guidance", 1)
-    if isinstance(error, PromptTooLongError):
-        return PromptTooLongError(
-            problem,
-            advice=error.advice,
-            prompt_tokens=error.prompt_tokens,
-            context_tokens=error.context_tokens,
-        )
-    return ModelError(problem, advice=error.advice)
-
-
 class NegativeText:
     """The text of a single run after its negative prompt, in a context of its own."""
 
@@ -148,10 +138,7 @@ class NegativeText:
         self.context = context
         self.prompt_ids = prompt_ids
         self._scale = scale
-        try:
-            context.check(prompt_ids)
-        except ModelError as error:
-            raise negative_prompt_error(error) from None
+        check_prompt(prompt_ids, context.length, "the context holds", NEGATIVE_PROMPT)
 
     def read_prompt(
         self, progress: Progress | None, is_interrupted: Callable[[], bool] | None, exact: bool

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
+from ..common.errors import Word
 from ..common.text import count_noun
 from ..logprobs.events import PromptToken
 from ..logprobs.records import Distribution
@@ -141,20 +142,24 @@ def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> li
 
 
 def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> None:
-    context_length = model.context.length
     if not prompt:
         raise ModelError("the prompt has no tokens; a choice needs at least one token before it")
-    for choice_number, choice_ids in enumerate(choices, 1):
-        model.vocabulary.check(choice_ids)
-        if not choice_ids:
-            raise ModelError(f"choice {choice_number} has no tokens")
-        if len(prompt) + len(choice_ids) - 1 > context_length:
-            raise ModelError(
-                f"choice {choice_number} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
-                f"the choice {len(choice_ids):,}, and the context holds {context_length:,}",
-                advice="give a larger n_ctx",
-            )
+    for number, choice in enumerate(choices, 1):
+        model.vocabulary.check(choice)
+        if not choice:
+            raise ModelError(f"choice {number} has no tokens")
+        check_choice(model, prompt, choice, f"choice {number}")
     model.vocabulary.check(prompt)
+
+
+def check_choice(model: Model, prompt: Sequence[int], choice: Sequence[int], choice_words: str) -> None:
+    """Raise ``ModelError`` if a choice does not fit into the context after the prompt."""
+    if len(prompt) + len(choice) - 1 > model.context.length:
+        raise ModelError(
+            f"{choice_words} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
+            f"the choice {len(choice):,}, and the context holds {model.context.length:,}",
+            advice=("give a larger ", Word.N_CTX),
+        )
 
 
 Distributions = tuple[Distribution, ...]  # the distributions of one token, one per source

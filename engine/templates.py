@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..common.errors import Word
 from ..models.errors import ModelError
 from .chat_template import ChatTemplate, Message
 from .jinja_template import JinjaChatTemplate
@@ -37,7 +38,10 @@ def open_chat_template(
     if source is None and model.chat_template is None:
         raise ModelError(
             "this model has no chat template",
-            advice="give one (chat_template=…), send a prompt without a system message, or use a chat model",
+            advice=(
+                *("give one (", Word.CHAT_TEMPLATE, "), send a prompt without a system message,"),
+                " or use a chat model",
+            ),
         )
     bos, eos = model.special_text("bos"), model.special_text("eos")
     if source is None:

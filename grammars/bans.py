@@ -36,7 +36,7 @@ class TextBan:
         return self.text if table == {"text": self.text} else table
 
 
-def parse_bans(values: object, place: str = "bans") -> tuple[TextBan, ...]:
+def parse_bans(values: object) -> tuple[TextBan, ...]:
     """Return the bans that a preset, a line of a batch or a client writes."""
     # Raises ``GrammarError`` that names the ban.
     # The value is a string (a phrase), a table with ``text`` or ``regex``, maybe ``case`` and ``words``, or a list
@@ -44,22 +44,28 @@ def parse_bans(values: object, place: str = "bans") -> tuple[TextBan, ...]:
     is_single = isinstance(values, (str, Mapping, TextBan))
     entries = [values] if is_single else values
     if not isinstance(entries, Sequence):
-        raise GrammarError(f"{place}: {short_repr(values)} is not a string, a table, or a list of them")
+        raise GrammarError(f"{short_repr(values)} is not a string, a table, or a list of them", place=("bans",))
     if len(entries) > MAX_BANS:
-        raise GrammarError(f"{place}: {len(entries):,} entries; at most {MAX_BANS:,} are allowed")
-    return tuple(
-        _parse_ban(entry, place if is_single else f"{place}[{number}]") for number, entry in enumerate(entries)
-    )
+        raise GrammarError(f"{len(entries):,} entries; at most {MAX_BANS:,} are allowed", place=("bans",))
+    bans = []
+    for number, entry in enumerate(entries):
+        try:
+            bans.append(_parse_ban(entry))
+        except GrammarError as error:
+            raise (error.under("bans") if is_single else error.under("bans", number)) from None
+    return tuple(bans)
 
 
-def parse_ban_lines(text: str, place: str) -> tuple[TextBan, ...]:
+def parse_ban_lines(text: str, origin: str) -> tuple[TextBan, ...]:
     """Return the bans of a file: a phrase on each line; ``/…/`` is a regex."""
     # Raises ``GrammarError`` with the line.
-    return tuple(
-        _check_ban(ban, f"{place}: line {number}")
-        for number, line in enumerate(text.splitlines(), 1)
-        for ban in _parse_ban_line(line)
-    )
+    bans: list[TextBan] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            bans += map(_check_ban, _parse_ban_line(line))
+        except GrammarError as error:
+            raise error.within(f"{origin}: line {number}") from None
+    return tuple(bans)
 
 
 def _parse_ban_line(line: str) -> Iterator[TextBan]:
@@ -73,44 +79,41 @@ def _parse_ban_line(line: str) -> Iterator[TextBan]:
 _KEYS = ("text", "regex", "case", "words")
 
 
-def _parse_ban(entry: object, place: str) -> TextBan:
+def _parse_ban(entry: object) -> TextBan:
     if isinstance(entry, TextBan):
-        return _check_ban(entry, place)
+        return _check_ban(entry)
     if isinstance(entry, str):
-        return _check_ban(TextBan(entry), place)
+        return _check_ban(TextBan(entry))
     if not isinstance(entry, Mapping):
-        raise GrammarError(f"{place}: {short_repr(entry)} is not a string or a table")
+        raise GrammarError(f"{short_repr(entry)} is not a string or a table")
     for key in entry:
         if key not in _KEYS:
-            raise GrammarError(f"{place}: {unknown_name('key', key, _KEYS)}")
+            raise GrammarError(unknown_name("key", key, _KEYS))
     if ("text" in entry) == ("regex" in entry):
-        raise GrammarError(f"{place}: expected either text or regex")
+        raise GrammarError("expected either text or regex")
     is_regex = "regex" in entry
     key = "regex" if is_regex else "text"
     if not isinstance(entry[key], str):
-        raise GrammarError(f"{place}.{key}: {short_repr(entry[key])} is not a string")
+        raise GrammarError(f"{short_repr(entry[key])} is not a string", place=(key,))
     for name in ("case", "words"):
         if not isinstance(entry.get(name, False), bool):
-            raise GrammarError(f"{place}.{name}: {short_repr(entry[name])} is not true or false")
+            raise GrammarError(f"{short_repr(entry[name])} is not true or false", place=(name,))
     ban = TextBan(entry[key], is_regex, not entry.get("case", is_regex), entry.get("words", False))
-    return _check_ban(ban, place)
+    return _check_ban(ban)
 
 
-def _check_ban(ban: TextBan, place: str) -> TextBan:
+def _check_ban(ban: TextBan) -> TextBan:
     if not ban.text:
-        raise GrammarError(f"{place}: an empty {'regex' if ban.is_regex else 'phrase'} would ban every text")
+        raise GrammarError(f"an empty {'regex' if ban.is_regex else 'phrase'} would ban every text")
     try:
         ban.text.encode()
     except UnicodeEncodeError:
-        raise GrammarError(f"{place}: half of a surrogate pair is not a character") from None
+        raise GrammarError("half of a surrogate pair is not a character") from None
     if ban.is_regex:
-        try:
-            regex_of(ban)
-        except GrammarError as error:
-            raise GrammarError(f"{place}: {error.message}") from None
+        regex_of(ban)
     elif len(ban.text) > MAX_MATCH_CHARACTERS:
         raise GrammarError(
-            f"{place}: a phrase of {len(ban.text):,} characters; at most {MAX_MATCH_CHARACTERS:,} are allowed"
+            f"a phrase of {len(ban.text):,} characters; at most {MAX_MATCH_CHARACTERS:,} are allowed"
         )
     return ban
 

@@ -118,10 +118,10 @@ class CompileGuard:
             self._idle.put(None)
         self._results: LimitedCache[bytes, str] = LimitedCache(_MAX_REMEMBERED)
 
-    def check(self, task: Task, label: str = "") -> None:
+    def check(self, task: Task, origin: str = "") -> None:
         """Raise ``GrammarError`` if the grammar cannot be compiled in time. Reports no other errors."""
         # Raises the error of ``unavailable`` if the process ends for a reason that is not the grammar's fault.
-        # ``label``: the beginning of the message.
+        # ``origin``: the place of the error.
         key = sha256(repr(task).encode("utf-8", "surrogatepass")).digest()
         fault = self._results.get(key)
         if fault is None:
@@ -129,7 +129,8 @@ class CompileGuard:
             self._results.put(key, fault)
         if fault:
             raise GrammarError(
-                f"{label}the compilation of this grammar {fault.format(seconds=self._cpu_seconds)}",
+                f"the compilation of this grammar {fault.format(seconds=self._cpu_seconds)}",
+                origin=origin,
                 advice="fewer rules, references, alternatives or repetitions, or less nesting, may help",
             )
 

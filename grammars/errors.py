@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from ..common.errors import LogitsmithError, replace_parameters
+from ..common.errors import Advice, LogitsmithError, Place, Word
 
 # Advice for a keyword of a JSON Schema that is left out on request
-LENIENT_HINT = "schema_lenient=True ignores it"
+LENIENT_HINT: Advice = (Word.SCHEMA_LENIENT, " ignores it")
 
 
 class GrammarError(LogitsmithError):
@@ -29,36 +29,34 @@ class GrammarError(LogitsmithError):
 
     exit_code: ClassVar[int] = 2
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the arguments are public
         self,
         message: str,
         line: int | None = None,
         column: int | None = None,
         source: str | None = None,
         *,
-        advice: str = "",
+        origin: str = "",
+        place: Place = (),
+        advice: str | Advice = (),
     ) -> None:
         self.message = message
         self.line = line
         self.column = column
-        super().__init__(self._full_text(source), advice=advice)
+        super().__init__(self._full_text(source), origin=origin, place=place, advice=advice)
 
     @classmethod
-    def at(cls, message: str, source: str, offset: int) -> GrammarError:
+    def in_source(cls, message: str, source: str, offset: int) -> GrammarError:
         """Return the error for an offset in the grammar's source, in characters."""
         return cls(message, *line_and_column(source, offset), source)
 
-    def within(self, label: str, words: Mapping[str, str] | None = None) -> GrammarError:
-        """Return the error with a label before the text. A first word that repeats the label is removed.
+    def within(self, origin: str, words: Mapping[str, str] | None = None) -> Self:
+        """Return the error in a place that the user typed or opened, which replaces a word for the same.
 
-        ``words``: the words of what has the label, for Python parameters in the advice.
+        ``words``: the words of this place for the advice.
         """
-        text = self.problem
-        first_words, _, remaining_text = text.partition(": ")
-        advice = replace_parameters(self.advice, words) if words else self.advice
-        labeled = GrammarError(self.message, self.line, self.column, advice=advice)
-        labeled.args = (f"{label}: {remaining_text if _is_repetition(label, first_words) else text}",)
-        return labeled
+        moved = self.at(origin, self.place) if _is_repetition(origin, self.origin) else super().within(origin)
+        return moved.with_words(words or {})
 
     def _full_text(self, source: str | None) -> str:
         if self.line is None:
@@ -76,10 +74,10 @@ def line_and_column(source: str, offset: int) -> tuple[int, int]:
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
 
 
-def _is_repetition(label: str, first_words: str) -> bool:
-    """Return True for a label such as ``--json-schema`` and the words ``JSON Schema``."""
-    last_word = label.rsplit(maxsplit=1)[-1] if label.strip() else ""
-    return last_word.removeprefix("--").replace("-", " ").casefold() == first_words.casefold()
+def _is_repetition(origin: str, words: str) -> bool:
+    """Return True for an origin such as ``--json-schema`` and the words ``JSON Schema``."""
+    last_word = origin.rsplit(maxsplit=1)[-1] if origin.strip() else ""
+    return last_word.removeprefix("--").replace("-", " ").casefold() == words.casefold()
 
 
 # Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns.
@@ -115,7 +113,7 @@ def _regex_error(message: str, source: str) -> GrammarError:
     match = REGEX_ERROR.search(message)
     if match:
         return GrammarError(match["message"], 1, len(match["mark"]), source)
-    return GrammarError(f"regex: {first_line(_POSITION_PREFIX.sub('', message))}")
+    return GrammarError(first_line(_POSITION_PREFIX.sub("", message)), origin="regex")
 
 
 def first_line(message: str) -> str:

@@ -462,7 +462,7 @@ def _regex_to_lark(source: str) -> str:
     """Return a Lark grammar whose sentences are the complete matches of the regular expression."""
     trailing_backslashes = len(source) - len(source.rstrip("\\"))
     if trailing_backslashes % 2:
-        raise GrammarError.at("nothing follows this backslash", source, len(source) - 1)
+        raise GrammarError.in_source("nothing follows this backslash", source, len(source) - 1)
     return f"start: /{regex_to_lark(source, use_ascii='')}/\n"
 
 

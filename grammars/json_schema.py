@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from ..common.errors import Word
 from ..common.strict_json import NonFiniteNumberError, json_problem, parse_strict_json
 from .errors import LENIENT_HINT, GrammarError
 from .schema_keywords import (
@@ -64,7 +65,7 @@ def _parse_json(source: str) -> Any:
     except json.JSONDecodeError as error:
         if _FILE_NAME.fullmatch(source):
             raise GrammarError(
-                f"{source!r} is not JSON but looks like a file", advice="pass a file as json_schema_file=…"
+                f"{source!r} is not JSON but looks like a file", advice=("pass a file as ", Word.JSON_SCHEMA_FILE)
             ) from None
         raise GrammarError(f"not JSON: {json_problem(error)}", error.lineno, error.colno, source) from None
     except NonFiniteNumberError as error:
@@ -274,7 +275,7 @@ def _unsupported_error(pointer: str, schema: Mapping[str, Any], keyword: str) ->
         message = (
             f"look-around, \\b and back-references are not supported: {irregular} in {shown(schema[keyword])}"
         )
-        advice = f"{_REGULAR_ADVICE}, or {LENIENT_HINT}"
+        advice = (f"{_REGULAR_ADVICE}, or ", *LENIENT_HINT)
     elif keyword == "multipleOf":
         message = f"multiples of {schema[keyword]} are not supported, only multiples of numbers up to 50,000"
     else:

@@ -6,6 +6,7 @@ import re
 from itertools import islice
 from typing import Any
 
+from ..common.errors import Advice, Word
 from .errors import LENIENT_HINT, REGEX_ERROR, GrammarError, first_line
 from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
 from .matcher import new_matcher
@@ -107,13 +108,13 @@ def _removable_keywords(message: str, schema: dict[str, Any]) -> list[str]:
     return []
 
 
-def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str]:
+def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, Advice]:
     """Return a sentence for llguidance's message about a part of the schema ``root``, and advice, if any."""
     # The sentence is llguidance's, except where it is about a keyword that can be written in another way.
     if message.startswith(_NOT_EXCLUSIVE_START):
         return (
             f"oneOf: several options may match the same JSON{_example_of_overlap(root, schema)}",
-            "write anyOf, or schema_lenient=True reads it as anyOf",
+            ("write anyOf, or ", Word.SCHEMA_LENIENT, " reads it as anyOf"),
         )
     if message.startswith(_PROPERTY_COUNT_START):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
@@ -125,7 +126,7 @@ def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, A
     pattern_error = REGEX_ERROR.search(message)
     if pattern_error:
         keyword = "pattern" if "pattern" in schema else "patternProperties"
-        return f"{keyword}: {pattern_error['text']!r}: {pattern_error['message']}", ""
+        return f"{keyword}: {pattern_error['text']!r}: {pattern_error['message']}", ()
     line = first_line(message)
     empty_keyword = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
     if empty_keyword is not None:  # all of them are anyOf to llguidance
@@ -134,7 +135,7 @@ def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, A
         line = "Unsatisfiable schema: its parts allow different values"
     if line.startswith("unknown field"):
         line = f"x-guidance: {line}"
-    return line, ""
+    return line, ()
 
 
 def _example_of_overlap(root: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -201,9 +201,9 @@ def _inexact_error(pointer: str, number: Decimal) -> GrammarError:
         advice = f"integers are exact from -{MAX_EXACT_INTEGER} to {MAX_EXACT_INTEGER}"
     else:
         advice = f"decimals are exact up to {_SAFE_DIGITS} digits"
-    if pointer.rpartition("/")[2] in LIMIT_KEYWORDS:
-        advice = f"{advice}, or {LENIENT_HINT}"
-    return GrammarError(f"{pointer}: {shown} is a number that masks cannot represent exactly", advice=advice)
+    other_advice = (", or ", *LENIENT_HINT) if pointer.rpartition("/")[2] in LIMIT_KEYWORDS else ()
+    problem = f"{pointer}: {shown} is a number that masks cannot represent exactly"
+    return GrammarError(problem, advice=(advice, *other_advice))
 
 
 def _json_number(number: Decimal) -> float:

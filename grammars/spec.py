@@ -71,7 +71,7 @@ class GrammarSpec:
 
     def try_compilation(self, guard: CompileGuard) -> None:
         """Raise ``GrammarError`` if the grammar takes too long, too much memory, or crashes llguidance."""
-        guard.check(Task(self.kind, self.source, self.root, self.after, self.schema_lenient), f"{self.label}: ")
+        guard.check(Task(self.kind, self.source, self.root, self.after, self.schema_lenient), self.label)
 
     @property
     def has_token_references(self) -> bool:
@@ -139,13 +139,13 @@ def resolve_grammar(
     key = _check_and_find_key(table)
     label, source = _label_and_source(key, table[key], folders, base)
     if table.get("after") == "":
-        raise GrammarError("grammar: the text after which the grammar begins is empty")
+        raise GrammarError("the text after which the grammar begins is empty", origin="grammar")
     root = table.get("root", "root")
     if root != "root" and GRAMMAR_KEYS[key] != "gbnf":
-        raise GrammarError(f"grammar: a root rule is allowed only with GBNF, not with {key}")
+        raise GrammarError(f"a root rule is allowed only with GBNF, not with {key}", origin="grammar")
     schema_lenient = table.get("schema_lenient", False)
     if schema_lenient and GRAMMAR_KEYS[key] != "json_schema":
-        raise GrammarError(f"grammar: schema_lenient is allowed only with a JSON Schema, not with {key}")
+        raise GrammarError(f"schema_lenient is allowed only with a JSON Schema, not with {key}", origin="grammar")
     return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"), schema_lenient)
 
 
@@ -161,18 +161,19 @@ def _check_and_find_key(table: Mapping[str, Any]) -> str:
     unknown_keys = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
     if unknown_keys:
         raise GrammarError(
-            f"grammar: unknown key {unknown_keys[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}"
+            f"unknown key {unknown_keys[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}",
+            origin="grammar",
         )
     found_keys = [key for key in GRAMMAR_KEYS if key in table]
     if len(found_keys) != 1:
         found_text = " and ".join(found_keys) or "none of them"
-        raise GrammarError(f"grammar: expected one of {', '.join(GRAMMAR_KEYS)}; got {found_text}")
+        raise GrammarError(f"expected one of {', '.join(GRAMMAR_KEYS)}; got {found_text}", origin="grammar")
     for key, content in table.items():
         if key == "schema_lenient":
             if not isinstance(content, bool):
-                raise GrammarError(f"grammar.{key}: {content!r} is not true or false")
+                raise GrammarError(f"{content!r} is not true or false", place=("grammar", key))
         elif not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
-            raise GrammarError(f"grammar.{key}: {content!r} is not a string")
+            raise GrammarError(f"{content!r} is not a string", place=("grammar", key))
     return found_keys[0]
 
 

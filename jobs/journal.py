@@ -174,8 +174,7 @@ def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
         result = _Result.model_validate(record)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        message = problem_message(problem).removesuffix(" or instance of _Failure")
-        raise ValueError(problem_sentence(problem["loc"], message)) from None
+        raise ValueError(problem_sentence(problem["loc"], problem_message(problem))) from None
     if result.error is not None:
         return _AnsweredRequest((result.error.line, result.error.digest), None)
     line_id = result.custom_id if is_openai else result.id

@@ -97,8 +97,7 @@ def _score_choices_in_context(
     model: Model, choices: Sequence[_ChoiceInContext], progress: Callable[[int, int], None] | None
 ) -> dict[str, list[PromptToken]]:
     """Return the scored tokens by the text of the choice. Choices that share a prompt are scored together."""
-    from ..engine.scoring import score_choices
-    from ..models.errors import ModelError
+    from ..engine.scoring import check_choice, score_choices
 
     choices_of_prompt: dict[tuple[int, ...], list[_ChoiceInContext]] = {}
     tokens_of_choice: dict[str, list[PromptToken]] = {choice.text: [] for choice in choices}
@@ -113,27 +112,16 @@ def _score_choices_in_context(
             progress(finished_count + read_count, total_count)
 
     for prompt_ids, choice_group in choices_of_prompt.items():
-        try:
-            tokens_of_choices = score_choices(
-                model, prompt_ids, [choice.ids for choice in choice_group], progress=report
-            )
-        except ModelError as error:
-            problem = _replace_choice_number(error.problem, [choice.text for choice in choice_group])
-            raise ModelError(problem, advice=error.advice) from None
+        for choice in choice_group:
+            check_choice(model, prompt_ids, choice.ids, f"the choice {_short_choice(choice.text)}")
+        tokens_of_choices = score_choices(
+            model, prompt_ids, [choice.ids for choice in choice_group], progress=report
+        )
         tokens_of_choice |= {
             choice.text: tokens for choice, tokens in zip(choice_group, tokens_of_choices, strict=True)
         }
         finished_count += len(prompt_ids) + sum(len(choice.ids) - 1 for choice in choice_group)
     return tokens_of_choice
-
-
-def _replace_choice_number(message: str, choices: list[str]) -> str:
-    """Replace the number of a choice, by which the engine's message names it, by the text of the choice."""
-    for number, choice in enumerate(choices, 1):
-        numbered_name = f"choice {number} "
-        if message.startswith(numbered_name):
-            return f"the choice {_short_choice(choice)} {message.removeprefix(numbered_name)}"
-    return message
 
 
 _MAX_SHOWN_CHARACTERS = 40

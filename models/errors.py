@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common.errors import LogitsmithError
+from ..common.errors import Advice, LogitsmithError
 
 
 class ModelError(LogitsmithError, RuntimeError):
@@ -16,8 +16,7 @@ class AdapterError(ModelError):
 class PromptTooLongError(ModelError):
     """A prompt that does not fit into the context."""
 
-    # The numbers have defaults because pickle makes errors without keywords, and sets the attributes afterwards.
-    def __init__(self, problem: str, *, advice: str = "", prompt_tokens: int = 0, context_tokens: int = 0) -> None:
+    def __init__(self, problem: str, *, advice: str | Advice, prompt_tokens: int, context_tokens: int) -> None:
         super().__init__(problem, advice=advice)
         self.prompt_tokens = prompt_tokens
         self.context_tokens = context_tokens

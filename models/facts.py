@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import file_problem
+from .errors import ModelError
 from .folders import read_json
 from .gguf import (
     DamagedError,
@@ -150,7 +151,8 @@ class ModelSummary:
         trained_context: context length of the training, in tokens; None if the header does not have it.
         has_chat_template: True if the header has a chat template.
         problem: the reason why the model cannot be loaded; None if the header shows no such reason.
-        is_model: False for projectors, adapters and other files that belong to a model.
+        other_kind: the kind of a projector, an adapter or another file that belongs to a model, as an error; None
+            for a model.
     """
 
     entry: ModelEntry
@@ -161,7 +163,12 @@ class ModelSummary:
     trained_context: int | None = None
     has_chat_template: bool = False
     problem: str | None = None
-    is_model: bool = True
+    other_kind: ModelError | None = None
+
+    @property
+    def is_model(self) -> bool:
+        """False for projectors, adapters and other files that belong to a model."""
+        return self.other_kind is None
 
     def as_json(self) -> dict[str, object]:
         """Return the JSON object that `gen models --format json` prints for the model."""
@@ -217,7 +224,7 @@ def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> Mo
             values = header.values
     other_kind = describe_other_kind(values) if entry.path == entry.parts[0] and not problem else None
     if other_kind is None and values.get("tokenizer.ggml.model") and not weight_counts and not problem:
-        other_kind = "a vocabulary without tensors"
+        other_kind = ModelError("a vocabulary without tensors")
     architecture = _decode_text(values.get("general.architecture"))
     trained_context = values.get(f"{architecture}.context_length")
     return ModelSummary(
@@ -228,8 +235,8 @@ def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> Mo
         sum(weight_counts.values()),
         trained_context if isinstance(trained_context, int) else None,
         bool(values.get("tokenizer.chat_template")),
-        other_kind or problem,
-        is_model=other_kind is None,
+        problem if other_kind is None else str(other_kind),
+        other_kind,
     )
 
 

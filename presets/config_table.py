@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from .errors import PresetError
-from .preset import check_keys, field_message
+from .preset import validated
 
 # the allowed values of each key, as noun phrases for messages
 _ALLOWED_VALUES = {
@@ -30,10 +29,4 @@ class ConfigTable(BaseModel):
     @classmethod
     def checked(cls, table: Mapping[Any, Any], origin: str) -> ConfigTable:
         """Return the validated table of a file. Raises ``PresetError`` that begins with ``origin``."""
-        try:
-            check_keys(cls, table)
-            return cls.model_validate(table)
-        except ValidationError as error:
-            raise PresetError(f"{origin}: {field_message(error, table, _ALLOWED_VALUES)}") from None
-        except PresetError as error:
-            raise PresetError(f"{origin}: {error}") from None
+        return validated(cls, table, origin, _ALLOWED_VALUES)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..common.errors import Advice, Word, wrong_value
 from ..common.text import count_noun, join_alternatives, short_repr, unknown_name
 from ..samplers.base import Sampler, Stage
 from ..samplers.chain import StepSpec
@@ -71,7 +72,8 @@ def parse_set(text: str, door: str = "--set") -> Override:
     name, sign, value = text.partition("=")
     name = name.strip()
     if not sign or not name:
-        raise PresetError(f"{door} {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
+        problem = "write name.parameter=value, such as top_k.k=20 or seed=7"
+        raise PresetError(problem, origin=f"{door} {text}")
     origin = f"{door} {name}"
     scalar = parse_yaml_scalar(value, origin)
     first_name, dot, key = name.partition(".")
@@ -86,21 +88,23 @@ def _parse_step_target(text: str, origin: str) -> _StepTarget:
     # A target without a parameter is an error if the sampler has parameters but no main parameter.
     match = _TARGET_PATTERN.fullmatch(text.strip())
     if match is None:
-        raise PresetError(
-            f"{origin}: {short_repr(text)} is not name, name.parameter or name#2.parameter (from #1)"
-        )
+        problem = wrong_value(text, "name, name.parameter or name#2.parameter (from #1)")
+        raise PresetError(problem, origin=origin)
     try:
         cls = find_sampler(match["name"])
     except SamplingError as error:
-        raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTINGS)}") from None
+        advice = f"other settings: {', '.join(SETTINGS)}"
+        raise PresetError(str(error), origin=origin, advice=advice) from None
     parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main_parameter
     if parameter is None and cls.model_fields:
-        raise PresetError(f"{origin}: choose a parameter of {cls.about.name}: {', '.join(cls.model_fields)}")
+        problem = f"choose a parameter of {cls.about.name}: {', '.join(cls.model_fields)}"
+        raise PresetError(problem, origin=origin)
     return _StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)
 
 
 Steps = Sequence[StepSpec]
 
+_OTHER_CHAIN: Advice = ("choose another preset or give a ", Word.CHAIN)
 # for flags that set a parameter of a selecting step: the flag that puts this step into the chain
 _SELECTING_FLAGS = {
     "--mirostat-lr": "--mirostat 2",
@@ -175,16 +179,12 @@ def _find_position(steps: Steps, target: _StepTarget, origin: str) -> int | None
     positions = [number for number, step in enumerate(steps) if step.name == target.name]
     if target.occurrence is not None:
         if target.occurrence > len(positions):
-            raise PresetError(
-                f"{origin}: there is no {target.name}#{target.occurrence}; "
-                f"{_count_steps(target.name, len(positions))}"
-            )
+            problem = f"there is no {target.name}#{target.occurrence}; {_count_steps(target.name, len(positions))}"
+            raise PresetError(problem, origin=origin)
         return positions[target.occurrence - 1]
     if len(positions) > 1:
-        first_target = replace(target, occurrence=1)
-        raise PresetError(
-            f"{origin}: {_count_steps(target.name, len(positions))}; choose one, as in --set {first_target}=VALUE"
-        )
+        advice = ("choose one, as in ", Word.SET, f" {replace(target, occurrence=1)}=VALUE")
+        raise PresetError(_count_steps(target.name, len(positions)), origin=origin, advice=advice)
     return positions[0] if positions else None
 
 
@@ -196,15 +196,14 @@ def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, ove
     # The value None means True, as ``name:`` does in a preset.
     is_on = True if override.value is None else override.value
     if not isinstance(is_on, bool):
-        raise PresetError(f"{override.origin}: {short_repr(override.value)} is not true or false")
+        raise PresetError(wrong_value(override.value, "true or false"), origin=override.origin)
     if is_on == (position is not None):
         return list(steps)
     if position is None:
         return _insert_step(steps, _new_step(target.name, override.origin), override.origin)
     if steps[position].sampler.about.is_selector:
-        raise PresetError(
-            f"{override.origin}: {target.name} selects the token; choose another preset or give a --chain"
-        )
+        problem = f"{target.name} selects the token"
+        raise PresetError(problem, origin=override.origin, advice=_OTHER_CHAIN)
     return [*steps[:position], *steps[position + 1 :]]
 
 
@@ -213,7 +212,7 @@ def _insert_step(steps: Steps, new_step: StepSpec, origin: str) -> list[StepSpec
     # A watermark before the selecting step stays there.
     about = new_step.sampler.about
     if about.is_selector:
-        raise PresetError(_other_selector_message(origin, new_step.name, steps))
+        raise _other_selector_error(origin, new_step.name, steps)
     position = len(steps) - 1
     while new_step.name != WATERMARK and position > 0 and steps[position - 1].name == WATERMARK:
         position -= 1
@@ -228,10 +227,11 @@ def _is_of_later_stage(step: StepSpec, stage: int) -> bool:
     return step.sampler.about.stage is not None and step.sampler.about.stage > stage
 
 
-def _other_selector_message(origin: str, name: str, steps: Steps) -> str:
+def _other_selector_error(origin: str, name: str, steps: Steps) -> PresetError:
     flag = _SELECTING_FLAGS.get(origin)
-    advice = f"add {flag}" if flag else f"choose another preset or give a --chain that ends in {name}"
-    return f"{origin}: the chain selects by {steps[-1].name}, not by {name}; {advice}"
+    advice = (f"add {flag}",) if flag else (*_OTHER_CHAIN, f" that ends in {name}")
+    problem = f"the chain selects by {steps[-1].name}, not by {name}"
+    return PresetError(problem, origin=origin, advice=advice)
 
 
 def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
@@ -242,9 +242,7 @@ def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
         return
     if name == "temperature" and getattr(sampler, "t", None) == 0:
         return
-    raise PresetError(
-        f"{origin}: the chain ends in {last.name}, which ignores {name}; choose another preset or give a --chain"
-    )
+    raise PresetError(f"the chain ends in {last.name}, which ignores {name}", origin=origin, advice=_OTHER_CHAIN)
 
 
 def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSpec:
@@ -301,16 +299,17 @@ def rearrange_by_adaptive_p() -> ChainRearrangement:
     return ChainRearrangement("--adaptive-target", new_selector="adaptive_p")
 
 
-def replace_selector(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
-    # Raises ``PresetError`` if ``--chain`` ends in a different selecting step.
+def replace_selector(steps: Steps, rearrangement: ChainRearrangement, fixed_origin: str) -> list[StepSpec]:
+    # Raises ``PresetError`` if the chain ends in a different selecting step of this origin, which is that of
+    # ``--chain``.
     last_step, name = steps[-1], rearrangement.new_selector
     if name in (None, last_step.name) or rearrangement.replaceable_selector_family not in (
         "",
         last_step.sampler.about.family,
     ):
         return list(steps)
-    if last_step.origin == "--chain":
-        raise PresetError(_other_selector_message(rearrangement.origin, name, steps))
+    if last_step.origin == fixed_origin:
+        raise _other_selector_error(rearrangement.origin, name, steps)
     return [*steps[:-1], _new_step(name, rearrangement.origin)]
 
 
@@ -379,10 +378,8 @@ def _reject_unknown_letters(sequence: str, origin: str) -> None:
     unknown_letters = [letter for letter in dict.fromkeys(word) if letter not in _NAME_BY_LETTER]
     if unknown_letters and word not in _NAME_BY_SPELLING and ";" not in word:
         known = ", ".join(f"{letter} ({name})" for letter, name, _ in _SAMPLER_SPELLINGS)
-        raise PresetError(
-            f"{origin}: llama.cpp has no sampler with the letter "
-            f"{join_alternatives([short_repr(letter) for letter in unknown_letters])}; known: {known}"
-        )
+        letters = join_alternatives([short_repr(letter) for letter in unknown_letters])
+        raise PresetError(f"llama.cpp has no sampler with the letter {letters}; known: {known}", origin=origin)
 
 
 def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
@@ -398,5 +395,5 @@ def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
         return [_NAME_BY_LETTER[letter] for letter in parts[0]]
     for part in parts:
         if part not in _NAME_BY_SPELLING:
-            raise PresetError(f"{origin}: {unknown_name('sampler of llama.cpp', part, LLAMA_CPP_SAMPLERS)}")
+            raise PresetError(unknown_name("sampler of llama.cpp", part, LLAMA_CPP_SAMPLERS), origin=origin)
     return [_NAME_BY_SPELLING[part] for part in parts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.errors import problem_message, wrong_value
-from ..common.text import short_repr, unknown_name
+from ..common.errors import place_suffix, wrong_value
+from ..common.text import unknown_name
 from ..samplers.base import Sampler
 from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
@@ -127,13 +127,7 @@ class Preset(_SettingFields):
 
         Raises ``PresetError`` that names the key, the value and the allowed values.
         """
-        try:
-            check_keys(cls, table)
-            preset = cls.model_validate(dict(table))
-        except ValidationError as error:
-            raise PresetError(f"{origin}: {field_message(error, table, cls.allowed_values)}") from None
-        except PresetError as error:
-            raise PresetError(f"{origin}: {error}") from None
+        preset = validated(cls, table, origin, cls.allowed_values)
         preset._name, preset._source, preset._origin = name, source, origin
         return preset
 
@@ -152,7 +146,8 @@ class Preset(_SettingFields):
         chain_of_phase = last_chain(self.settings.get("phases"))
         if "chain" in self.model_fields_set:
             if chain_of_phase is not None:
-                raise ValueError("phases: the last phase has a chain, and so has the preset; write one of them")
+                problem = "the last phase has a chain, and so has the preset"
+                raise PresetError(problem, place=("phases",), advice="write one of them")
             self._samplers = tuple(parse_chain(self.chain))
         elif chain_of_phase is not None:
             self._samplers = tuple(parse_chain(chain_of_phase))
@@ -167,7 +162,7 @@ class Preset(_SettingFields):
     @classmethod
     def _check_chain_type(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
-            raise ValueError(f"chain: {short_repr(value)} is not {_CHAIN_VALUES}")
+            raise PresetError(wrong_value(value, _CHAIN_VALUES), place=("chain",))
         return value
 
 
@@ -195,23 +190,27 @@ def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str 
         return make_sampler({name: dict(params)}, origin="")
     except SamplingError as error:
         # The origin replaces the names of sampler and parameter; the rest, such as the key of a table, is kept.
-        message = str(error).removeprefix(f".{name}").removeprefix(f".{parameter}")
-        raise PresetError(f"{origin}{message}") from None
+        place = error.place[1:]
+        rest = place[1:] if place[:1] == (parameter,) else place
+        raise PresetError.of(error.at(origin + place_suffix(rest))) from None
 
 
-def check_keys(model: type[BaseModel], table: Mapping[Any, Any]) -> None:
-    """Raise ``PresetError`` for the first key that is not a field of the model; suggest the most similar field."""
+_Table = TypeVar("_Table", bound=BaseModel)
+
+
+def validated(
+    model: type[_Table], table: Mapping[Any, Any], origin: str, allowed_values: Mapping[str, str]
+) -> _Table:
+    """Return a table of a file as a model. Raises ``PresetError`` for the first wrong key or value."""
+    # ``allowed_values``: of each key, as noun phrases. A validator of this package raises its own error.
     for key in table:
         if key not in model.model_fields:
-            raise PresetError(unknown_name("key", key, model.model_fields))
-
-
-def field_message(error: ValidationError, table: Mapping[str, Any], allowed_values: Mapping[str, str]) -> str:
-    """Return a sentence for the first problem that pydantic found."""
-    # If a validator of this package raised the error, its message is the whole sentence. ``allowed_values``: of
-    # each key, as noun phrases
-    first = error.errors()[0]
-    if first["type"] == "value_error":
-        return problem_message(first)
-    key = str(first["loc"][0])
-    return f"{key}: {wrong_value(table[key], allowed_values[key])}"
+            raise PresetError(unknown_name("key", key, model.model_fields), origin=origin)
+    try:
+        return model.model_validate(dict(table))
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "value_error":
+            raise PresetError.of(first["ctx"]["error"]).within(origin) from None
+        key = str(first["loc"][0])
+        raise PresetError(wrong_value(table[key], allowed_values[key]), origin=origin, place=(key,)) from None

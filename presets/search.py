@@ -53,9 +53,9 @@ def find_preset(name_or_path: str) -> PresetEntry:
     if name_or_path in entry_by_name:
         return entry_by_name[name_or_path]
     if _is_folder(name_or_path):
-        raise PresetError(f"{name_or_path}: it is a folder, not a preset; name the file in it")
+        raise PresetError("it is a folder, not a preset; name the file in it", origin=name_or_path)
     if _looks_like_file(split_section(name_or_path)[0]):
-        raise PresetError(f"{name_or_path}: there is no such file; gen presets lists all presets with a name")
+        raise PresetError("there is no such file; gen presets lists all presets with a name", origin=name_or_path)
     raise PresetError(unknown_name("preset", name_or_path, sorted(entry_by_name)))
 
 
@@ -126,7 +126,7 @@ def _preset_files(folder: Path) -> list[Path]:
     try:
         return find_named_files(folder, _SUFFIXES)
     except OSError as error:
-        raise PresetError(f"{folder}: the folder cannot be read ({error.strerror})") from None
+        raise PresetError(f"the folder cannot be read ({error.strerror})", origin=str(folder)) from None
 
 
 def _is_folder(path: str) -> bool:

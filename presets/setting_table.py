@@ -14,10 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..common.errors import Place, wrong_value
 from ..common.flags import CompletionKind, Flag, Limit, OptionalValue, at_least, declare_flag
 from ..common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, SEED_VALUES
-from ..common.text import join_alternatives, short_repr
+from ..common.text import join_alternatives
 from ..grammars.ban_actions import BAN_ACTIONS, DEFAULT_BAN_ACTION, DEFAULT_BAN_RETRIES, BanAction
+from .errors import PresetError
 
 _MAX_BAN_RETRIES = 1000
 # the number of tokens to generate if no setting limits it; their text fits on a terminal
@@ -45,8 +47,8 @@ class Kind:
         minimum: the smallest integer; None: no limit.
         maximum: the largest integer; None: no limit.
         other: another allowed value, such as -1 for no limit; None: no other.
-        check: returns a value as a preset writes it, before its type is checked; raises ``ValueError`` with a
-            whole sentence. None: the type says it all.
+        check: returns a value as a preset writes it, before its type is checked; raises ``LogitsmithError`` with
+            its place. None: the type says it all.
         schema: the JSON Schema, if it differs from that of ``type``.
         empty: the value of a preset without this key.
         request_type: the type of a value in requests, which the preset's rules check afterwards; None: ``type``.
@@ -123,13 +125,13 @@ def _seed(value: object) -> object:
 def _stop_strings(value: object) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list):
-        raise ValueError(f"stop: {short_repr(value)} is not {_STOP.allowed}")
+        raise PresetError(wrong_value(value, _STOP.allowed), place=("stop",))
     for number, text in enumerate(texts):
-        origin = "stop" if isinstance(value, str) else f"stop[{number}]"
+        place: Place = ("stop",) if isinstance(value, str) else ("stop", number)
         if not isinstance(text, str):
-            raise ValueError(f"{origin}: {short_repr(text)} is not a string")
+            raise PresetError(wrong_value(text, "a string"), place=place)
         if not text:
-            raise ValueError(f"{origin}: '' is empty; a stop string has at least one character")
+            raise PresetError("'' is empty; a stop string has at least one character", place=place)
     return texts
 
 

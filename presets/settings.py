@@ -5,12 +5,12 @@ Settings can change while they are in use, as in a chat; each value keeps its or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.errors import place_suffix
 from ..samplers.base import Sampler
 from ..samplers.building import build_phases, parse_chain
 from ..samplers.chain import Phase, StepSpec
@@ -30,9 +30,6 @@ from .setting_table import SETTINGS, find_setting_name
 from .text_rules import ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 from .yaml_writer import write_yaml
-
-_PART = re.compile(r"^\.\w+")
-_LIST_INDEX = re.compile(r"^\[\d+\]")
 
 
 @dataclass(frozen=True)
@@ -114,10 +111,11 @@ class _StartingChain(NamedTuple):
     origin: str
 
 
-def resolve_settings(
+def resolve_settings(  # noqa: PLR0913 - the arguments are public
     preset: Preset | None,
     *,
     chain: str | None = None,
+    chain_origin: str = "--chain",
     sets: Sequence[str] = (),
     flags: Sequence[Override] = (),
     rearrangements: Sequence[ChainRearrangement] = (),
@@ -128,6 +126,7 @@ def resolve_settings(
         preset: the preset; None uses the defaults.
         chain: a chain in the compact notation, which replaces the preset's chain; None: the preset's chain is
             used.
+        chain_origin: the origin of ``chain``, such as a flag.
         sets: arguments of ``--set``, see `parse_set`. A sampler that is not in the chain is inserted at its stage.
         flags: overrides that take precedence over ``sets``.
         rearrangements: changes of the selecting step and of the order. The selecting step is replaced first. The
@@ -136,9 +135,9 @@ def resolve_settings(
     Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
     overrides = (*map(parse_set, sets), *flags)
-    steps, chain_origin = _starting_chain(preset, chain, last_phase_chain(overrides))
+    steps, origin = _starting_chain(preset, chain, chain_origin, last_phase_chain(overrides))
     for rearrangement in rearrangements:
-        steps = replace_selector(steps, rearrangement)
+        steps = replace_selector(steps, rearrangement, chain_origin)
     values = _starting_values(preset)
     for override in overrides:
         setting = find_setting_name(override.target)
@@ -156,7 +155,7 @@ def resolve_settings(
     return Settings(
         tuple(steps),
         values,
-        chain_origin,
+        origin,
         grammar_folder=preset_folder(preset) if preset is not None and has_preset_grammar else None,
         ignored_flags=tuple(ignored_flags),
     )
@@ -220,7 +219,7 @@ def last_phase_chain(overrides: Sequence[Override]) -> tuple[str, Any] | None:
 
 
 def _starting_chain(
-    preset: Preset | None, chain: str | None, phase_chain: tuple[str, Any] | None = None
+    preset: Preset | None, chain: str | None, chain_origin: str, phase_chain: tuple[str, Any] | None
 ) -> _StartingChain:
     # ``chain``: in the compact notation. ``phase_chain``: the origin and the chain of a last phase that replaces
     # the preset's chain.
@@ -228,18 +227,17 @@ def _starting_chain(
     if phase_chain is not None:
         origin, phase_steps = phase_chain
         if chain is not None:
-            raise PresetError(
-                f"{origin}: the last phase has a chain, and another chain is given; write one of them"
-            )
+            problem = "the last phase has a chain, and another chain is given"
+            raise PresetError(problem, origin=origin, advice="write one of them")
         message_start = f"{origin}: "
         samplers = parse_chain(phase_steps)
     elif chain is not None:
-        origin = "--chain"
-        message_start = "--chain: "
+        origin = chain_origin
+        message_start = f"{origin}: " if origin else ""
         try:
             samplers = parse_chain(chain)
         except SamplingError as error:
-            raise PresetError(f"--chain: {error}") from None
+            raise PresetError.of(error).within(origin) from None
     else:
         origin = _origin(preset) if preset.has_chain else "default"
         message_start = f"{preset.origin}: " if preset.origin else ""
@@ -274,12 +272,13 @@ def _check_setting(name: str, override: Override, earlier: SettingValue) -> Sett
     try:
         value = getattr(Preset.from_table({name: new_value}, origin=""), name)
     except PresetError as error:
-        message = str(error).removeprefix(f": {name}")
+        place = error.place[1:]  # the origin names the setting
         if has_parts and not override.origin.endswith(name):  # the origin names the part, too
-            message = _PART.sub("", message)
-        if not override.origin.startswith("--set"):  # a flag takes one string at a time, not a list
-            message = _LIST_INDEX.sub("", message)
-        raise PresetError(f"{override.origin}{message}") from None
+            place = place[1:]
+        is_flag = override.origin.startswith("-") and not override.origin.startswith("--set")
+        if is_flag and place and isinstance(place[0], int):  # a flag takes one string at a time, not a list
+            raise error.at(override.origin, place[1:]) from None
+        raise error.at(override.origin + place_suffix(place)) from None
     return SettingValue(SETTINGS[name].unset_value if value is None else value, override.origin)
 
 
@@ -293,12 +292,16 @@ def override_settings(settings: Settings, override: Override) -> Settings:
 
 
 def change_chain(
-    settings: Settings, overrides: Iterable[Override], rearrangements: Sequence[ChainRearrangement] = ()
+    settings: Settings,
+    overrides: Iterable[Override],
+    rearrangements: Sequence[ChainRearrangement] = (),
+    chain_origin: str = "--chain",
 ) -> Settings:
     """Return the settings with another selecting step, changed parameters, and another order, in this sequence."""
+    # ``chain_origin``: as in `resolve_settings`
     steps = list(settings.steps)
     for rearrangement in rearrangements:
-        steps = replace_selector(steps, rearrangement)
+        steps = replace_selector(steps, rearrangement, chain_origin)
     for override in overrides:
         steps = override_step(steps, override)
     for rearrangement in rearrangements:
@@ -307,20 +310,9 @@ def change_chain(
 
 
 def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
-    # ``chain``: in the compact notation; ``origin`` begins the messages
-    try:
-        resolved = resolve_settings(None, chain=chain)
-    except PresetError as error:
-        raise PresetError(f"{origin}: {str(error).removeprefix('--chain: ')}") from None
-    steps = [
-        replace(
-            step,
-            origin=origin,
-            origins={name: origin if earlier == "--chain" else earlier for name, earlier in step.origins.items()},
-            location="",
-        )
-        for step in resolved.steps
-    ]
+    # ``chain``: in the compact notation
+    resolved = resolve_settings(None, chain=chain, chain_origin=origin)
+    steps = [replace(step, origin=origin, location="") for step in resolved.steps]
     return replace(settings, steps=tuple(steps), chain_origin=origin)
 
 

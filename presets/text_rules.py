@@ -5,35 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..common.errors import wrong_value
 from ..common.llama_cpp_limits import MAX_GUIDANCE_SCALE
-from ..common.text import short_repr, unknown_name
+from ..common.text import unknown_name
 from ..grammars.bans import parse_bans
 from ..grammars.errors import GrammarError
 from ..samplers.building import parse_chain
 from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
+from .errors import PresetError
 
 _PHASE_KEYS = ("until", "max_tokens", "then", "adds_end", "chain")
 
 
 def check_bans(value: object) -> list[Any]:
-    """Return bans as a list, as a preset writes them. Raises ``ValueError`` that names the ban."""
+    """Return bans as a list, as a preset writes them. Raises ``PresetError`` that names the ban."""
     entries = [value] if isinstance(value, (str, Mapping)) else value
     try:
         parse_bans(entries)
-    except GrammarError as error:
-        raise ValueError(error.message) from None
+    except GrammarError as error:  # which pydantic would not collect
+        raise PresetError.of(error) from None
     return entries if isinstance(entries, list) else []
 
 
 def check_loop_guard(value: object) -> Any:
-    """Return the loop guard as a preset writes it. Raises ``ValueError`` that names the key."""
+    """Return the loop guard as a preset writes it. Raises ``SamplingError`` that names the key."""
     if value is None or value is False:
         return None
-    try:
-        parse_loop_guard({} if value is True else value)
-    except SamplingError as error:
-        raise ValueError(str(error)) from None
+    parse_loop_guard({} if value is True else value)
     return "stop" if value is True else value
 
 
@@ -46,51 +45,52 @@ _GUIDANCE_VALUES = {
 
 
 def check_guidance(value: object) -> dict[str, Any] | None:
-    """Return guidance as a preset writes it; None without any key. Raises ``ValueError`` that names the key."""
+    """Return guidance as a preset writes it; None without any key. Raises ``PresetError`` that names the key."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise ValueError(f"guidance: {short_repr(value)} is not a table with {', '.join(_GUIDANCE_VALUES)}")
+        problem = wrong_value(value, f"a table with {', '.join(_GUIDANCE_VALUES)}")
+        raise PresetError(problem, place=("guidance",))
     for key, item in value.items():
         if key not in _GUIDANCE_VALUES:
-            raise ValueError(f"guidance: {unknown_name('key', key, _GUIDANCE_VALUES)}")
+            raise PresetError(unknown_name("key", key, _GUIDANCE_VALUES), place=("guidance",))
         is_number = (
             isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) <= MAX_GUIDANCE_SCALE
         )
         if item is not None and not (is_number if key == "scale" else isinstance(item, str)):
-            raise ValueError(f"guidance.{key}: {short_repr(item)} is not {_GUIDANCE_VALUES[key]}")
+            raise PresetError(wrong_value(item, _GUIDANCE_VALUES[key]), place=("guidance", key))
     return {key: item for key, item in value.items() if item is not None} or None
 
 
 def check_phases(value: object) -> list[dict[str, Any]] | None:
     """Return phases as a preset writes them; None if there are none."""
-    # Raises ``ValueError`` that names the phase.
+    # Raises ``PresetError`` or ``SamplingError`` that names the phase.
     if value is None or value == []:
         return None
     if not isinstance(value, list):
-        raise ValueError(f"phases: {short_repr(value)} is not a list of tables")
+        raise PresetError(wrong_value(value, "a list of tables"), place=("phases",))
     for number, phase in enumerate(value):
-        place = f"phases[{number}]"
-        if not isinstance(phase, Mapping):
-            raise ValueError(f"{place}: {short_repr(phase)} is not a table")
-        _check_phase(phase, place, is_last=number == len(value) - 1)
+        try:
+            _check_phase(phase, is_last=number == len(value) - 1)
+        except (PresetError, SamplingError) as error:
+            raise error.under("phases", number) from None
     return [dict(phase) for phase in value]
 
 
-def _check_phase(phase: Mapping[Any, Any], place: str, *, is_last: bool) -> None:
+def _check_phase(phase: object, *, is_last: bool) -> None:
+    if not isinstance(phase, Mapping):
+        raise PresetError(wrong_value(phase, "a table"))
     for key, value in phase.items():
         if key not in _PHASE_KEYS:
-            raise ValueError(f"{place}: {unknown_name('key', key, _PHASE_KEYS)}")
+            raise PresetError(unknown_name("key", key, _PHASE_KEYS))
         if is_last and key != "chain":
-            raise ValueError(f"{place}.{key}: the last phase ends with the text; only earlier phases have {key}")
-        problem = _phase_problem(key, value)
-        if problem:
-            raise ValueError(f"{place}.{key}: {short_repr(value)} is not {problem}")
+            problem = f"the last phase ends with the text; only earlier phases have {key}"
+            raise PresetError(problem, place=(key,))
+        allowed = _phase_problem(key, value)
+        if allowed:
+            raise PresetError(wrong_value(value, allowed), place=(key,))
     if "chain" in phase:
-        try:
-            parse_chain(phase["chain"])
-        except SamplingError as error:
-            raise ValueError(f"{place}.{error}") from None
+        parse_chain(phase["chain"])
 
 
 def _phase_problem(key: str, value: object) -> str:

@@ -169,7 +169,7 @@ def check_table(value: Any, origin: str, empty: dict[Any, Any] | None = None) ->
     if not isinstance(value, dict):
         description_by_type = {type(None): "is empty", list: "holds a list"}
         description = description_by_type.get(type(value), "holds a single value")
-        raise PresetError(f"{origin}: the file {description}; it must hold keys and values, as in key: value")
+        raise PresetError(f"the file {description}; it must hold keys and values, as in key: value", origin=origin)
     return value
 
 
@@ -187,14 +187,14 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise PresetError(f"{origin}: {_describe_error(error, text)}") from None
+        raise PresetError(_describe_error(error, text), origin=origin) from None
     except ReaderError as error:
         text_before = text[: error.position]
         line, column = text_before.count("\n") + 1, error.position - text_before.rfind("\n")
         problem = str(error).partition("\n")[0]
-        raise PresetError(f"{origin}: line {line}, column {column}: {problem}") from None
+        raise PresetError(f"line {line}, column {column}: {problem}", origin=origin) from None
     except RecursionError:
-        raise PresetError(f"{origin}: it is nested too deeply") from None
+        raise PresetError("it is nested too deeply", origin=origin) from None
     _check_extent(value, origin)
     return value
 
@@ -204,7 +204,7 @@ def read_text(path: Path, origin: str) -> str:
     try:
         return read_text_file(path, MAX_FILE_BYTES)
     except TextFileError as error:
-        raise PresetError(f"{origin}: {error}") from None
+        raise PresetError(str(error), origin=origin) from None
 
 
 def decode_text(data: bytes, origin: str) -> str:
@@ -212,7 +212,7 @@ def decode_text(data: bytes, origin: str) -> str:
     try:
         return decode_text_file(data)
     except TextFileError as error:
-        raise PresetError(f"{origin}: {error}") from None
+        raise PresetError(str(error), origin=origin) from None
 
 
 def _check_extent(value: Any, origin: str) -> None:
@@ -222,9 +222,9 @@ def _check_extent(value: Any, origin: str) -> None:
         item, depth = pending_values.pop()
         value_count += 1
         if depth > _MAX_DEPTH:
-            raise PresetError(f"{origin}: it is nested too deeply")
+            raise PresetError("it is nested too deeply", origin=origin)
         if value_count > _MAX_VALUES:
-            raise PresetError(f"{origin}: its aliases expand to more than {_MAX_VALUES} values")
+            raise PresetError(f"its aliases expand to more than {_MAX_VALUES} values", origin=origin)
         if isinstance(item, dict):
             pending_values.extend((inner, depth + 1) for inner in item.values())
         elif isinstance(item, list):

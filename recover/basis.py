@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.errors import Word
 from ..common.extras import install_command
 from ..common.files import file_problem
 from ..common.text import count_noun
@@ -275,7 +276,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
     except ImportError:
         raise RecoverError(
             f"reading a GGUF's output matrix needs the extra basis: {install_command('basis')}",
-            advice="or create the basis from rows of logprobs, with basis_from_rows",
+            advice=("or create the basis from rows of logprobs, with ", Word.BASIS_FROM_ROWS),
         ) from None
     check_gguf(path)
     try:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..common.errors import problem_message, problem_sentence
+from ..common.errors import Word, problem_message, problem_sentence
 from ..common.journal import Journal, JournalError
 from ..common.llama_cpp_limits import INT32_MAX
 from ..common.strict_json import encode_json
@@ -53,7 +53,7 @@ class QueryJournal:
         try:
             yield
         except JournalError as error:
-            raise RecoverError(error.problem, advice=error.advice) from None
+            raise RecoverError.of(error) from None
         except OSError as error:
             raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
 
@@ -96,14 +96,16 @@ class QueryJournal:
             raise RecoverError(f"{self.path}: this is not a checkpoint of gen recover")
         if not resume:
             raise RecoverError(
-                f"{self.path}: the checkpoint already exists", advice="continue it with resume=True, or delete it"
+                "the checkpoint already exists",
+                origin=str(self.path),
+                advice=("continue it with ", Word.RESUME, ", or delete it"),
             )
         for name, value in json.loads(self._run_header).items():
             if run_header.get(name) != value:
                 raise RecoverError(
                     f"{self.path}: the checkpoint belongs to another run; {name} is "
                     f"{_short_json(run_header.get(name))}, not {_short_json(value)}",
-                    advice="delete the file, or give another checkpoint=…",
+                    advice=("delete the file, or give another ", Word.CHECKPOINT),
                 )
 
 
@@ -285,5 +287,5 @@ def reject_change(path: Path, change_nats: float | None) -> None:
         raise RecoverError(
             f"{path}: responses differ by {change_nats:.1g} nats from those in the checkpoint; the endpoint may "
             "now serve another model",
-            advice="delete the checkpoint, or give another checkpoint=…",
+            advice=("delete the checkpoint, or give another ", Word.CHECKPOINT),
         )

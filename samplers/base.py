@@ -269,9 +269,9 @@ class Vocabulary(Protocol):
         ...
 
 
-def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:
+def need_vocabulary(context: BuildContext, *place: str, value: str = "it") -> Vocabulary:
     """Return the vocabulary of a context."""
-    # Raises ``SamplingError`` that begins with ``parameter`` if it has none.
+    # Raises ``SamplingError`` if it has none. ``place``: the parameter whose ``value`` needs the vocabulary.
     if context.vocabulary is None:
-        raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
+        raise SamplingError(f"{value} needs a vocabulary: build the chain with vocab=", place=place)
     return context.vocabulary

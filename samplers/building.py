@@ -47,7 +47,7 @@ def build(
         stop_tokens: ids of tokens that end the text, in addition to the end-of-generation tokens of ``vocab``.
     """
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not is_seed(index(seed)):
-        raise SamplingError(f"seed: {wrong_value(seed, SEED_VALUES)}")
+        raise SamplingError(wrong_value(seed, SEED_VALUES), place=("seed",))
     number = fixed_seed(index(seed))
     return Chain(_read_steps(steps), BuildContext(generator_seed(number), vocab, frozenset(stop_tokens)), number)
 
@@ -67,7 +67,7 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
     if isinstance(steps, str):
         steps = parse_notation(steps)
     if not isinstance(steps, Sequence):
-        raise SamplingError(f"chain: {steps!r} is not a list of steps")
+        raise SamplingError(f"{steps!r} is not a list of steps", place=("chain",))
     check_step_count(len(steps), "chain")
     _reject_koboldai_order(steps, "chain")
     specs = []
@@ -91,24 +91,25 @@ def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sample
     """
     if isinstance(step, Sampler):
         return step
-    name, value = _name_and_value(step, origin)
     try:
+        name, value = _name_and_value(step)
         cls = find_sampler(name)
+        try:
+            return cls(**_read_parameters(cls, value))
+        except SamplingError as error:
+            raise error.under(cls.about.name) from None
+        except ValidationError as error:
+            raise _parameter_error(cls, error).under(cls.about.name) from None
+        except Exception as error:  # a validator of another package may raise anything
+            problem = f"{type(error).__name__}: {error}"
+            raise SamplingError(problem, place=(cls.about.name,)) from error
     except SamplingError as error:
-        raise SamplingError(f"{origin}: {error}") from None
-    origin = f"{origin}.{cls.about.name}"
-    params = _read_parameters(cls, value, origin)
-    try:
-        return cls(**params)
-    except ValidationError as error:
-        raise SamplingError(f"{origin}{_parameter_message(cls, error)}") from None
-    except Exception as error:  # a validator of another package may raise anything
-        raise SamplingError(f"{origin}: {type(error).__name__}: {error}") from error
+        raise (error.under(origin) if origin else error) from error.__cause__
 
 
-def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
+def _name_and_value(step: object) -> tuple[str, Any]:
     if isinstance(step, str):
-        step = _parse_list_item(step, origin)
+        step = _parse_list_item(step)
     if isinstance(step, str):
         return step, None
     if isinstance(step, Mapping) and len(step) == 1:
@@ -117,24 +118,22 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
             return name, value
     if isinstance(step, Mapping) and len(step) > 1:
         names = " and ".join(map(str, step))
-        raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
-    raise SamplingError(
-        f"{origin}: {short_repr(step)} is not a step; write name, name: value or name: {{parameters}}"
-    )
+        raise SamplingError(f"{names} are in one step; write each as an item of the list")
+    raise SamplingError(f"{short_repr(step)} is not a step; write name, name: value or name: {{parameters}}")
 
 
-def _read_parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
+def _read_parameters(cls: type[Sampler], value: Any) -> dict[str, Any]:
     """Return the parameters of a step as a table; a single value is the main parameter."""
     main_parameter = cls.about.main_parameter
     if value is None:
         return {}
     if not isinstance(value, Mapping) or _is_main_table(cls, value):
         if main_parameter is None:
-            raise SamplingError(f"{origin}: accepts no single value, but got {value!r}")
+            raise SamplingError(f"accepts no single value, but got {value!r}")
         return {main_parameter: value}
     for key in value:
         if key not in cls.model_fields:
-            raise SamplingError(f"{origin}: {unknown_name('parameter', key, cls.model_fields)}")
+            raise SamplingError(unknown_name("parameter", key, cls.model_fields))
     return dict(value)
 
 
@@ -158,10 +157,13 @@ def parse_notation(text: str) -> list[Any]:
     _reject_koboldai_order(text, f"chain {quoted_text}")
     if text.count(">") > MAX_STEPS:  # a cheap check before the steps are read
         check_step_count(sum(1 for _ in _split_unquoted(text, ">")), f"chain {quoted_text}")
-    return [
-        _parse_step(part.strip(), f"chain[{number}] of {quoted_text}")
-        for number, part in enumerate(_split_unquoted(text, ">"))
-    ]
+    steps = []
+    for number, part in enumerate(_split_unquoted(text, ">")):
+        try:
+            steps.append(_parse_step(part.strip()))
+        except SamplingError as error:
+            raise error.under(f"chain[{number}] of {quoted_text}") from None
+    return steps
 
 
 def chain_notation(config: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
@@ -197,15 +199,13 @@ def _value_notation(value: Any) -> str:
     return str(value) if isinstance(value, float) else json.dumps(value)
 
 
-def _parse_list_item(text: str, origin: str) -> Any:
+def _parse_list_item(text: str) -> Any:
     """Return one step of a list, such as ``temp0.8``; a name alone stays. Raises ``SamplingError``."""
     if is_known(text):
         return text
     if next(_split_unquoted(text, ">")) != text:
-        raise SamplingError(
-            f"{origin}: {_quotable(text)!r} is a chain of several steps; write each as an item of the list"
-        )
-    step = _parse_step(text.strip(), origin)
+        raise SamplingError(f"{_quotable(text)!r} is a chain of several steps; write each as an item of the list")
+    step = _parse_step(text.strip())
     if isinstance(step, Mapping) and not any(is_known(name) for name in step):
         return text  # the caller rejects the entire string, and suggests the nearest name
     return step
@@ -220,7 +220,7 @@ _MAIN_VALUE_PATTERN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)
 _INTEGER_PATTERN = re.compile(r"[-+]?\d{1,40}")
 
 
-def _parse_step(step: str, origin: str) -> Any:
+def _parse_step(step: str) -> Any:
     text = _reduce_spaces(step)
     call_match = _CALL_PATTERN.fullmatch(text)
     if call_match and _is_balanced(call_match["params"]):
@@ -228,16 +228,16 @@ def _parse_step(step: str, origin: str) -> Any:
             return {call_match["name"]: _parse_number(call_match["params"].strip())}
         pairs = list(_split_unquoted(call_match["params"], ",")) if call_match["params"].strip() else []
         fields = _parameter_names(call_match["name"])
-        return {call_match["name"]: _make_table([_parse_pair(pair, fields, origin) for pair in pairs], origin)}
+        return {call_match["name"]: _make_table([_parse_pair(pair, fields) for pair in pairs])}
     assignment = _ASSIGNMENT_PATTERN.fullmatch(text)
     if assignment:
-        return {assignment["name"]: _parse_or_raise(assignment["main"], origin)}
+        return {assignment["name"]: _parse_or_raise(assignment["main"])}
     if _BARE_NAME_PATTERN.fullmatch(text) and is_known(text):
         return text
-    return _parse_joined_number(text, origin)
+    return _parse_joined_number(text)
 
 
-def _parse_joined_number(text: str, origin: str) -> Any:
+def _parse_joined_number(text: str) -> Any:
     """Read a name directly followed by a number."""
     # Of all possible splits, take the one with the longest known name.
     starts = [
@@ -249,14 +249,14 @@ def _parse_joined_number(text: str, origin: str) -> Any:
     splits = [(name, number) for name, number in splits if _BARE_NAME_PATTERN.fullmatch(name)]
     name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
     if not is_known(name) and _is_several_steps(text):
-        raise SamplingError(f"{origin}: {_quotable(text)!r} is not one step; write > between steps")
+        raise SamplingError(f"{_quotable(text)!r} is not one step; write > between steps")
     if is_known(f"{name}_v{number}"):
-        raise SamplingError(f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write one of these")
+        raise SamplingError(f"{text!r} may be {name}_v{number} or {name}={number}; write one of these")
     if number:
         return {name: _parse_number(number)}
     if not _BARE_NAME_PATTERN.fullmatch(name):
         problem = f"{_quotable(text)!r} is not a step" if text else "a step is missing"
-        raise SamplingError(f"{origin}: {problem}; write name, name0.8, name=value or name(key=value, …)")
+        raise SamplingError(f"{problem}; write name, name0.8, name=value or name(key=value, …)")
     return name
 
 
@@ -279,21 +279,21 @@ def _parameter_names(name: str) -> Collection[str]:
         return ()
 
 
-def _make_table(pairs: list[tuple[str | int, Any]], origin: str) -> dict[str | int, Any]:
+def _make_table(pairs: list[tuple[str | int, Any]]) -> dict[str | int, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise SamplingError(f"{origin}: a parameter appears twice")
+        raise SamplingError("a parameter appears twice")
     return table
 
 
-def _parse_pair(pair: str, fields: Collection[str], origin: str) -> tuple[str | int, Any]:
+def _parse_pair(pair: str, fields: Collection[str]) -> tuple[str | int, Any]:
     quoted = _QUOTED_PATTERN.match(pair.strip())
     key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
     key = quoted.group() if quoted else key.strip()
     if not sign or not key or not value.strip():
-        raise SamplingError(f"{origin}: {_quotable(pair)!r} is not key=value")
-    parsed_key = _parse_or_raise(key, origin, lambda text: _parse_key(text, fields))
-    return parsed_key, _parse_or_raise(value.strip(), origin)
+        raise SamplingError(f"{_quotable(pair)!r} is not key=value")
+    parsed_key = _parse_or_raise(key, lambda text: _parse_key(text, fields))
+    return parsed_key, _parse_or_raise(value.strip())
 
 
 def _parse_key(key: str, fields: Collection[str]) -> str | int:
@@ -306,11 +306,11 @@ def _parse_key(key: str, fields: Collection[str]) -> str | int:
     return name if name in fields else key
 
 
-def _parse_or_raise(text: str, origin: str, read: Callable[[str], Any] | None = None) -> Any:
+def _parse_or_raise(text: str, read: Callable[[str], Any] | None = None) -> Any:
     try:
         return (read or _parse_value)(text)
     except (ValueError, RecursionError):
-        raise SamplingError(f"{origin}: {_quotable(text)!r} is not a string, list or table") from None
+        raise SamplingError(f"{_quotable(text)!r} is not a string, list or table") from None
 
 
 _VALUE_OF_WORD = {"true": True, "false": False, "null": None}
@@ -340,9 +340,9 @@ _KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
 _BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
 
 
-def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
+def _reject_koboldai_order(chain: str | Sequence[object], place: str) -> None:
     """Raise ``SamplingError`` if a chain is KoboldAI's ``sampler_order``: a list of numbers without values."""
-    # The message begins with ``origin``, and gives the names of the samplers to write instead.
+    # The message has the ``place`` of the chain, and the names of the samplers to write instead.
     parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
     names = [
         _KOBOLDAI_NUMBERS.get(part) for part in parts if isinstance(part, (str, int)) and type(part) is not bool
@@ -350,10 +350,8 @@ def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
     if len(names) < 2 or len(names) < len(parts) or None in names:
         return
     steps = " > ".join(f"{name}=…" for name in dict.fromkeys(names))
-    raise SamplingError(
-        f"{origin}: these numbers are KoboldAI's sampler_order, which has no values; "
-        f"write names and values: {steps!r}"
-    )
+    problem = "these numbers are KoboldAI's sampler_order, which has no values"
+    raise SamplingError(problem, place=(place,), advice=f"write names and values: {steps!r}")
 
 
 _MAX_SHOWN_CHARACTERS = 200  # greatest length of the part of a chain that a message quotes
@@ -444,8 +442,8 @@ def _bound_text(bound: float) -> str:
     return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
-def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
-    """Return a message for the first parameter that pydantic rejected: ``.p: 1.5 is not within 0..1``."""
+def _parameter_error(cls: type[Sampler], error: ValidationError) -> SamplingError:
+    """Return the error for the first parameter that pydantic rejected: ``p: 1.5 is not within 0..1``."""
     problems = error.errors()
     first_problem = problems[0]
     # For a parameter of several types, pydantic lists an error per type. The last part of `loc` is the type's
@@ -453,7 +451,7 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     is_union = first_problem["loc"][-1:] in (("int",), ("str",))
     path_parts = first_problem["loc"][:-1] if is_union else first_problem["loc"]
     is_key = path_parts[-1:] == ("[key]",)
-    path = "".join(f".{part}" for part in (path_parts[:-2] if is_key else path_parts))
+    place = tuple(map(str, path_parts[:-2] if is_key else path_parts))
     field = cls.model_fields.get(str(first_problem["loc"][0])) if first_problem["loc"] else None
     allowed = allowed_values(field) if field is not None else ""
     value_problems = (
@@ -466,7 +464,7 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
         first_problem["input"], Mapping
     ):
         message = f"{short_repr(first_problem['input'])}: {message}"
-    return f"{path}: {'the key ' if is_key else ''}{message}"
+    return SamplingError(f"the key {message}" if is_key else message, place=place)
 
 
 def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:

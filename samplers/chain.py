@@ -6,7 +6,6 @@ protocols that a chain requires of its steps. A recorder of traces implements bo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -28,10 +27,10 @@ from .methods.top_k import TopK
 MAX_STEPS = 1000
 
 
-def check_step_count(count: int, origin: str) -> None:
-    """Raise ``SamplingError``, with a message that begins with ``origin``, if a chain has too many steps."""
+def check_step_count(count: int, place: str) -> None:
+    """Raise ``SamplingError``, with the place of the chain, if it has too many steps."""
     if count > MAX_STEPS:
-        raise SamplingError(f"{origin}: {count:,} steps; at most {MAX_STEPS:,} are allowed")
+        raise SamplingError(f"{count:,} steps; at most {MAX_STEPS:,} are allowed", place=(place,))
 
 
 class Chain:
@@ -192,17 +191,10 @@ def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
     try:
         step.bind(context)
     except SamplingError as error:
-        raise StepError(_with_location(spec, str(error))) from None
+        parameter = str(error.place[0]) if error.place else ""
+        raise StepError.of(error.at(spec.location_of(parameter))) from None
     except Exception as error:
         raise step_error(step, "bind", error) from error
-
-
-def _with_location(spec: StepSpec, message: str) -> str:
-    """Replace ``name.parameter`` at the start of a message by the place where the parameter is written."""
-    name_match = re.match(rf"{re.escape(spec.name)}\b(?:\.(\w+))?", message)
-    if name_match is None:
-        return f"{spec.location_of('')}: {message}"
-    return spec.location_of(name_match[1] or "") + message[name_match.end() :]
 
 
 def _allowed_tokens(vocabulary: Vocabulary | None) -> NDArray[np.bool_] | None:

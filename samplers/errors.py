@@ -1,24 +1,23 @@
-"""The exceptions of samplers and chains.
-
-Their base class is ``ValueError``, as programs that build chains expect. Like other errors of the project, they
-have an ``exit_code``.
-"""
+"""The exceptions of samplers and chains. They are ``ValueError``s, as programs that build chains expect."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from ..common.errors import LogitsmithError
 
-class SamplingError(ValueError):
+
+class SamplingError(LogitsmithError, ValueError):
     """A chain that cannot be built, or a step that cannot process its candidates.
 
     The message names the step or the parameter, the rejected value and the allowed values.
 
     Attributes:
+        place: the place of the value in the chain, such as ``("chain[2]", "top_p", "p")``; empty for an error that
+            is not about a value.
+        problem: the message without the place.
         exit_code: the exit code with which `gen` ends.
     """
-
-    exit_code: ClassVar[int] = 1
 
 
 class StepError(SamplingError):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..common.errors import problem_message
-from ..common.text import short_repr, unknown_name
+from ..common.errors import problem_message, wrong_value
+from ..common.text import unknown_name
 from .errors import SamplingError
 
 # The greatest period that can be set. Each token takes time proportional to the greatest period.
@@ -44,23 +44,23 @@ class LoopGuard(BaseModel):
         return self
 
 
-def parse_loop_guard(value: object, place: str = "loop_guard") -> LoopGuard:
+def parse_loop_guard(value: object) -> LoopGuard:
     """Return the loop guard that a preset writes: a table, or only the action."""
     # Raises ``SamplingError`` that names the key and the allowed values.
     if isinstance(value, LoopGuard):
         return value
     table: Any = {"action": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping):
-        raise SamplingError(f"{place}: {short_repr(value)} is not stop, end-thinking, rewind, or a table")
+        problem = wrong_value(value, "stop, end-thinking, rewind, or a table")
+        raise SamplingError(problem, place=("loop_guard",))
     for key in table:
         if key not in LoopGuard.model_fields:
-            raise SamplingError(f"{place}: {unknown_name('key', key, LoopGuard.model_fields)}")
+            raise SamplingError(unknown_name("key", key, LoopGuard.model_fields), place=("loop_guard",))
     try:
         return LoopGuard.model_validate(dict(table))
     except ValidationError as error:
         first = error.errors()[0]
-        key = "".join(f".{part}" for part in first["loc"][:1])
-        raise SamplingError(f"{place}{key}: {problem_message(first)}") from None
+        raise SamplingError(problem_message(first), place=("loop_guard", *first["loc"][:1])) from None
 
 
 class LoopState(NamedTuple):

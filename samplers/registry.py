@@ -109,7 +109,7 @@ def load_plugin(plugin: Plugin) -> type[Sampler]:
     try:
         cls = plugin.load()
     except PluginError as error:
-        raise SamplingError(str(error)) from error
+        raise SamplingError.of(error) from error
     if not (isinstance(cls, type) and issubclass(cls, Sampler) and hasattr(cls, "about")):
         raise SamplingError(f"{plugin.title} is not a Sampler with an `about`")
     problem = next(_find_problems(cls, plugin.name), None)

@@ -89,13 +89,12 @@ def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = 
         vocabulary = context.vocabulary
         if key < 0 or (vocabulary is not None and key >= vocabulary.size):
             limit = "≥ 0" if vocabulary is None else f"within 0..{vocabulary.size - 1}"
-            raise SamplingError(f"{parameter}: token id {key} is not {limit}")
+            raise SamplingError(f"token id {key} is not {limit}", place=(parameter,))
         return key
-    tokens = tokens_of_text(need_vocabulary(context, f"{parameter}: {key!r}"), encode_utf8(key, parameter))
+    tokens = tokens_of_text(need_vocabulary(context, parameter, value=repr(key)), encode_utf8(key, parameter))
     if len(tokens) != 1:
-        raise SamplingError(
-            f"{parameter}: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id{hint}"
-        )
+        problem = f"{key!r} is {len(tokens)} tokens {tokens}"
+        raise SamplingError(problem, place=(parameter,), advice=f"give one token, or its id{hint}")
     return tokens[0]
 
 
@@ -115,11 +114,11 @@ def tokens_of_text(vocabulary: Vocabulary, text: bytes) -> list[int]:
 
 
 def encode_utf8(text: str, parameter: str) -> bytes:
-    """Return a text in UTF-8. Raises ``SamplingError`` for a lone surrogate, which begins with ``parameter``."""
+    """Return the text of a parameter in UTF-8. Raises ``SamplingError`` for a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise SamplingError(f"{parameter}: {text!r} is not UTF-8") from None
+        raise SamplingError(f"{text!r} is not UTF-8", place=(parameter,)) from None
 
 
 _facts_by_vocabulary: WeakKeyDictionary[Vocabulary, dict[str, Any]] = WeakKeyDictionary()

@@ -31,8 +31,7 @@ class LeaveChatError(Exception):
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__()
-        # An attribute ``exit_code`` would mark the exception as a failure with a message, see `named_failures`.
-        self.command_exit_code = exit_code
+        self.exit_code = exit_code
 
 
 @dataclass

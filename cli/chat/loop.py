@@ -47,6 +47,10 @@ def _is_on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
+# The command for each `Word` that the advice of an error may name; other words are flags
+_COMMANDS = {"--chain": "/chain", "--set": "/set"}
+
+
 def run_loop(chat: Chat) -> int:
     """Run turns until the user leaves or the input ends, and return the exit code."""
     # The error of a turn that fails is printed, and the chat continues. If a turn of piped input failed, the exit
@@ -61,12 +65,12 @@ def run_loop(chat: Chat) -> int:
 
     while True:
         try:
-            with named_failures(report):
+            with named_failures(report, _COMMANDS):
                 _run_turn(chat)
         except EndOfInputError:
             return exit_code
         except LeaveChatError as leave_request:
-            return leave_request.command_exit_code or exit_code
+            return leave_request.exit_code or exit_code
         except KeyboardInterrupt:
             if is_piped or chat.record_interrupt():
                 return INTERRUPTED

@@ -155,16 +155,11 @@ class ChatSettings:
 
     def set(self, text: str) -> str:
         """Change one value, such as ``min_p.p=0.1``, and return the change in words: ``min_p.p = 0.1``."""
-        from ...presets.errors import PresetError
         from ...presets.overrides import parse_set
         from ...presets.settings import override_settings
 
-        try:
-            override = parse_set(text)
-        except PresetError as error:
-            raise PresetError(f"/{str(error).removeprefix('--')}") from None
-        origin = f"/{override.origin.removeprefix('--')}"
-        self._replace_settings(override_settings(self.settings, replace(override, origin=origin)))
+        override = parse_set(text, "/set")
+        self._replace_settings(override_settings(self.settings, override))
         return f"{override.target} = {override.value!r}"
 
     def override(self, command: str, target: str, value: Any) -> None:

@@ -128,7 +128,7 @@ def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
         from ...engine.model import Model  # noqa: F401 - imports all modules that runs use
         from ...engine.native.binding import llama_cpp_build
     except LogitsmithError as error:  # the error has an advice
-        problems.report(error.problem, error.advice)
+        problems.report(error.statement, "".join(error.advice))
         return None
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         advice = "reinstall it: pip install --force-reinstall --no-cache-dir llama-cpp-python"
@@ -273,10 +273,6 @@ class _ProblemCollector:
         try:
             return check()
         except (LogitsmithError, OSError) as error:
-            self.report(error, advice)
-        except Exception as error:
-            if getattr(error, "exit_code", None) is None:  # a bug of this program, not a problem of the machine
-                raise
             self.report(error, advice)
         return None
 

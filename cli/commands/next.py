@@ -141,10 +141,10 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     if is_file_reference(text) or text in {entry.name for entry in list_presets()}:
         return NamedChain(text, resolve_settings(open_preset(text, print_note)).steps)
     try:
-        return NamedChain(text, resolve_settings(None, chain=text).steps)
+        return NamedChain(text, resolve_settings(None, chain=text, chain_origin="--against").steps)
     except PresetError as error:
-        message = str(error).removeprefix("--chain: ")
-        raise UsageError(f"--against: {text!r} is not a preset or a chain: {message}") from None
+        problem = f"{text!r} is not a preset or a chain: {error.at('', error.place)}"
+        raise UsageError(problem, origin="--against") from None
 
 
 def _trace_and_print(

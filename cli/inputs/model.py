@@ -137,7 +137,7 @@ def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOpt
     try:
         files, _ = find_model_files(options.draft_model, partial(pull, interrupt=interrupt))
     except ModelError as error:
-        raise ModelError(f"-md: {error.problem}", advice=error.advice) from None
+        raise error.within("-md") from None
     if files.adapters:
         print_note(f"-md {options.draft_model}: a draft model is used without its adapter, and may guess worse")
     return DraftOptions(files.path, **{name: value for name, value in limits.items() if value is not None})
@@ -156,13 +156,12 @@ def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
 
 def with_origin(error: ModelError, origin: str) -> ModelError:
     """Return the error with the place that names the file: ``--lora``, $GEN_MODEL or the user's config."""
-    from ...models.errors import AdapterError, ModelError
+    from ...models.errors import AdapterError
     from ...presets.user_config import config_file
 
     if isinstance(error, AdapterError):
-        return ModelError(f"--lora {error.problem}", advice=error.advice)
-    start = {"$GEN_MODEL": "$GEN_MODEL: ", "config": f"{config_file()}: model: "}.get(origin, "")
-    return ModelError(f"{start}{error.problem}", advice=error.advice)
+        return error.at(f"--lora {error.origin}")
+    return error.within({"$GEN_MODEL": "$GEN_MODEL", "config": f"{config_file()}: model"}.get(origin, ""))
 
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:

@@ -150,7 +150,7 @@ def _read_ban_file(path: str, flag_name: str) -> Iterator[Any]:
     try:
         yield from (ban.as_setting() for ban in parse_ban_lines(text, f"{flag_name} {path}"))
     except GrammarError as error:
-        raise UsageError(error.message) from None
+        raise UsageError.of(error) from None
 
 
 def _phases(flags: Iterable[_GivenFlag]) -> _Conversion:

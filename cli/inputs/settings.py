@@ -95,7 +95,7 @@ def open_chosen_preset(name: str, preset_flag: str | None) -> Preset:
     except PresetError as error:
         if preset_flag or user_config().preset is None:
             raise
-        raise PresetError(f"{config_file()}: preset: {error}") from None
+        raise error.within(f"{config_file()}: preset") from None
 
 
 def seed_of(settings: Settings) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.text import count_noun
-from ..messages import with_flags
+from ..messages import flag_sentence
 from ..text import file_size, output_width, parameter_count, print_wrapped, visible
 from .table import Column, fact_lines, print_table
 
@@ -90,9 +90,7 @@ def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
 
 def _load_problem(summary: ModelSummary) -> str:
     """Return why a model cannot be loaded, with advice that names flags; empty if there is no known problem."""
-    if summary.is_model:  # a file name in the problem must not be changed like a flag
-        return summary.problem or ""
-    return with_flags(summary.problem or "")
+    return summary.problem or "" if summary.other_kind is None else flag_sentence(summary.other_kind)
 
 
 def _describe_counts(facts: ModelFacts) -> list[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.errors import Word
 from ...models.errors import AbortedError, ModelError
 from .binding import (
     bind_function,
@@ -50,7 +51,7 @@ class NativeContext:
             raise ModelError(
                 f"llama.cpp could not make a context of {size.sequence_count} x "
                 f"{size.length:,} tokens{last_error_suffix()}",
-                advice="try a smaller n_ctx",
+                advice=("try a smaller ", Word.N_CTX),
             )
         discard_last_messages()  # otherwise a warning about the new context would explain a later failure
         # Maximum number of tokens per sequence. llama.cpp may round it up, but the requested length counts: a run

@@ -146,5 +146,5 @@ class NativeModel:
         discard_last_messages()
         adapter = lib.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
-            raise AdapterError(f"{path}: llama.cpp could not load this adapter{last_error_suffix()}")
+            raise AdapterError(f"llama.cpp could not load this adapter{last_error_suffix()}", origin=str(path))
         return adapter

@@ -352,7 +352,7 @@ class _Scanner:
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
         """Raise ``GrammarError`` for an offset in the source; None = the current position."""
-        raise GrammarError.at(message, self.source, self.position if position is None else position)
+        raise GrammarError.in_source(message, self.source, self.position if position is None else position)
 
 
 def find_token_ids(nodes: Iterable[TokenNode], source: str, vocabulary: Vocabulary | None) -> dict[str, int]:
@@ -364,7 +364,7 @@ def find_token_ids(nodes: Iterable[TokenNode], source: str, vocabulary: Vocabula
         try:
             ids[node.reference] = _find_token_id(node, vocabulary)
         except GrammarError as error:
-            raise GrammarError.at(error.message, source, node.position) from None
+            raise GrammarError.in_source(error.message, source, node.position) from None
     return ids
 
 

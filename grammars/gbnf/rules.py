@@ -59,7 +59,7 @@ def check_rules(parser: GbnfParser, root: str) -> None:
 
 
 def _error_at(parser: GbnfParser, message: str, position: int) -> GrammarError:
-    return GrammarError.at(message, parser.source, position)
+    return GrammarError.in_source(message, parser.source, position)
 
 
 def _written_names(names: Iterable[str]) -> list[str]:

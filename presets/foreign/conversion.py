@@ -150,8 +150,8 @@ class ImportedChainBuilder:
             sampler = make_sampler({name: dict(params)}, origin="")
         except SamplingError as error:
             named = (key_by_parameter or {}).items()
-            found = (key.name for parameter, key in named if str(error).startswith(f".{name}.{parameter}:"))
-            raise PresetError(f"{table.origin_of(next(found, keys[0]))}: {str(error).lstrip('.')}") from None
+            key = next((key.name for parameter, key in named if error.place == (name, parameter)), keys[0])
+            raise PresetError.of(error).within(table.origin_of(key)) from None
         if sampler.is_neutral:
             return
         if name == "penalties":  # a step for three penalties: the preset need not list those that are off

@@ -288,7 +288,7 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
         try:
             samplers = parse_chain(preset if isinstance(preset, str) else [_as_step(step) for step in preset])
         except SamplingError as error:
-            raise PresetError(str(error)) from None
+            raise PresetError.of(error) from None
     exporter = PresetExporter(chosen.tool, samplers, other_settings, *labels)
     if not chosen.has_penalty_slope:
         exporter.flatten_repetition_penalty()

@@ -66,7 +66,7 @@ class ForeignTable:
     def value_error(self, key: str, allowed_values: str) -> PresetError:
         # ``allowed_values``: a noun phrase such as ``a list of numbers``
         value = short_repr(self.values.get(self.key_in_file(key)))
-        return PresetError(f"{self.origin_of(key)}: {value} is not {allowed_values}")
+        return PresetError(f"{value} is not {allowed_values}", origin=self.origin_of(key))
 
     def origin_of(self, key: str) -> str:
         """Return the start of a message about a key: the file and the line, if known, and the key in the file."""
@@ -139,7 +139,7 @@ class ForeignTable:
         try:
             return reader(self.raw_value(key))
         except ValueError as error:
-            raise PresetError(f"{self.origin_of(key)}: {error}") from None
+            raise PresetError(str(error), origin=self.origin_of(key)) from None
 
     def unknown_keys(self, known_keys: Iterable[str]) -> list[str]:
         """Return the keys of the file that are neither known nor a spelling of a key, in the file's order."""

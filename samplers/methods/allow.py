@@ -50,7 +50,7 @@ class Allow(Sampler):
     __slots__ = ("_ids", "_table")
 
     def bind(self, context: BuildContext) -> None:
-        self._ids = [token_of(token, context, "allow.tokens", "") for token in self.tokens]
+        self._ids = [token_of(token, context, "tokens", "") for token in self.tokens]
         self._table: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
     def apply(self, candidates: Candidates) -> None:

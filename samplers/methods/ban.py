@@ -81,15 +81,15 @@ class Ban(Sampler):
 
     def bind(self, context: BuildContext) -> None:
         hint = "; or use ban.strings"
-        self._ids = [token_of(token, context, "ban.tokens", hint) for token in self.tokens]
+        self._ids = [token_of(token, context, "tokens", hint) for token in self.tokens]
         self._completions: list[TextCompletions] = []
         self._pieces: Sequence[bytes] = ()
         self._is_banned_by_id = np.zeros(0, dtype=np.bool_)
         if self.strings:
-            vocabulary = need_vocabulary(context, "ban.strings")
+            vocabulary = need_vocabulary(context, "strings")
             pieces = text_pieces(vocabulary)
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
-            texts = [encode_utf8(text, "ban.strings") for text in self.strings]
+            texts = [encode_utf8(text, "strings") for text in self.strings]
             index = once_for_vocabulary(
                 vocabulary, f"index of texts, {self.ignore_case}", lambda _: TokenBytesIndex(self._pieces)
             )

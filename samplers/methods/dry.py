@@ -93,7 +93,7 @@ class Dry(Sampler):
         if self.is_neutral or not texts:
             self._breakers = SequenceBreakers({}, 0)
             return
-        self._breakers = _find_breakers(texts, self.match, need_vocabulary(context, "dry.breakers"))
+        self._breakers = _find_breakers(texts, self.match, need_vocabulary(context, "breakers"))
 
     def reset(self, prompt: Sequence[int]) -> None:
         self._history = list(prompt)
@@ -381,7 +381,7 @@ class SequenceBreakers:
         tokens_of_rest: dict[bytes, list[int] | None] = {}
         index = pieces_index(vocabulary)
         for text in dict.fromkeys(texts):
-            data = encode_utf8(text, "dry.breakers")[:_MAX_BREAKER_BYTES]
+            data = encode_utf8(text, "breakers")[:_MAX_BREAKER_BYTES]
             containing = set(index.containing(data))
             single_tokens |= containing
             for ids, rest in tokens_starting(data, index):
@@ -397,7 +397,7 @@ class SequenceBreakers:
     @classmethod
     def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
         """Return breakers of one token each: for each string, the last token of "a" followed by the string."""
-        tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "dry.breakers"))[-1] for text in texts}
+        tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "breakers"))[-1] for text in texts}
         return cls({}, vocabulary.size, tokens)
 
     def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:

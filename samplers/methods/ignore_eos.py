@@ -41,7 +41,7 @@ class IgnoreEos(Sampler):
     __slots__ = ("_end_tokens",)
 
     def bind(self, context: BuildContext) -> None:
-        self._end_tokens = end_tokens(need_vocabulary(context, "ignore_eos"))
+        self._end_tokens = end_tokens(need_vocabulary(context))
 
     def apply(self, candidates: Candidates) -> None:
         drop_ends("ignore_eos", candidates, self._end_tokens)

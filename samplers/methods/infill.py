@@ -47,14 +47,14 @@ class Infill(Sampler):
     __slots__ = ("_end_token", "_is_end", "_pieces")
 
     def bind(self, context: BuildContext) -> None:
-        vocabulary = need_vocabulary(context, "infill")
+        vocabulary = need_vocabulary(context)
         self._is_end = end_tokens(vocabulary).table
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
         self._end_token = vocabulary.end
         if self._end_token is None:
             self._end_token = min(vocabulary.eog, default=None)
         if self._end_token is None:
-            raise SamplingError("infill: the vocabulary has no end-of-generation token")
+            raise SamplingError("the vocabulary has no end-of-generation token")
 
     def apply(self, candidates: Candidates) -> None:
         if candidates.vocab_size != self._is_end.size:

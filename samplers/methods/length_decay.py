@@ -54,7 +54,7 @@ class LengthDecay(Sampler):
     __slots__ = ("_end_tokens", "_generated_count")
 
     def bind(self, context: BuildContext) -> None:
-        self._end_tokens = end_tokens(need_vocabulary(context, "length_decay.factor"))
+        self._end_tokens = end_tokens(need_vocabulary(context, "factor"))
 
     def reset(self, prompt: Sequence[int]) -> None:
         self._generated_count = 0

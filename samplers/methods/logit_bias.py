@@ -101,9 +101,9 @@ class LogitBias(Sampler):
         self._bias_by_id: dict[int, float] = {}
         self._tables: _BiasTables | None = None
         for key, value in self.bias.items():
-            token = token_of(key, context, "logit_bias.bias")
+            token = token_of(key, context, "bias")
             if token in self._bias_by_id:
-                raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which another key names, too")
+                raise SamplingError(f"{key!r} is token {token}, which another key names, too", place=("bias",))
             self._bias_by_id[token] = value
 
     def apply(self, candidates: Candidates) -> None:

@@ -47,7 +47,7 @@ class MinTokens(Sampler):
     __slots__ = ("_end_tokens", "_generated_count")
 
     def bind(self, context: BuildContext) -> None:
-        self._end_tokens = end_tokens(need_vocabulary(context, "min_tokens.n"), context.stop_tokens)
+        self._end_tokens = end_tokens(need_vocabulary(context, "n"), context.stop_tokens)
 
     def reset(self, prompt: Sequence[int]) -> None:
         self._generated_count = 0

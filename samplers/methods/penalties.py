@@ -87,7 +87,7 @@ class Penalties(Sampler):
     def bind(self, context: BuildContext) -> None:
         self._newline_token: int | None = None
         if not self.penalize_newline:
-            vocabulary = need_vocabulary(context, "penalties.penalize_newline: false")
+            vocabulary = need_vocabulary(context, "penalize_newline", value="false")
             self._newline_token = vocabulary.newline
 
     def reset(self, prompt: Sequence[int]) -> None:

@@ -87,7 +87,7 @@ class Scripts(Sampler):
     __slots__ = ("_allowed", "_characters", "_continuing_tokens", "_pieces", "_tokens_after", "_unfinished")
 
     def bind(self, context: BuildContext) -> None:
-        vocabulary = need_vocabulary(context, "scripts.allow")
+        vocabulary = need_vocabulary(context, "allow")
         self._pieces = list(text_pieces(vocabulary))
         for token in vocabulary.eog:
             self._pieces[token] = b""

@@ -110,7 +110,7 @@ class SequenceBias(Sampler):
         self._always: dict[int, float] = defaultdict(float)
         self._by_previous_tokens: dict[tuple[int, ...], list[tuple[int, float]]] = defaultdict(list)
         for ids, value in self.ids:
-            *previous, last = [token_of(token, context, "sequence_bias.ids") for token in ids]
+            *previous, last = [token_of(token, context, "ids") for token in ids]
             if previous:
                 self._by_previous_tokens[tuple(previous)].append((last, value))
             else:
@@ -119,8 +119,8 @@ class SequenceBias(Sampler):
         self._texts: list[_TextBias] = []
         self._pieces: Sequence[bytes] = ()
         if self.bias:
-            self._pieces = text_pieces(need_vocabulary(context, "sequence_bias.bias"))
-            texts = {encode_utf8(text, "sequence_bias.bias"): value for text, value in self.bias.items()}
+            self._pieces = text_pieces(need_vocabulary(context, "bias"))
+            texts = {encode_utf8(text, "bias"): value for text, value in self.bias.items()}
             tokens_by_piece = _tokens_by_piece(self._pieces, texts)
             for text, value in texts.items():
                 for token in _whole_tokens(text, tokens_by_piece):

@@ -69,7 +69,7 @@ class Xtc(Sampler):
         self._drawn_number: np.float32 | None = None
         self._kept_special_tokens: list[int] = []
         if self.keep_special is not False:
-            vocabulary = need_vocabulary(context, f"xtc.keep_special: {str(self.keep_special).lower()}")
+            vocabulary = need_vocabulary(context, "keep_special", value=str(self.keep_special).lower())
             newline = [] if vocabulary.newline is None else [vocabulary.newline]
             self._kept_special_tokens = [*newline, *sorted(vocabulary.eog)]
 

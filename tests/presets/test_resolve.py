@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from logitsmith.common.seeds import SEED_VALUES
 from logitsmith.presets import Override, Preset, PresetError, load_preset, resolve_settings
-from logitsmith.presets.overrides import parse_set
+from logitsmith.presets.overrides import ChainRearrangement, parse_set
 from logitsmith.samplers import StepError, build
 
 from ..samplers.rows import FakeVocabulary
@@ -255,6 +255,16 @@ REFUSED_FLAGS = {
     "range": (flag("top-p", "top_p.p", 1.5), "--top-p: 1.5 is not within 0..1"),
     "max_tokens": (Override("-n", "max_tokens", -3), "-n: -3 is not an integer ≥ 1, or -1 for no limit"),
     "unknown": (flag("x", "nope.x", 1), "--x: unknown sampler 'nope'; "),
+    "string": (flag("stop", "stop", ["a", ""]), "--stop: '' is empty"),
+    "string_of_a_field": (Override("stop", "stop", ["a", ""]), "stop[1]: '' is empty"),
+    "chain_of_a_phase": (
+        flag("thinking-chain", "phases", [{"chain": "temp-1"}, {}]),
+        "--thinking-chain: chain[0].temperature.t: -1 is not ≥ 0",
+    ),
+    "selectors_of_a_phase": (
+        Override("phases", "phases", [{"chain": "dist > dist"}, {}]),
+        "phases[0]: chain[0] dist and chain[1] dist both select a token",
+    ),
 }
 
 
@@ -294,6 +304,15 @@ def test_chain_refused(chain: str, message: str) -> None:
     with pytest.raises(PresetError) as caught:
         resolve_settings(None, chain=chain)
     assert str(caught.value) == message
+
+
+def test_a_chain_has_the_origin_that_its_front_end_knows() -> None:
+    with pytest.raises(PresetError, match=r"^/chain: chain\[0\]\.top_p\.p: 1\.5 is not within 0\.\.1$"):
+        resolve_settings(None, chain="top_p1.5", chain_origin="/chain")
+    rearrangement = ChainRearrangement("samplers", new_selector="dist")
+    with pytest.raises(PresetError, match=r"^samplers: the chain selects by greedy, not by dist; "):
+        resolve_settings(None, chain="greedy", chain_origin="chain", rearrangements=[rearrangement])
+    assert resolve_settings(None, chain="temp", chain_origin="chain").chain_origin == "chain"
 
 
 def steps_after(chain: str, *sets: str) -> list[Any]:

@@ -236,7 +236,7 @@ def test_refusal_with_a_vocabulary(params, message):
         ("a", "chain[0].ban.tokens: 'a' needs a vocabulary: build the chain with vocab="),
         (
             {"strings": "a"},
-            "chain[0].ban.strings needs a vocabulary: build the chain with vocab=",
+            "chain[0].ban.strings: it needs a vocabulary: build the chain with vocab=",
         ),
         (
             {"strings": ["a", ""]},

@@ -282,10 +282,10 @@ def test_a_vocabulary_of_another_size():
             "chain[0].dry: unknown parameter 'dry_base'; "
             "known: multiplier, base, allowed_length, last_n, breakers, match",
         ),
-        (0.8, "chain[0].dry.breakers needs a vocabulary: build the chain with vocab="),
+        (0.8, "chain[0].dry.breakers: it needs a vocabulary: build the chain with vocab="),
         (
             {"multiplier": 0.8, "breakers": ["x"], "match": "last_token"},
-            "chain[0].dry.breakers needs a vocabulary: build the chain with vocab=",
+            "chain[0].dry.breakers: it needs a vocabulary: build the chain with vocab=",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_vocabulary_of_another_size(size):
     [
         (
             "ignore_eos",
-            "chain[0].ignore_eos needs a vocabulary: build the chain with vocab=",
+            "chain[0].ignore_eos: it needs a vocabulary: build the chain with vocab=",
         ),
         ({"ignore_eos": True}, "chain[0].ignore_eos: accepts no single value, but got True"),
     ],

@@ -256,7 +256,7 @@ def test_a_vocabulary_without_an_end():
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("infill", "chain[0].infill needs a vocabulary: build the chain with vocab="),
+        ("infill", "chain[0].infill: it needs a vocabulary: build the chain with vocab="),
         ({"infill": True}, "chain[0].infill: accepts no single value, but got True"),
         ({"infill": {"p": 0.2}}, "chain[0].infill: unknown parameter 'p'; known: none"),
     ],

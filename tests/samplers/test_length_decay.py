@@ -152,7 +152,7 @@ def test_neutral_is_identity(logits, start):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (1.1, "chain[0].length_decay.factor needs a vocabulary: build the chain with vocab="),
+        (1.1, "chain[0].length_decay.factor: it needs a vocabulary: build the chain with vocab="),
         (0, "chain[0].length_decay.factor: 0 is not > 0"),
         (-1.5, "chain[0].length_decay.factor: -1.5 is not > 0"),
         (math.inf, "chain[0].length_decay.factor: inf is not a finite number (> 0)"),

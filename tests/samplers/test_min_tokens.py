@@ -99,7 +99,7 @@ def test_neutral_is_identity(logits):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, "chain[0].min_tokens.n needs a vocabulary: build the chain with vocab="),
+        (3, "chain[0].min_tokens.n: it needs a vocabulary: build the chain with vocab="),
         (-1, "chain[0].min_tokens.n: -1 is not ≥ 0"),
         (2.5, "chain[0].min_tokens.n: 2.5 is not an integer (≥ 0)"),
         (True, "chain[0].min_tokens.n: true is not an integer (≥ 0)"),

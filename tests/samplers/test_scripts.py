@@ -321,7 +321,7 @@ def test_neutral_is_identity(logits):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("Latin", "chain[0].scripts.allow needs a vocabulary: build the chain with vocab="),
+        ("Latin", "chain[0].scripts.allow: it needs a vocabulary: build the chain with vocab="),
         ("latinn", "chain[0].scripts.allow.0: 'latinn': not the name of a script in Unicode; did you mean Latin?"),
         (
             ["Latin", "xyz"],

@@ -260,7 +260,7 @@ def test_an_id_outside_the_vocabulary(ids, given_vocabulary):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": 1}, "chain[0].sequence_bias.bias needs a vocabulary: build the chain with vocab="),
+        ({"a": 1}, "chain[0].sequence_bias.bias: it needs a vocabulary: build the chain with vocab="),
         ({"": 1}, "chain[0].sequence_bias.bias: the key '': an empty string is completed by no token"),
         ({2024: 1}, "chain[0].sequence_bias.bias: the key 2024 is not a string"),
         ({"a": "x"}, "chain[0].sequence_bias.bias.a: 'x' is not a number"),

@@ -97,6 +97,8 @@ WRONG = {
     "/set": "/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all values",
     "/set min_p.p=7": "/set min_p.p: 7 is not within 0..1",
     "/set nothing=1": "/set nothing: ",
+    "/set stop=[a, '']": "/set stop[1]: '' is empty",
+    "/set greedy=true": "not by greedy; choose another preset or give a /chain that ends in greedy",
     "/chain top-q9": "/chain: ",
     "/chain": "/chain needs steps",
     "/preset nope": "nope",
