@@ -62,7 +62,6 @@ def test_a_short_line_takes_every_setting():
 
 
 def test_numbers_of_a_schema_are_as_written():
-    (override,) = read_request_line(
-        {"prompt": "a", "grammar": {"json_schema": {"maximum": 1.0}}}, 1
-    ).asked.overrides
-    assert repr(asked.overrides[0].value) == "{'json_schema': {'maximum': 1.0}}"
+    record = {"prompt": "a", "grammar": {"json_schema": {"maximum": 1.0}}}
+    (override,) = read_request_line(record, 1).asked.overrides
+    assert repr(override.value) == "{'json_schema': {'maximum': 1.0}}"
