@@ -162,8 +162,8 @@ class PresetExporter:
         for name, field_info in type(sampler).model_fields.items():
             value = getattr(sampler, name)
             tool_value = keys.fixed_parameters.get(name, field_info.get_default(call_default_factory=True))
-            if name in keys.key_by_parameter:
-                self.values[keys.key_by_parameter[name].name] = value
+            if (key := keys.key_by_parameter.get(name)) is not None:
+                self.values[key.name] = key.tool_value(value)
             elif value != tool_value:
                 subject = f"{sampler.about.name}.{name} {short_repr(value)}"
                 self.report_unsupported(subject, f"{self.tool} always has {short_repr(tool_value)} there")

@@ -35,7 +35,7 @@ from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, has_halves_slope
 from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
-from .table import ForeignTable, read_breakers
+from .table import ForeignTable
 
 KOBOLDAI = "KoboldAI"
 KOBOLDCPP = "KoboldCpp"
@@ -248,7 +248,7 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
     _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
     _cpp_keys("quadratic", is_active_at=lambda factor: factor > 0),
-    _cpp_keys("top_n_sigma", {"n": _NOT_NEGATIVE}),
+    _cpp_keys("top_n_sigma"),
     _cpp_keys("top_k"),
     _cpp_keys("top_a", {"a": _NOT_NEGATIVE}),
     _cpp_keys("top_p"),
@@ -266,7 +266,6 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
         {
             "multiplier": _NOT_NEGATIVE,
             "last_n": {"off_value": 320, "minimum": 0},
-            "breakers": {"reader": read_breakers},
         },
     ),
     _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),

@@ -67,7 +67,7 @@ SAMPLER_KEYS = keys_by_sampler(
         is_active_at=lambda target: 0 <= target < 1,  # SillyTavern's -0.01 is off
     ),
 )
-YALS_SIGMA_KEYS = sampler_keys("yals", "top_n_sigma", {"n": {"minimum": 0.0}}, comment="YALS only")
+YALS_SIGMA_KEYS = sampler_keys("yals", "top_n_sigma", comment="YALS only")
 _KNOWN_KEYS = (
     *(*off_values(SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),

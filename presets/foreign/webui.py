@@ -37,10 +37,9 @@ from .conversion import (
 from .exporter import PresetExporter
 from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
-from .table import ForeignTable, read_breakers, read_window
+from .table import ForeignTable, read_window
 
 TOOL = "text-generation-webui"
-_CUTOFF_UNITS = 10_000  # the tool gives epsilon_cutoff and eta_cutoff in units of 1e-4; this many units are 1
 # slots that come before all others, whatever the order
 LEADING_SLOTS = ("ignore_eos", "min_tokens", "ban", "logit_bias")
 _FLAT_PENALTY_SLOTS = ("repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -68,26 +67,13 @@ def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
     return read_window(table, key, default) or -1
 
 
-def read_cutoff(number: float) -> float:
-    """Return a cutoff of the tool, which gives it in units of 1e-4."""
-    if not 0 <= number < _CUTOFF_UNITS:
-        raise ValueError(f"{number:g} is not within 0..{_CUTOFF_UNITS}, in units of 1e-4")
-    return number / _CUTOFF_UNITS
-
-
-def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
-    number = table.number(key, default)
-    return table.read(key, lambda _: read_cutoff(number)) if table.is_set(key) else read_cutoff(number)
-
-
 _keys = partial(sampler_keys, "webui")
 _PENALTY_WINDOW_KEY = tool_key("webui", "penalties.last_n", off_value=0, reader=_read_penalty_window)
-_CUTOFF = {"epsilon": {"reader": _read_cutoff}}
 _SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _PENALTY_WINDOW_KEY}),
     _keys(
         "dry",
-        {"last_n": _PENALTY_WINDOW_KEY, "breakers": {"reader": read_breakers}},
+        {"last_n": _PENALTY_WINDOW_KEY},
         fixed_parameters={"match": "last_token"},
     ),
     _keys("encoder_repetition_penalty"),
@@ -101,8 +87,8 @@ _SAMPLER_KEYS = keys_by_sampler(
     _keys("min_p"),
     _keys("top_a"),
     _keys("top_n_sigma"),
-    _keys("epsilon_cutoff", _CUTOFF, comment="given in units of 1e-4"),
-    _keys("eta_cutoff", _CUTOFF, comment="given in units of 1e-4"),
+    _keys("epsilon_cutoff", comment="given in units of 1e-4"),
+    _keys("eta_cutoff", comment="given in units of 1e-4"),
     _keys("xtc", fixed_parameters={"keep_special": "cancel"}, is_active_at=lambda probability: probability > 0),
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat_mode"),
     _keys("adaptive_p", is_active_at=lambda target: target > 0),
@@ -308,7 +294,7 @@ def chain_values(
         exporter.remove_steps(ignored_samplers, f"without do_sample, {exporter.tool} applies the penalties only")
     exporter.write_steps(sampler_keys)
     _merge_penalty_windows(exporter)
-    _convert_units(exporter)
+    _write_temperature_range(exporter)
     slots = [slot for slot in exporter.written_slots if slot not in LEADING_SLOTS]
     selector = exporter.write_selector(sampler_keys)
     if name == "greedy":
@@ -322,8 +308,8 @@ def chain_values(
     return exporter.values
 
 
-def _convert_units(exporter: PresetExporter) -> None:
-    """Write dynatemp as a lowest and a highest temperature, and the cutoffs in units of 1e-4."""
+def _write_temperature_range(exporter: PresetExporter) -> None:
+    """Write dynatemp as a lowest and a highest temperature."""
     values = exporter.values
     if "middle" in values:
         middle, half_range = values.pop("middle"), values.pop("reach")
@@ -334,9 +320,6 @@ def _convert_units(exporter: PresetExporter) -> None:
             )
         values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - half_range, 12), 0.0)}
         values["dynatemp_high"] = round(middle + half_range, 12)
-    for key in ("epsilon_cutoff", "eta_cutoff"):
-        if key in values:
-            values[key] = float(f"{values[key] * _CUTOFF_UNITS:.12g}")
 
 
 def _write_order(values: dict[str, Any], slots: list[str], default_order: tuple[str, ...]) -> None:
