@@ -14,8 +14,10 @@ from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from ..common.text import short_repr
 from ..presets.errors import PresetError
-from ..presets.foreign import kobold, lists
+from ..presets.foreign import lists
+from ..presets.foreign.kobold import SAMPLERS_BY_NUMBER
 from ..presets.foreign.sampler_keys import ToolKey
+from ..presets.foreign.webui import samplers_of_step
 from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
 from ..presets.parameter_names import PARAMETERS, Parameter
 from ..presets.preset import make_step
@@ -41,8 +43,9 @@ _PARAMETERS = tuple(
 
 
 _DRY_WINDOW = _PARAMETER_OF_FIELD["dry_penalty_last_n"]
-
-
+# The fields that say the same. Of several in a request the first counts.
+MIROSTAT_FIELDS = ("mirostat", "mirostat_mode")
+LOW_FIELDS, HIGH_FIELDS = ("dynatemp_low", "dynatemp_min"), ("dynatemp_high", "dynatemp_max")
 _NO_VALUE = object()
 
 
@@ -78,11 +81,8 @@ _READER_OF_LIST: Mapping[str, Callable[[str], list[Any]]] = {
 }
 
 
-class SamplerFields(_ParameterFields):
-    """The fields that set samplers and their order, under the names of all tools.
-
-    In addition to these fields there are those of `_PARAMETER_OF_FIELD`.
-    """
+class _ChainFields(_ParameterFields):
+    """The fields of the steps and their order, besides those of `_PARAMETER_OF_FIELD`."""
 
     dynatemp_low: Number | None = None
     dynatemp_high: Number | None = None
@@ -93,6 +93,25 @@ class SamplerFields(_ParameterFields):
     mirostat: int | bool | None = None
     mirostat_mode: int | None = None
     do_sample: bool | None = None
+    samplers: list[str] | str | None = None
+    sampler_order: list[int] | str | None = None
+    sampler_priority: list[str] | str | None = None
+    samplers_priorities: list[str] | str | None = None
+    temperature_last: bool | None = None
+    repetition_decay: Number | None = None
+
+
+# The fields that set the steps of a chain and their order, without biases.
+CHAIN_FIELDS = frozenset(
+    name
+    for name in _ChainFields.model_fields
+    if name not in _PARAMETER_OF_FIELD or not find_sampler(_PARAMETER_OF_FIELD[name].sampler).about.is_bias
+)
+
+
+class SamplerFields(_ChainFields):
+    """The fields that set samplers and their order, under the names of all tools."""
+
     logit_bias: Json | list[list[Any]] | list[Json] | str | None = None
     ignore_eos: bool | None = None
     ban_eos_token: bool | None = None
@@ -105,12 +124,6 @@ class SamplerFields(_ParameterFields):
     custom_token_bans: str | list[int] | None = None
     allowed_token_ids: list[int] | str | None = Field(default=None, min_length=1)
     allowed_tokens: str | list[int] | None = None
-    samplers: list[str] | str | None = None
-    sampler_order: list[int] | str | None = None
-    sampler_priority: list[str] | str | None = None
-    samplers_priorities: list[str] | str | None = None
-    temperature_last: bool | None = None
-    repetition_decay: Number | None = None
     api_type: Any = None
     # The tool that has the route; empty: several have it.
     tool_of_route: ClassVar[str] = ""
@@ -143,25 +156,9 @@ def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> Chai
     return ChainChanges(fields, step_names)
 
 
-_MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
-
-
 def read_bias_changes(fields: SamplerFields) -> ChainChanges:
     """Return the biases, bans and minimum length that a request asks for, without other changes of the chain."""
     return ChainChanges(fields, (), has_only_biases=True)
-
-
-# The samplers of `_PARAMETERS` that are no step of a tool's chain.
-_MASKS = ("min_tokens",)
-# The fields that set the steps of a chain and their order, without biases.
-CHAIN_FIELDS = frozenset(
-    (
-        *(name for name, row in _PARAMETER_OF_FIELD.items() if not find_sampler(row.sampler).about.is_bias),
-        *("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max", "dynamic_temperature", "min_keep"),
-        *("mirostat", "mirostat_mode", "do_sample", "samplers", "sampler_order", "sampler_priority"),
-        *("samplers_priorities", "temperature_last", "repetition_decay"),
-    )
-)
 
 
 def field_names(targets: Container[str]) -> list[str]:
@@ -182,7 +179,7 @@ def check_parameters(fields: SamplerFields) -> None:
         for name in row.request_names:
             if (value := getattr(fields, name)) is not None:
                 make_step(row.sampler, {row.name: _read_value(row, name, value)}, name, row.name)
-    for name in ("mirostat", "mirostat_mode"):
+    for name in MIROSTAT_FIELDS:
         _check_mirostat(name, getattr(fields, name))
     _check_temperatures(fields)
     _check_kobold_order(fields.sampler_order or ())
@@ -190,15 +187,12 @@ def check_parameters(fields: SamplerFields) -> None:
 
 def _check_kobold_order(order: Iterable[object]) -> None:
     for number in order:
-        if number not in _KOBOLD_GROUPS:
+        if number not in SAMPLERS_BY_NUMBER:
             raise PresetError(f"sampler_order: {short_repr(number)} is not a number from 0 to 6")
 
 
-_RANGE_ENDS = ("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max")
-
-
 def _check_temperatures(fields: SamplerFields) -> None:
-    for name in _RANGE_ENDS:
+    for name in (*LOW_FIELDS, *HIGH_FIELDS):
         value = getattr(fields, name)
         if value is not None:
             make_step("temperature", {"t": value}, name, "t")
@@ -217,7 +211,7 @@ def _is_dry_on(fields: SamplerFields, window: int) -> bool:
 _IS_EFFECTIVE: Mapping[str, Callable[[SamplerFields, Any], bool]] = {
     # only text-generation-webui has one range for all penalties
     **dict.fromkeys(_DRY_WINDOW.request_names, _is_dry_on),
-    **dict.fromkeys(_RANGE_ENDS, lambda fields, _: fields.dynamic_temperature is True),
+    **dict.fromkeys((*LOW_FIELDS, *HIGH_FIELDS), lambda fields, _: fields.dynamic_temperature is True),
     "min_keep": lambda _, count: count > 1,
     "rep_pen_slope": lambda _, slope: 0 < slope < 1,
     "adaptive_target": lambda _, target: target >= 0,
@@ -248,10 +242,11 @@ class ChainChanges:
         self.rearrangements: list[ChainRearrangement] = []
         # The fields without effect.
         self.unused_names: list[str] = []
-        self._read_parameters([row for row in _PARAMETERS if not has_only_biases or row.sampler in _MASKS])
         if has_only_biases:
+            self._read_parameters(row for row in _PARAMETERS if find_sampler(row.sampler).about.is_bias)
             self._read_biases()
             return
+        self._read_parameters(_PARAMETERS)
         self._read_dry_window()
         self._read_temperature_range()
         self._read_rep_pen_slope()
@@ -287,8 +282,8 @@ class ChainChanges:
 
     def _read_temperature_range(self) -> None:
         """Read the range of a dynamic temperature that is given by both ends."""
-        low_name, low = self._value("dynatemp_low", "dynatemp_min")
-        high_name, high = self._value("dynatemp_high", "dynatemp_max")
+        low_name, low = self._value(*LOW_FIELDS)
+        high_name, high = self._value(*HIGH_FIELDS)
         if low is None or high is None:
             self.unused_names += [name for name in (low_name, high_name) if name]
             return
@@ -323,9 +318,8 @@ class ChainChanges:
     def _read_min_keep(self) -> None:
         name, value = self._value("min_keep")
         if value is not None and value > 1:
-            for sampler in _MIN_KEEP_SAMPLERS:
-                if sampler in self._steps:
-                    self._add(name, f"{sampler}.min_keep", value)
+            for sampler in [step for step in self._steps if "min_keep" in find_sampler(step).model_fields]:
+                self._add(name, f"{sampler}.min_keep", value)
 
     def _read_biases(self) -> None:
         fields = self._fields
@@ -348,7 +342,7 @@ class ChainChanges:
     def _read_selector(self) -> None:
         """Read the fields that choose the selecting step."""
         fields = self._fields
-        name, version = self._value("mirostat", "mirostat_mode")
+        name, version = self._value(*MIROSTAT_FIELDS)
         _check_mirostat(name, version)
         if version:
             sampler = ("mirostat", "mirostat_v2")[int(version) - 1]
@@ -387,9 +381,9 @@ class ChainChanges:
             return
         if name == "sampler_order":
             _check_kobold_order(order)
-            names = [step for number in dict.fromkeys(order) for step in _KOBOLD_GROUPS[number]]
+            names = [step for number in dict.fromkeys(order) for step in SAMPLERS_BY_NUMBER[number]]
         elif name:
-            names = _names_of_slots(name, _read(name, lists.read_names, order))
+            names = _samplers_of_steps(name, _read(name, lists.read_names, order))
         else:
             names = [step for step in self._steps if not _is_bias_or_selector(step)]
         if self._fields.temperature_last:
@@ -433,35 +427,12 @@ def _arrange_as_llama_cpp(order: str | list[str], present: Mapping[str, None]) -
     return ChainRearrangement("samplers", tuple(steps))
 
 
-# The samplers of each number of KoboldCpp's `sampler_order`.
-_KOBOLD_GROUPS = {**kobold.KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
-
-
-# The samplers of the names in the lists of text-generation-webui and Aphrodite, where our names differ.
-_SLOT_NAMES: Mapping[str, tuple[str, ...]] = {
-    "dynamic_temperature": ("temperature",),
-    "quadratic_sampling": ("quadratic",),
-    "repetition_penalty": ("repetition_penalty", "penalties"),
-    "presence_penalty": ("penalties",),
-    "frequency_penalty": ("penalties",),
-    "top_p_top_k": ("top_p", "top_k"),
-    "mirostat": (),
-    "adaptive_p": (),
-}
-
-
-def _names_of_slots(field: str, slots: Sequence[str]) -> list[str]:
+def _samplers_of_steps(field: str, names: Sequence[str]) -> list[str]:
     """Return the samplers that a list of text-generation-webui or Aphrodite names, in its order."""
-    names: dict[str, None] = {}
-    for slot in slots:
-        if slot in _SLOT_NAMES:
-            names.update(dict.fromkeys(_SLOT_NAMES[slot]))
-            continue
-        try:
-            names[find_sampler(slot).about.name] = None
-        except SamplingError as error:
-            raise PresetError(f"{field}: {error}") from None
-    return list(names)
+    try:
+        return list(dict.fromkeys(sampler for name in names for sampler in samplers_of_step(name)))
+    except SamplingError as error:
+        raise PresetError(f"{field}: {error}") from None
 
 
 def _token_ids(field: str, value: str | list[int] | None) -> list[int]:

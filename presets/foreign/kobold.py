@@ -225,6 +225,8 @@ KOBOLDCPP_ORDER = [6, 0, 1, 3, 4, 2, 5]
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTY_SLOTS = ("repetition_penalty", "presence_penalty")
 KOBOLDCPP_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
+# for each number of ``sampler_order``: the samplers of its steps
+SAMPLERS_BY_NUMBER: Mapping[int, Sequence[str]] = {**KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
 _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 KEY_SPELLINGS = {

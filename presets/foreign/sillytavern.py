@@ -17,16 +17,17 @@ answer if the preset does not set it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
+from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
 from ..parameter_names import BREAKERS
 from . import lists
 from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
-from .kobold import KOBOLDCPP_ORDER
+from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
 from .sampler_keys import keys_by_sampler, sampler_keys
 from .table import ForeignTable, read_window, unify_newlines
 from .webui import (
@@ -36,6 +37,7 @@ from .webui import (
     chain_values,
     looks_at_all_tokens,
     read_steps,
+    samplers_of_step,
     window_subject,
 )
 
@@ -303,52 +305,18 @@ _OFF_VALUES: Mapping[str, Any] = {
     "json_schema_allow_empty": False,
     "extensions": {},
 }
-_KOBOLDCPP_NUMBER_BY_SLOT = {
-    "penalties": 6,
-    "top_k": 0,
-    "top_a": 1,
-    "tfs": 3,
-    "typical_p": 4,
-    "top_p": 2,
-    "min_p": 2,
-    **dict.fromkeys(("temperature", "dynamic_temperature", "quadratic_sampling", "top_n_sigma"), 5),
-}
-_LLAMA_CPP_NAME_BY_SLOT = {
-    "penalties": "penalties",
-    "dry": "dry",
-    "top_n_sigma": "top_n_sigma",
-    "top_k": "top_k",
-    "typical_p": "typ_p",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "xtc": "xtc",
-    "temperature": "temperature",
-    "dynamic_temperature": "temperature",
-    "adaptive_p": "adaptive_p",
-}
-_APHRODITE_NAME_BY_SLOT = {
-    "dry": "dry",
-    "penalties": "penalties",
-    "no_repeat_ngram": "no_repeat_ngram",
-    "temperature": "temperature",
-    "dynamic_temperature": "temperature",
-    "top_n_sigma": "top_nsigma",
-    "top_p": "top_p_top_k",
-    "top_k": "top_p_top_k",
-    "top_a": "top_a",
-    "min_p": "min_p",
-    "tfs": "tfs",
-    "eta_cutoff": "eta_cutoff",
-    "epsilon_cutoff": "epsilon_cutoff",
-    "typical_p": "typical_p",
-    "quadratic_sampling": "quadratic",
-    "xtc": "xtc",
-}
-# for each key with a list of steps for another back end: its name of each slot, and its default order
-_STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
-    "sampler_order": (_KOBOLDCPP_NUMBER_BY_SLOT, KOBOLDCPP_ORDER),
-    "samplers": (_LLAMA_CPP_NAME_BY_SLOT, tuple(dict.fromkeys(_LLAMA_CPP_NAME_BY_SLOT.values()))),
-    "samplers_priorities": (_APHRODITE_NAME_BY_SLOT, tuple(dict.fromkeys(_APHRODITE_NAME_BY_SLOT.values()))),
+_APHRODITE_ORDER = (
+    *("dry", "penalties", "no_repeat_ngram", "temperature", "top_nsigma", "top_p_top_k", "top_a", "min_p", "tfs"),
+    *("eta_cutoff", "epsilon_cutoff", "typical_p", "quadratic", "xtc"),
+)
+# for each key with a list of steps for another back end: its default order, and the samplers of an entry
+_STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Sequence[Any], Callable[[Any], Sequence[str]]]] = {
+    "sampler_order": (KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER.__getitem__),
+    "samplers": (
+        [name for name in LLAMA_CPP_SAMPLERS if name != "infill"],
+        lambda name: read_sampler_sequence(name, "samplers"),
+    ),
+    "samplers_priorities": (_APHRODITE_ORDER, samplers_of_step),
 }
 
 
@@ -383,10 +351,11 @@ def to_json(exporter: PresetExporter) -> str:
         exporter.report_unsupported("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
-    step_lists = {
-        key: list(dict.fromkeys([*(names[slot] for slot in exporter.written_slots if slot in names), *defaults]))
-        for key, (names, defaults) in _STEP_LISTS_OF_OTHERS.items()
-    }
+    written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]
+    step_lists = {}
+    for key, (order, samplers_of) in _STEP_LISTS_OF_OTHERS.items():
+        entries = [entry for sampler in written for entry in order if sampler in samplers_of(entry)]
+        step_lists[key] = list(dict.fromkeys([*entries, *order]))
     all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
     return json.dumps(all_values, indent=4, ensure_ascii=False) + "\n"
 

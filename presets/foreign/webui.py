@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...samplers.registry import find_sampler
 from ..yaml_writer import write_yaml
 from . import lists
 from .conversion import (
@@ -60,6 +61,24 @@ _STEP_ORDER = (
     *("top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs", "top_a", "min_p", "adaptive_p"),
     *("mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
+
+
+# The samplers of the names of steps, in this tool's lists and in Aphrodite's, that no sampler has here.
+_SAMPLERS_OF_STEP: Mapping[str, Sequence[str]] = {
+    "dynamic_temperature": ("temperature",),
+    "quadratic_sampling": ("quadratic",),
+    "repetition_penalty": ("repetition_penalty", "penalties"),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), ("penalties",)),
+    **dict.fromkeys(("mirostat", "adaptive_p"), ()),
+    "top_p_top_k": ("top_p", "top_k"),
+}
+
+
+def samplers_of_step(name: str) -> Sequence[str]:
+    """Return the samplers of a step of a list, without one that selects the token."""
+    # Raises ``SamplingError`` for an unknown name.
+    found = _SAMPLERS_OF_STEP.get(name)
+    return (find_sampler(name).about.name,) if found is None else found
 
 
 def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
