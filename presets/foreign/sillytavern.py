@@ -28,7 +28,7 @@ from . import lists
 from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
 from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
-from .sampler_keys import keys_by_sampler, sampler_keys
+from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable, read_window, unify_newlines
 from .webui import (
     EXPORT_SAMPLER_KEYS,
@@ -61,26 +61,6 @@ KEY_SPELLINGS = {
     "dynatemp_high": ("max_temp",),
     "ban_eos_token": ("ban_eos_token", "ignore_eos_token", "ignore_eos_token_aphrodite"),
 }
-KNOWN_KEYS = (
-    *("top_k", "top_p", "min_p", "top_a", "tfs", "typical_p", "epsilon_cutoff", "eta_cutoff"),
-    *("no_repeat_ngram_size", "smoothing_factor", "smoothing_curve", "dynatemp_exponent", "dry_multiplier"),
-    *("dry_base", "dry_allowed_length", "dry_sequence_breakers", "dry_penalty_last_n", "xtc_probability"),
-    *("xtc_threshold", "mirostat_mode", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay"),
-    *("do_sample", "temperature_last", "sampler_priority", "samplers", "sampler_order", "samplers_priorities"),
-    *("genamt", "min_length", "seed", "grammar_string", "json_schema", "logit_bias", "banned_tokens"),
-    *("global_banned_tokens", "send_banned_tokens", "skew", "rep_pen_slope", "min_keep", *DECODING_KEYS),
-)
-_IGNORED_KEYS = (
-    *("max_length", "add_bos_token", "skip_special_tokens", "truncation_length", "streaming", "streaming_url"),
-    *("spaces_between_special_tokens", "spaces_between_special_tokens_aphrodite", "speculative_ngram", "n"),
-    *("rep_pen_size", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
-    *("extensions", "name", "preset", "type", "server_urls", "custom_model", "bypass_status_check", "derived"),
-    *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "generic_model"),
-    *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "legacy_api"),
-    *("mancer_model", "togetherai_model", "infermaticai_model", "ollama_model", "openrouter_model"),
-    *("vllm_model", "aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
-    *("stopping_strings", "logits_processors_aphrodite"),
-)
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
@@ -241,68 +221,29 @@ _SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | keys_by_sampler(
     sampler_keys("sillytavern-export", "ban"),
     sampler_keys("sillytavern", "logit_bias"),
 )
+# the value of each key of a preset in which no step is on
 _OFF_VALUES: Mapping[str, Any] = {
-    "temp": 1,
-    "temperature_last": False,
-    "top_p": 1,
-    "top_k": 0,
-    "top_a": 0,
-    "tfs": 1,
-    "epsilon_cutoff": 0,
-    "eta_cutoff": 0,
-    "typical_p": 1,
-    "min_p": 0,
-    "rep_pen": 1,
-    "rep_pen_range": 0,
-    "rep_pen_decay": 0,
-    "rep_pen_slope": 1,
-    "rep_pen_size": 0,
-    "no_repeat_ngram_size": 0,
-    "penalty_alpha": 0,
-    "num_beams": 1,
-    "length_penalty": 1,
-    "min_length": 0,
-    "encoder_rep_pen": 1,
-    "freq_pen": 0,
-    "presence_pen": 0,
-    "skew": 0,
-    "do_sample": True,
-    "early_stopping": False,
-    "dynatemp": False,
-    "min_temp": 0,
-    "max_temp": 2,
-    "dynatemp_exponent": 1,
-    "smoothing_factor": 0,
-    "smoothing_curve": 1,
-    "dry_allowed_length": 2,
-    "dry_multiplier": 0,
-    "dry_base": 1.75,
-    "dry_sequence_breakers": json.dumps(BREAKERS),
-    "dry_penalty_last_n": 0,
-    "mirostat_mode": 0,
-    "mirostat_tau": 5,
-    "mirostat_eta": 0.1,
-    "adaptive_target": -0.01,
-    "adaptive_decay": 0.9,
-    "xtc_threshold": 0.1,
-    "xtc_probability": 0,
-    "nsigma": 0,
-    "min_keep": 0,
-    "guidance_scale": 1,
-    "negative_prompt": "",
-    "seed": -1,
-    "add_bos_token": True,
-    "ban_eos_token": False,
-    "ignore_eos_token": False,
-    "skip_special_tokens": True,
+    **{
+        KEY_SPELLINGS.get(key, (key,))[0]: value
+        for key, value in off_values(_SAMPLER_KEYS).items()
+        if key not in ("dry_range", "middle", "reach", "tokens", "strings")  # other keys hold these values
+    },
+    **dict.fromkeys(("dry_penalty_last_n", "min_keep", "min_temp", "penalty_alpha", "skew"), 0),
+    **dict.fromkeys(("rep_pen_decay", "rep_pen_size"), 0),
+    **dict.fromkeys(("guidance_scale", "length_penalty", "num_beams", "rep_pen_slope"), 1),
+    **dict.fromkeys(
+        ("ban_eos_token", "dynatemp", "early_stopping", "ignore_eos_token", "temperature_last"), False
+    ),
+    **dict.fromkeys(("json_schema_allow_empty", "speculative_ngram"), False),
+    **dict.fromkeys(("add_bos_token", "do_sample", "send_banned_tokens", "skip_special_tokens"), True),
+    **dict.fromkeys(("banned_tokens", "grammar_string", "negative_prompt"), ""),
     "spaces_between_special_tokens": True,
-    "speculative_ngram": False,
-    "send_banned_tokens": True,
-    "banned_tokens": "",
+    "adaptive_target": -0.01,
+    "dry_sequence_breakers": json.dumps(BREAKERS),
+    "max_temp": 2,
+    "seed": -1,
     "logit_bias": [],
-    "grammar_string": "",
     "json_schema": None,
-    "json_schema_allow_empty": False,
     "extensions": {},
 }
 _APHRODITE_ORDER = (
@@ -318,6 +259,17 @@ _STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Sequence[Any], Callable[[Any], Sequenc
     ),
     "samplers_priorities": (_APHRODITE_ORDER, samplers_of_step),
 }
+_OTHER_KEYS = ("sampler_priority", "genamt", "global_banned_tokens", *DECODING_KEYS)
+KNOWN_KEYS = (*_OFF_VALUES, *_STEP_LISTS_OF_OTHERS, *_OTHER_KEYS)
+_IGNORED_KEYS = (
+    *("max_length", "truncation_length", "streaming", "streaming_url", "include_reasoning", "max_tokens_second"),
+    *("spaces_between_special_tokens_aphrodite", "n", "name", "preset", "type", "server_urls", "custom_model"),
+    *("bypass_status_check", "derived", "generic_model", "legacy_api", "stopping_strings"),
+    *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "openrouter_model"),
+    *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "vllm_model"),
+    *("logits_processors_aphrodite", "mancer_model", "togetherai_model", "infermaticai_model", "ollama_model"),
+    *("aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
+)
 
 
 def to_json(exporter: PresetExporter) -> str:
