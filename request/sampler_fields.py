@@ -18,7 +18,13 @@ from ..presets.foreign import lists
 from ..presets.foreign.kobold import SAMPLERS_BY_NUMBER
 from ..presets.foreign.sampler_keys import ToolKey
 from ..presets.foreign.webui import samplers_of_step
-from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
+from ..presets.overrides import (
+    MIROSTAT_VERSIONS,
+    ChainRearrangement,
+    Override,
+    read_sampler_sequence,
+    rearrange_for_mirostat,
+)
 from ..presets.parameter_names import PARAMETERS, Parameter
 from ..presets.preset import make_step
 from ..samplers.errors import SamplingError
@@ -345,9 +351,8 @@ class ChainChanges:
         name, version = self._value(*MIROSTAT_FIELDS)
         _check_mirostat(name, version)
         if version:
-            sampler = ("mirostat", "mirostat_v2")[int(version) - 1]
             self.rearrangements.append(rearrange_for_mirostat(int(version)))
-            self._read_selecting_step(sampler)
+            self._read_selecting_step(MIROSTAT_VERSIONS[version])
         elif version is not None:
             self.rearrangements.append(rearrange_for_mirostat(0))
         target = self._value("adaptive_target")[1]

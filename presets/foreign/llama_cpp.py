@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..overrides import MIROSTAT_VERSIONS
 from ..parameter_names import names_by_option
 from . import lists
 from .conversion import ImportedChainBuilder
@@ -128,7 +129,7 @@ def read_steps(builder: ImportedChainBuilder) -> None:
     if version not in (0, 1, 2):
         raise builder.table.value_error("mirostat", "0, 1 or 2")
     if version:
-        builder.read_steps(SAMPLER_KEYS, "mirostat" if version == 1 else "mirostat_v2")
+        builder.read_steps(SAMPLER_KEYS, MIROSTAT_VERSIONS[version])
     builder.read_steps(SAMPLER_KEYS, "adaptive_p")
 
 

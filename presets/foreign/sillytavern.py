@@ -291,16 +291,10 @@ def to_json(exporter: PresetExporter) -> str:
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
     values |= exporter.take_guidance("guidance_scale")
-    values |= exporter.convert_other_settings(
-        {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
-    )
-    grammar = values.pop("grammar_string", None)
-    if (text := exporter.grammar_text(grammar)) is not None:
-        values["grammar_string"] = text
-    elif (schema := exporter.grammar_schema(grammar)) is not None:
-        values["json_schema"] = schema
-    elif grammar is not None:
-        exporter.report_unsupported("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
+    keys = {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar"}
+    values |= exporter.convert_other_settings(keys)
+    reason = "SillyTavern takes a grammar as text, or a JSON Schema"
+    exporter.write_grammar(values, {"gbnf": "grammar_string", "json_schema": "json_schema"}, reason)
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
     written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]

@@ -199,15 +199,11 @@ def to_overrides(exporter: PresetExporter) -> str:
 
 
 def chain_values(exporter: PresetExporter) -> dict[str, Any]:
-    name = exporter.selector_name
-    if name == "greedy":
-        exporter.remove_steps(("temperature",), "the most likely token is taken, which is temperature 0 there")
+    exporter.replace_greedy()
     exporter.write_steps(SAMPLER_KEYS)
     exporter.write_selector(SAMPLER_KEYS)
-    if name == "greedy":
-        exporter.values["temperature"] = 0.0
-        exporter.written_slots.append("temperature")
-    elif name == "adaptive_p" and exporter.values["adaptive_target"] >= 1:
+    name = exporter.selector_name
+    if name == "adaptive_p" and exporter.values["adaptive_target"] >= 1:
         exporter.report_unsupported(
             "adaptive_p.target 1", "at 1, TabbyAPI's adaptive-p is off, and tokens are drawn plainly"
         )
@@ -252,15 +248,7 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     )
     if phrases:
         settings["banned_strings"] = [*exporter.values.get("banned_strings", []), *phrases]
-    grammar = settings.pop("grammar", None)
-    keys = {"json_schema": "json_schema", "regex": "regex_pattern"}
-    if (text := exporter.grammar_text(grammar)) is not None:
-        settings["grammar_string"] = text
-    elif isinstance(grammar, dict) and len(grammar) == 1 and set(grammar) <= set(keys):
-        ((kind, value),) = grammar.items()
-        settings[keys[kind]] = value
-    elif grammar is not None:
-        exporter.report_unsupported(
-            "grammar", "TabbyAPI takes a grammar as text, a JSON Schema or a regular expression"
-        )
+    keys = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
+    allowed = "a grammar as text, a JSON Schema or a regular expression"
+    exporter.write_grammar(settings, keys, f"TabbyAPI takes {allowed}")
     return settings
