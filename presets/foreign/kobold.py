@@ -318,8 +318,7 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
 
 def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    if table.boolean("bypass_eos", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["bypass_eos"])
+    builder.read_ignore_eos("bypass_eos")
     strings = [*table.strings("banned_tokens"), *table.strings("banned_strings")]
     if strings:
         builder.other_settings["bans"] = strings

@@ -18,7 +18,6 @@ from typing import Any
 
 from ..overrides import MIROSTAT_VERSIONS
 from ..parameter_names import names_by_option
-from . import lists
 from .conversion import ImportedChainBuilder
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import (
@@ -98,11 +97,6 @@ def report_negative_windows(builder: ImportedChainBuilder, present_meaning: str)
             continue
         former_meaning = "its meaning until August 2026" if window == -1 else "as -1 until August 2026"
         builder.report_changed(key, f"read as all tokens, {former_meaning}; {present_meaning}")
-
-
-def read_logit_bias(builder: ImportedChainBuilder) -> None:
-    biases = builder.table.read("logit-bias", lists.read_biases) if builder.table.is_set("logit-bias") else {}
-    builder.put_step("logit_bias", "logit_bias", {"bias": biases}, ["logit-bias"])
 
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}

@@ -28,7 +28,6 @@ from .llama_cpp import (
     OPTIONS_WITH_ESCAPES,
     TOOL,
     arrange_chain,
-    read_logit_bias,
     read_steps,
     report_negative_windows,
     unescape,
@@ -261,29 +260,11 @@ def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
 _JAN_KEYS = (
     *("name", "id", "model", "version", "files", "model_path", "mmproj_path", "size_bytes", "embedding", "sha256"),
     *("prompt_template", "ctx_len", "n_parallel", "ngl", "engine", "object", "created", "owned_by", "cpu_threads"),
-    *(
-        "text_model",
-        "vision_model",
-        "sources",
-        "metadata",
-        "format",
-        "description",
-        "author",
-        "tags",
-        "model_sha256",
-    ),
-    *(
-        "stream",
-        "min_keep",
-        "n_probs",
-        "penalize_nl",
-        "gpu_layers",
-        "arch",
-        "quantization_method",
-        "mmproj_sha256",
-    ),
+    *("text_model", "vision_model", "sources", "metadata", "format", "description", "author", "tags"),
+    *("model_sha256", "stream", "min_keep", "n_probs", "penalize_nl", "gpu_layers", "arch", "mmproj_sha256"),
     *("mmproj_size_bytes", "ai_template", "system_template", "user_template", "llama_model_path", "precision"),
     *("max_model_len", "tp", "caching_enabled", "os", "gpu_arch", "system_prompt", "instructions", "settings"),
+    "quantization_method",
 )
 # keys of Jan's model.yml that no preset has
 JAN_MARKS = ("prompt_template", "ctx_len", "engine", "model_path", "ngl", "llama_model_path")
@@ -469,7 +450,8 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
     )
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     read_steps(builder)
-    _read_biases(builder)
+    builder.read_ignore_eos("ignore-eos")
+    builder.read_logit_bias("logit-bias")
     is_metadata = any(entry.key_in_file.startswith(METADATA_PREFIX) for entry in entries.values())
     report_negative_windows(
         builder, "llama.cpp now reads it as 0, off" if is_metadata else "llama.cpp now rejects it"
@@ -502,13 +484,6 @@ def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:
         except PresetError:
             builder.report_unsupported(key, f"{part.strip()!r} is not a sampler of llama.cpp, which skips it")
     return order
-
-
-def _read_biases(builder: ImportedChainBuilder) -> None:
-    table = builder.table
-    if table.boolean("ignore-eos", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    read_logit_bias(builder)
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:

@@ -28,16 +28,7 @@ from .table import ForeignTable
 
 TOOL = "LM Studio"
 _ORDER = (
-    "logit_bias",
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "tfs",
-    "typical",
-    "top_p",
-    "min_p",
-    "xtc",
+    *("logit_bias", "penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc"),
     "temperature",
 )
 
@@ -137,9 +128,8 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
     known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured")}
     known_keys |= {key for key in table.values if not key.startswith(_KEY_PREFIX)}
     known_keys |= _report_flags_of_run(builder)
-    bias = table.raw_value("logit-bias")
-    if bias:
-        llama_chain.read_logit_bias(builder)
+    if table.raw_value("logit-bias"):
+        builder.read_logit_bias("logit-bias")
     builder.report_unknown(known_keys)
     return _read_common_settings(builder)
 

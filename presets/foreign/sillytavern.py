@@ -205,8 +205,7 @@ def _report_windows(builder: ImportedChainBuilder) -> None:
 def _report_settings_of_others(builder: ImportedChainBuilder) -> None:
     """Report the settings that have an effect only with other back ends."""
     table = builder.table
-    if table.number("skew", 0) != 0:
-        builder.report_unsupported("skew", "only TabbyAPI's former back end skews the distribution by it")
+    builder.report_unless("skew", 0, "only TabbyAPI's former back end skews the distribution by it")
     if 0 < table.number("rep_pen_slope", 1) < 1 and table.number("repetition_penalty", 1) != 1:
         builder.report_unsupported(
             "rep_pen_slope", "only KoboldCpp lowers the penalty for the older half of its range"

@@ -115,8 +115,7 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
 def _read_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_logit_bias()
-    if table.boolean("ban_eos_token", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    builder.read_ignore_eos("ban_eos_token")
     builder.read_steps(SAMPLER_KEYS, "min_tokens")
     tokens = _read_token_ids(table, "banned_tokens")
     builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
@@ -168,8 +167,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
                 builder.report_unsupported(
                     key, "exllamav3 has no dynamic temperature; the former exllamav2 back end had one"
                 )
-    if table.number("repetition_decay", 0) != 0:
-        builder.report_unsupported("repetition_decay", "the penalty would have faded over this many tokens")
+    builder.report_unless("repetition_decay", 0, "the penalty would have faded over this many tokens")
     read_guidance(builder, "cfg_scale")
     if "guidance" in builder.other_settings:
         builder.report_changed("cfg_scale", "applied here; of TabbyAPI's back ends only exllamav2 applies it")

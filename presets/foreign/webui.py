@@ -172,8 +172,7 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     builder.read_max_tokens("max_new_tokens")
     builder.read_seed("seed")
     builder.read_string("grammar_string", "grammar")
-    if table.boolean("ban_eos_token", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    builder.read_ignore_eos("ban_eos_token")
     if table.is_set("custom_token_bans"):
         ids = table.read("custom_token_bans", lists.read_token_ids)
         builder.put_step("ban", "ban", {"tokens": ids} if ids else {}, ["custom_token_bans"])
