@@ -56,10 +56,7 @@ _MIROSTAT_KEYS = (
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat"),
 )
 _KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
-    _keys("temperature"),
-    _keys("top_k"),
-    _keys("top_a"),
-    _keys("top_p"),
+    *map(_keys, ("temperature", "top_k", "top_a", "top_p")),
     _keys("tfs", fixed_parameters={"pad": True}),
     _keys("typical"),
     _keys("repetition_penalty", {"range": {"minimum": 0}}),
@@ -250,8 +247,7 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
     _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
     _cpp_keys("quadratic", is_active_at=lambda factor: factor > 0),
-    _cpp_keys("top_n_sigma"),
-    _cpp_keys("top_k"),
+    *map(_cpp_keys, ("top_n_sigma", "top_k")),
     _cpp_keys("top_a", {"a": _NOT_NEGATIVE}),
     _cpp_keys("top_p"),
     _cpp_keys("min_p", {"p": _NOT_NEGATIVE}),

@@ -20,10 +20,7 @@ from ..overrides import MIROSTAT_VERSIONS
 from ..parameter_names import names_by_option
 from .conversion import ImportedChainBuilder
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
-from .table import (
-    ForeignTable,
-    read_window,
-)
+from .table import ForeignTable, read_window
 
 TOOL = "llama.cpp"
 DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
@@ -52,9 +49,7 @@ SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _WINDOW}),
     _keys("dry", {"last_n": _WINDOW, "breakers": {"reader": _read_breakers}}),
     _keys("top_n_sigma", {"n": {"off_value": -1.0, "minimum": -1.0}}),
-    _keys("top_k"),
-    _keys("typical"),
-    _keys("top_p"),
+    *map(_keys, ("top_k", "typical", "top_p")),
     _keys("min_p", {"p": {"minimum": 0.0}}),
     _keys(
         "xtc",
@@ -66,9 +61,7 @@ SAMPLER_KEYS = keys_by_sampler(
     _keys("mirostat", switch_key="mirostat"),
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat"),
     _keys("adaptive_p", is_active_at=lambda target: target >= 0),
-    _keys("infill"),
-    _keys("ignore_eos"),
-    _keys("logit_bias"),
+    *map(_keys, ("infill", "ignore_eos", "logit_bias")),
 )
 # for each option of a step, the value that turns the step off, or the usual value if there is no such value
 OFF_VALUES: Mapping[str, Any] = off_values(SAMPLER_KEYS)

@@ -53,12 +53,9 @@ class RequestTool:
 
 WEBUI = RequestTool(
     "webui",
-    webui.REQUEST_SAMPLER_KEYS,
-    (
-        *("mirostat_mode", "dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"),
-        *("do_sample", "sampler_priority", "temperature_last"),
-    ),
-    ("sampler_priority", "temperature_last"),
+    webui.SAMPLER_KEYS,
+    webui.CHAIN_KEYS,
+    webui.ORDER_KEYS,
     {},
     frozenset(
         (

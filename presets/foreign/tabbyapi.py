@@ -53,11 +53,9 @@ _keys = partial(sampler_keys, "tabbyapi")
 SAMPLER_KEYS = keys_by_sampler(
     _keys("logit_bias"),
     _keys("penalties", {"last_n": {"off_value": -1, "minimum": -1}}),
-    _keys("ignore_eos"),
-    _keys("min_tokens"),
+    *map(_keys, ("ignore_eos", "min_tokens")),
     _keys("ban", {"strings": tool_key("tabbyapi-import", "ban.strings")}),
-    _keys("temperature"),
-    _keys("top_k"),
+    *map(_keys, ("temperature", "top_k")),
     _keys("top_p", fixed_parameters={"boundary": "exclude"}, comment="exllamav3 drops the token that crosses"),
     _keys("min_p"),
     _keys("xtc", fixed_parameters={"keep_special": True}, is_active_at=lambda probability: probability > 0),

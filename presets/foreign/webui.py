@@ -88,35 +88,30 @@ def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
 
 _keys = partial(sampler_keys, "webui")
 _PENALTY_WINDOW_KEY = tool_key("webui", "penalties.last_n", off_value=0, reader=_read_penalty_window)
-_SAMPLER_KEYS = keys_by_sampler(
+SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _PENALTY_WINDOW_KEY}),
     _keys(
         "dry",
         {"last_n": _PENALTY_WINDOW_KEY},
         fixed_parameters={"match": "last_token"},
     ),
-    _keys("encoder_repetition_penalty"),
-    _keys("no_repeat_ngram"),
-    _keys("temperature"),
+    *map(_keys, ("encoder_repetition_penalty", "no_repeat_ngram", "temperature")),
     _keys("quadratic", slot="quadratic_sampling", is_active_at=lambda factor: factor > 0),
-    _keys("top_k"),
-    _keys("top_p"),
+    *map(_keys, ("top_k", "top_p")),
     _keys("typical", slot="typical_p"),
-    _keys("tfs"),
-    _keys("min_p"),
-    _keys("top_a"),
-    _keys("top_n_sigma"),
+    *map(_keys, ("tfs", "min_p", "top_a", "top_n_sigma")),
     _keys("epsilon_cutoff", comment="given in units of 1e-4"),
     _keys("eta_cutoff", comment="given in units of 1e-4"),
     _keys("xtc", fixed_parameters={"keep_special": "cancel"}, is_active_at=lambda probability: probability > 0),
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat_mode"),
     _keys("adaptive_p", is_active_at=lambda target: target > 0),
 )
-KNOWN_KEYS = (
-    *off_values(_SAMPLER_KEYS),
-    *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample"),
-    *("sampler_priority", "temperature_last", *DECODING_KEYS),
+ORDER_KEYS = ("sampler_priority", "temperature_last")
+# the keys of the chain that belong to no sampler
+CHAIN_KEYS = (
+    *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample", *ORDER_KEYS),
 )
+KNOWN_KEYS = (*off_values(SAMPLER_KEYS), *CHAIN_KEYS, *DECODING_KEYS)
 # Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
 _GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
 _IGNORED_KEYS = (
@@ -142,7 +137,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
     read_steps(builder)
-    builder.read_steps(_SAMPLER_KEYS, "adaptive_p")
+    builder.read_steps(SAMPLER_KEYS, "adaptive_p")
     _read_other_settings(builder)
     read_decoding(builder)
     order = table.read("sampler_priority", lists.read_names) if table.is_set("sampler_priority") else None
@@ -182,19 +177,19 @@ def read_steps(builder: ImportedChainBuilder) -> None:
     """Read every step except adaptive-p into its slot."""
     # The builder's table must translate text-generation-webui's names of the keys.
     for parameter in ("repeat", "presence", "frequency"):  # separate steps, because the order may separate them
-        key = _SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
+        key = SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
         builder.read_step(SamplerKeys("penalties", {parameter: key, "last_n": _PENALTY_WINDOW_KEY}, slot=key.name))
-    builder.read_steps(_SAMPLER_KEYS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-    builder.read_temperature(_SAMPLER_KEYS["temperature"])
+    builder.read_steps(SAMPLER_KEYS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+    builder.read_temperature(SAMPLER_KEYS["temperature"])
     if builder.table.boolean("dynamic_temperature", False):
         _read_dynatemp(builder)
     builder.read_steps(
-        _SAMPLER_KEYS, "quadratic", "top_k", "top_p", "typical", "tfs", "min_p", "top_a", "top_n_sigma"
+        SAMPLER_KEYS, "quadratic", "top_k", "top_p", "typical", "tfs", "min_p", "top_a", "top_n_sigma"
     )
-    builder.read_steps(_SAMPLER_KEYS, "epsilon_cutoff", "eta_cutoff", "xtc")
+    builder.read_steps(SAMPLER_KEYS, "epsilon_cutoff", "eta_cutoff", "xtc")
     mode = builder.table.integer("mirostat_mode", 0)
     if mode == 2:
-        builder.read_steps(_SAMPLER_KEYS, "mirostat_v2")
+        builder.read_steps(SAMPLER_KEYS, "mirostat_v2")
     elif mode != 0:
         builder.report_unsupported(
             "mirostat_mode", "text-generation-webui's transformers loaders know mode 2 only"
@@ -252,11 +247,11 @@ def _is_greedy(step: ForeignStep) -> bool:
 
 
 # The keys for exports. `chain_values` replaces ``dry_range``, ``middle`` and ``reach`` by keys of the tool.
-EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | keys_by_sampler(
+EXPORT_SAMPLER_KEYS = SAMPLER_KEYS | keys_by_sampler(
     replace(
-        _SAMPLER_KEYS["dry"],
+        SAMPLER_KEYS["dry"],
         key_by_parameter={
-            **_SAMPLER_KEYS["dry"].key_by_parameter,
+            **SAMPLER_KEYS["dry"].key_by_parameter,
             "last_n": tool_key("webui-export", "dry.last_n", off_value=0),
         },
     ),
@@ -284,9 +279,6 @@ def to_yaml(exporter: PresetExporter) -> str:
     values |= exporter.take_guidance("guidance_scale", None)
     exporter.convert_other_settings({})
     return write_yaml(values)
-
-
-REQUEST_SAMPLER_KEYS = _SAMPLER_KEYS  # the keys of a request
 
 
 def request_values(exporter: PresetExporter) -> dict[str, Any]:
