@@ -258,7 +258,7 @@ def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSp
 
 
 # the sampler for each value of llama.cpp's ``--mirostat``, except 0
-_MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
+MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
 
 
 @dataclass(frozen=True)
@@ -289,9 +289,7 @@ def rearrange_for_mirostat(version: int) -> ChainRearrangement:
     # 1 and 2 keep only the biases and the temperature before mirostat. 0 replaces mirostat by a plain draw.
     if version == 0:
         return ChainRearrangement("--mirostat", new_selector="dist", replaceable_selector_family="mirostat")
-    return ChainRearrangement(
-        "--mirostat", ("temperature",), _MIROSTAT_VERSIONS[version], skips_missing_steps=True
-    )
+    return ChainRearrangement("--mirostat", ("temperature",), MIROSTAT_VERSIONS[version], skips_missing_steps=True)
 
 
 def rearrange_by_adaptive_p() -> ChainRearrangement:

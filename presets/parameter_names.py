@@ -7,7 +7,7 @@ and so do keys that hold more than one parameter. The first row of a sampler is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,7 @@ class Parameter:
             programs, without dashes. Of several names in a request the first counts.
         minimum: a lower value is read as this one; None: no limit.
         maximum: a higher value is read as this one; None: no limit.
+        digits: for each tool that gives the value in units of 1e-N: the N.
     """
 
     target: str
@@ -65,6 +66,7 @@ class Parameter:
     names: Mapping[str, str]
     minimum: float | None = None
     maximum: float | None = None
+    digits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sampler(self) -> str:
@@ -83,6 +85,11 @@ class Parameter:
     def request_names(self) -> tuple[str, ...]:
         """The fields of requests that set the parameter."""
         return request_names(self.names)
+
+    @property
+    def request_digits(self) -> int:
+        """The N of the units of 1e-N that the fields of requests have."""
+        return next((digits for tool, digits in self.digits.items() if tool in _REQUEST_TOOLS), 0)
 
 
 # DRY's default sequence breakers in all tools
@@ -176,9 +183,10 @@ PARAMETERS = (
             "top_nsigma": "clients",
             "top-n-sigma": "llama.cpp",
         },
+        minimum=0.0,
     ),
-    Parameter("epsilon_cutoff.epsilon", 0.0, {"epsilon_cutoff": "webui transformers"}),
-    Parameter("eta_cutoff.epsilon", 0.0, {"eta_cutoff": "webui transformers"}),
+    Parameter("epsilon_cutoff.epsilon", 0.0, {"epsilon_cutoff": "webui transformers"}, digits={"webui": 4}),
+    Parameter("eta_cutoff.epsilon", 0.0, {"eta_cutoff": "webui transformers"}, digits={"webui": 4}),
     Parameter(
         "xtc.probability",
         0.0,

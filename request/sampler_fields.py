@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from ..common.text import short_repr
 from ..presets.errors import PresetError
-from ..presets.foreign import kobold, lists, llama_cpp, webui
-from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
-from ..presets.parameter_names import find_parameter
+from ..presets.foreign import lists
+from ..presets.foreign.kobold import SAMPLERS_BY_NUMBER
+from ..presets.foreign.sampler_keys import ToolKey
+from ..presets.foreign.webui import samplers_of_step
+from ..presets.overrides import (
+    MIROSTAT_VERSIONS,
+    ChainRearrangement,
+    Override,
+    read_sampler_sequence,
+    rearrange_for_mirostat,
+)
+from ..presets.parameter_names import PARAMETERS, Parameter
 from ..presets.preset import make_step
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
@@ -29,65 +36,33 @@ Json = dict[str, Any]
 _Value = TypeVar("_Value")
 
 
-def _not_negative(value: int) -> int:
-    """Return the number of tokens that are kept; tools write -1 for all of them."""
-    return max(value, 0)
-
-
-@dataclass(frozen=True)
-class _ParameterField:
-    """How requests set a parameter of a sampler. Its names: `Parameter.request_names`."""
-
-    # The parameter, as `--set` names it.
-    target: str
-    # Values that turn the sampler off, or change nothing. They are not inserted into a chain.
-    off_values: tuple[Any, ...] = ()
-    # Returns our value of the parameter, given the value of the field.
-    convert: Callable[[Any], Any] = lambda value: value
-    # No value puts the sampler into the chain.
-    is_detail: bool = False
-    field_type: Any = Number
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The fields that set it. If several are given, the first counts."""
-        row = find_parameter(self.target)
-        return () if row is None else row.request_names
-
-
-_PARAMETERS = (
-    _ParameterField("temperature.t"),
-    _ParameterField("dynatemp.range", (0,)),
-    _ParameterField("dynatemp.exponent", is_detail=True),
-    _ParameterField("quadratic.factor", (0,)),
-    _ParameterField("quadratic.curve", is_detail=True),
-    _ParameterField("top_k.k", (0, -1), _not_negative, field_type=int),
-    _ParameterField("top_p.p", (1,)),
-    _ParameterField("min_p.p", (0,)),
-    _ParameterField("top_a.a", (0,)),
-    _ParameterField("top_h.h", (0,)),
-    _ParameterField("typical.p", (1,)),
-    _ParameterField("tfs.z", (1,)),
-    _ParameterField("top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
-    _ParameterField("epsilon_cutoff.epsilon", (0,), webui.read_cutoff),
-    _ParameterField("eta_cutoff.epsilon", (0,), webui.read_cutoff),
-    _ParameterField("xtc.probability", (0,)),
-    _ParameterField("xtc.threshold", is_detail=True),
-    _ParameterField("skew.skew", (0,)),
-    _ParameterField("penalties.repeat", (1,)),
-    _ParameterField("penalties.last_n", is_detail=True, field_type=int),
-    _ParameterField("penalties.frequency", (0,)),
-    _ParameterField("penalties.presence", (0,)),
-    _ParameterField("penalties.penalize_newline", is_detail=True, field_type=bool),
-    _ParameterField("encoder_repetition_penalty.penalty", (1,)),
-    _ParameterField("no_repeat_ngram.n", (0,), field_type=int),
-    _ParameterField("dry.multiplier", (0,)),
-    _ParameterField("dry.base", is_detail=True),
-    _ParameterField("dry.allowed_length", is_detail=True, field_type=int),
-    _ParameterField("dry.last_n", is_detail=True, field_type=int),
-    _ParameterField("dry.breakers", convert=lists.read_strings, is_detail=True, field_type=list[str] | str),
-    _ParameterField("min_tokens.n", (0,), field_type=int),
+# The parameter that each field sets: of several with the field's name, the first one in the table.
+_PARAMETER_OF_FIELD: dict[str, Parameter] = {}
+for _row in PARAMETERS:
+    for _name in _row.request_names:
+        _PARAMETER_OF_FIELD.setdefault(_name, _row)
+# The samplers that a field alone does not set: `ChainChanges` reads the fields of each in a method of its own.
+_READ_SEPARATELY = ("repetition_penalty", "mirostat", "adaptive_p", "ban", "logit_bias")
+_PARAMETERS = tuple(
+    row for row in PARAMETERS if row in _PARAMETER_OF_FIELD.values() and row.sampler not in _READ_SEPARATELY
 )
+
+
+_DRY_WINDOW = _PARAMETER_OF_FIELD["dry_penalty_last_n"]
+# The fields that say the same. Of several in a request the first counts.
+MIROSTAT_FIELDS = ("mirostat", "mirostat_mode")
+LOW_FIELDS, HIGH_FIELDS = ("dynatemp_low", "dynatemp_min"), ("dynatemp_high", "dynatemp_max")
+_NO_VALUE = object()
+
+
+def _off_value(row: Parameter) -> Any:
+    """Return the value that switches the sampler off; `_NO_VALUE` if the parameter switches nothing."""
+    return find_sampler(row.sampler).about.off_values.get(row.name, _NO_VALUE)
+
+
+def _field_type(row: Parameter) -> Any:
+    return {bool: bool, int: int, list: list[str] | str}.get(type(row.off_value), Number)
+
 
 if TYPE_CHECKING:
     _ParameterFields = StrictModel
@@ -95,7 +70,7 @@ else:
     _ParameterFields = create_model(
         "_ParameterFields",
         __base__=StrictModel,
-        **{name: (parameter.field_type | None, None) for parameter in _PARAMETERS for name in parameter.names},
+        **{name: (_field_type(row) | None, None) for name, row in _PARAMETER_OF_FIELD.items()},
     )
 
 
@@ -112,11 +87,8 @@ _READER_OF_LIST: Mapping[str, Callable[[str], list[Any]]] = {
 }
 
 
-class SamplerFields(_ParameterFields):
-    """The fields that set samplers and their order, under the names of all tools.
-
-    In addition to these fields there are those of `_PARAMETERS`.
-    """
+class _ChainFields(_ParameterFields):
+    """The fields of the steps and their order, besides those of `_PARAMETER_OF_FIELD`."""
 
     dynatemp_low: Number | None = None
     dynatemp_high: Number | None = None
@@ -124,14 +96,28 @@ class SamplerFields(_ParameterFields):
     dynatemp_max: Number | None = None
     dynamic_temperature: bool | None = None
     min_keep: int | None = None
-    rep_pen_slope: Number | None = None
     mirostat: int | bool | None = None
     mirostat_mode: int | None = None
-    mirostat_tau: Number | None = None
-    mirostat_eta: Number | None = None
-    adaptive_target: Number | None = None
-    adaptive_decay: Number | None = None
     do_sample: bool | None = None
+    samplers: list[str] | str | None = None
+    sampler_order: list[int] | str | None = None
+    sampler_priority: list[str] | str | None = None
+    samplers_priorities: list[str] | str | None = None
+    temperature_last: bool | None = None
+    repetition_decay: Number | None = None
+
+
+# The fields that set the steps of a chain and their order, without biases.
+CHAIN_FIELDS = frozenset(
+    name
+    for name in _ChainFields.model_fields
+    if name not in _PARAMETER_OF_FIELD or not find_sampler(_PARAMETER_OF_FIELD[name].sampler).about.is_bias
+)
+
+
+class SamplerFields(_ChainFields):
+    """The fields that set samplers and their order, under the names of all tools."""
+
     logit_bias: Json | list[list[Any]] | list[Json] | str | None = None
     ignore_eos: bool | None = None
     ban_eos_token: bool | None = None
@@ -144,12 +130,6 @@ class SamplerFields(_ParameterFields):
     custom_token_bans: str | list[int] | None = None
     allowed_token_ids: list[int] | str | None = Field(default=None, min_length=1)
     allowed_tokens: str | list[int] | None = None
-    samplers: list[str] | str | None = None
-    sampler_order: list[int] | str | None = None
-    sampler_priority: list[str] | str | None = None
-    samplers_priorities: list[str] | str | None = None
-    temperature_last: bool | None = None
-    repetition_decay: Number | None = None
     api_type: Any = None
     # The tool that has the route; empty: several have it.
     tool_of_route: ClassVar[str] = ""
@@ -182,45 +162,30 @@ def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> Chai
     return ChainChanges(fields, step_names)
 
 
-_MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
-
-
 def read_bias_changes(fields: SamplerFields) -> ChainChanges:
     """Return the biases, bans and minimum length that a request asks for, without other changes of the chain."""
     return ChainChanges(fields, (), has_only_biases=True)
 
 
-# The samplers of `_PARAMETERS` that are no step of a tool's chain.
-_MASKS = ("min_tokens",)
-# The fields that set the steps of a chain and their order, without biases.
-CHAIN_FIELDS = frozenset(
-    (
-        *(name for p in _PARAMETERS for name in p.names if p.target.partition(".")[0] not in _MASKS),
-        *("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max", "dynamic_temperature", "min_keep"),
-        *("rep_pen_slope", "mirostat", "mirostat_mode", "mirostat_tau", "mirostat_eta", "adaptive_target"),
-        *("adaptive_decay", "do_sample", "samplers", "sampler_order", "sampler_priority", "samplers_priorities"),
-        *("temperature_last", "repetition_decay"),
-    )
-)
-
-
-_DRY_WINDOW_NAMES = ("dry_penalty_last_n", "dry_range")
-
-
 def field_names(targets: Container[str]) -> list[str]:
     """Return the fields that set one of these parameters, ``sampler.parameter``."""
-    return [name for parameter in _PARAMETERS for name in parameter.names if parameter.target in targets]
+    return [name for row in _PARAMETERS for name in row.request_names if row.target in targets]
+
+
+def _read_value(row: Parameter, name: str, value: Any) -> Any:
+    """Return the value that a field has for its parameter, as an import of a file reads it."""
+    # A value above the maximum, which an import lowers, is an error that the sampler reports.
+    key = ToolKey(name, row.off_value, row.minimum, digits=row.request_digits)
+    return _read(name, lists.read_strings if isinstance(row.off_value, list) else key.parameter_value, value)
 
 
 def check_parameters(fields: SamplerFields) -> None:
     """Raise ``PresetError`` that begins with the name of the field, for a value that its sampler rejects."""
-    for parameter in _PARAMETERS:
-        sampler, _, name_of_parameter = parameter.target.partition(".")
-        for name in parameter.names:
+    for row in _PARAMETERS:
+        for name in row.request_names:
             if (value := getattr(fields, name)) is not None:
-                value = _read(name, parameter.convert, value)
-                make_step(sampler, {name_of_parameter: value}, name, name_of_parameter)
-    for name in ("mirostat", "mirostat_mode"):
+                make_step(row.sampler, {row.name: _read_value(row, name, value)}, name, row.name)
+    for name in MIROSTAT_FIELDS:
         _check_mirostat(name, getattr(fields, name))
     _check_temperatures(fields)
     _check_kobold_order(fields.sampler_order or ())
@@ -228,12 +193,12 @@ def check_parameters(fields: SamplerFields) -> None:
 
 def _check_kobold_order(order: Iterable[object]) -> None:
     for number in order:
-        if number not in _KOBOLD_GROUPS:
+        if number not in SAMPLERS_BY_NUMBER:
             raise PresetError(f"sampler_order: {short_repr(number)} is not a number from 0 to 6")
 
 
 def _check_temperatures(fields: SamplerFields) -> None:
-    for name in ("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max"):
+    for name in (*LOW_FIELDS, *HIGH_FIELDS):
         value = getattr(fields, name)
         if value is not None:
             make_step("temperature", {"t": value}, name, "t")
@@ -244,28 +209,30 @@ def _check_mirostat(name: str, version: Number | bool | None) -> None:
         raise PresetError(f"{name}: {version} is not 0, 1 or 2")
 
 
+def _is_dry_on(fields: SamplerFields, window: int) -> bool:
+    return bool(window and first_given(fields, ("dry_multiplier",), [])[1])
+
+
+# Whether the value of a field changes the chain of some tool, if the field does not set one parameter alone.
+_IS_EFFECTIVE: Mapping[str, Callable[[SamplerFields, Any], bool]] = {
+    # only text-generation-webui has one range for all penalties
+    **dict.fromkeys(_DRY_WINDOW.request_names, _is_dry_on),
+    **dict.fromkeys((*LOW_FIELDS, *HIGH_FIELDS), lambda fields, _: fields.dynamic_temperature is True),
+    "min_keep": lambda _, count: count > 1,
+    "rep_pen_slope": lambda _, slope: 0 < slope < 1,
+    "adaptive_target": lambda _, target: target >= 0,
+    "do_sample": lambda _, is_drawn: not is_drawn,
+}
+
+
 def is_effective(fields: SamplerFields, name: str) -> bool:
     """Return whether the value of a field of `CHAIN_FIELDS` changes the chain of some tool."""
-    value = getattr(fields, name)
-    if name in _DRY_WINDOW_NAMES:  # only text-generation-webui has one range for all penalties
-        return bool(value) and bool(first_given(fields, ("dry_multiplier",), [])[1])
-    parameter = next((parameter for parameter in _PARAMETERS if name in parameter.names), None)
-    if parameter is not None:
-        if parameter.is_detail or value in parameter.off_values:
-            return False
-        sampler, _, name_of_parameter = parameter.target.partition(".")
-        return not make_step(sampler, {name_of_parameter: parameter.convert(value)}, name).is_neutral
-    if name in ("mirostat_tau", "mirostat_eta", "adaptive_decay"):
-        return False
-    if name in ("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max"):
-        return fields.dynamic_temperature is True
-    tests: Mapping[str, Callable[[Any], bool]] = {
-        "min_keep": lambda count: count > 1,
-        "rep_pen_slope": lambda slope: 0 < slope < 1,
-        "adaptive_target": lambda target: target >= 0,
-        "do_sample": lambda is_drawn: not is_drawn,
-    }
-    return tests.get(name, bool)(value)
+    value, row = getattr(fields, name), _PARAMETER_OF_FIELD.get(name)
+    if name in _IS_EFFECTIVE:
+        return _IS_EFFECTIVE[name](fields, value)
+    if row is None:
+        return bool(value)
+    return _off_value(row) not in (_NO_VALUE, _read_value(row, name, value))
 
 
 class ChainChanges:
@@ -281,10 +248,11 @@ class ChainChanges:
         self.rearrangements: list[ChainRearrangement] = []
         # The fields without effect.
         self.unused_names: list[str] = []
-        self._read_parameters([p for p in _PARAMETERS if not has_only_biases or p.target.startswith(_MASKS)])
         if has_only_biases:
+            self._read_parameters(row for row in _PARAMETERS if find_sampler(row.sampler).about.is_bias)
             self._read_biases()
             return
+        self._read_parameters(_PARAMETERS)
         self._read_dry_window()
         self._read_temperature_range()
         self._read_rep_pen_slope()
@@ -301,28 +269,27 @@ class ChainChanges:
         self.overrides.append(Override(name, target, value))
         self._steps[target.partition(".")[0]] = None
 
-    def _read_parameters(self, parameters: Iterable[_ParameterField]) -> None:
-        for parameter in sorted(parameters, key=lambda parameter: parameter.is_detail):
-            name, value = self._value(*parameter.names)
-            is_inserted = not parameter.is_detail and value not in parameter.off_values
-            if value is None or not (is_inserted or parameter.target.partition(".")[0] in self._steps):
+    def _read_parameters(self, rows: Iterable[Parameter]) -> None:
+        for row in rows:
+            name, value = self._value(*row.request_names)
+            if value is None or (_off_value(row) is _NO_VALUE and row.sampler not in self._steps):
                 continue
-            try:
-                self._add(name, parameter.target, parameter.convert(value))
-            except ValueError as error:
-                raise PresetError(f"{name}: {error}") from None
+            value = _read_value(row, name, value)
+            # A temperature that other fields put into the chain would not be 1.
+            if value != _off_value(row) or row.sampler in (*self._steps, "temperature"):
+                self._add(name, row.target, value)
 
     def _read_dry_window(self) -> None:
         """Read llama-server's default window of DRY, for a request at its own route that turns DRY on."""
-        fields, key = self._fields, llama_cpp.SAMPLER_KEYS["dry"].key_by_parameter["last_n"]
         is_new = self._value("dry_multiplier")[1] and "dry" not in self._step_names
-        if is_new and fields.tool_of_route == "llama.cpp" and self._value(*_DRY_WINDOW_NAMES)[1] is None:
-            self._add("dry_multiplier", "dry.last_n", key.off_value)
+        is_at_llama_server = self._fields.tool_of_route == "llama.cpp"
+        if is_new and is_at_llama_server and self._value(*_DRY_WINDOW.request_names)[1] is None:
+            self._add("dry_multiplier", _DRY_WINDOW.target, _DRY_WINDOW.off_value)
 
     def _read_temperature_range(self) -> None:
         """Read the range of a dynamic temperature that is given by both ends."""
-        low_name, low = self._value("dynatemp_low", "dynatemp_min")
-        high_name, high = self._value("dynatemp_high", "dynatemp_max")
+        low_name, low = self._value(*LOW_FIELDS)
+        high_name, high = self._value(*HIGH_FIELDS)
         if low is None or high is None:
             self.unused_names += [name for name in (low_name, high_name) if name]
             return
@@ -357,9 +324,8 @@ class ChainChanges:
     def _read_min_keep(self) -> None:
         name, value = self._value("min_keep")
         if value is not None and value > 1:
-            for sampler in _MIN_KEEP_SAMPLERS:
-                if sampler in self._steps:
-                    self._add(name, f"{sampler}.min_keep", value)
+            for sampler in [step for step in self._steps if "min_keep" in find_sampler(step).model_fields]:
+                self._add(name, f"{sampler}.min_keep", value)
 
     def _read_biases(self) -> None:
         fields = self._fields
@@ -382,28 +348,30 @@ class ChainChanges:
     def _read_selector(self) -> None:
         """Read the fields that choose the selecting step."""
         fields = self._fields
-        name, version = self._value("mirostat", "mirostat_mode")
+        name, version = self._value(*MIROSTAT_FIELDS)
         _check_mirostat(name, version)
         if version:
-            sampler = ("mirostat", "mirostat_v2")[int(version) - 1]
             self.rearrangements.append(rearrange_for_mirostat(int(version)))
-            for detail in ("tau", "eta"):
-                if (value := getattr(fields, f"mirostat_{detail}")) is not None:
-                    self._add(f"mirostat_{detail}", f"{sampler}.{detail}", value)
+            self._read_selecting_step(MIROSTAT_VERSIONS[version])
         elif version is not None:
             self.rearrangements.append(rearrange_for_mirostat(0))
-        wants_adaptive = fields.adaptive_target is not None and fields.adaptive_target >= 0
+        target = self._value("adaptive_target")[1]
+        wants_adaptive = target is not None and target >= 0
         if version:
             self.unused_names += ["adaptive_target"] if wants_adaptive else []
             self.unused_names += ["do_sample"] if fields.do_sample is False else []
         elif wants_adaptive:
             self.unused_names += ["do_sample"] if fields.do_sample is False else []
             self.rearrangements.append(ChainRearrangement("adaptive_target", new_selector="adaptive_p"))
-            self._add("adaptive_target", "adaptive_p.target", fields.adaptive_target)
-            if fields.adaptive_decay is not None:
-                self._add("adaptive_decay", "adaptive_p.decay", fields.adaptive_decay)
+            self._read_selecting_step("adaptive_p")
         elif fields.do_sample is False:
             self._add("do_sample", "temperature.t", 0)  # the most likely token, as greedy would take
+
+    def _read_selecting_step(self, sampler: str) -> None:
+        for row in PARAMETERS:
+            name, value = self._value(*row.request_names) if row.sampler == sampler else ("", None)
+            if value is not None:
+                self._add(name, row.target, value)
 
     def _read_order(self) -> None:
         """Read the order of the samplers, in the notation of one of four tools."""
@@ -418,9 +386,9 @@ class ChainChanges:
             return
         if name == "sampler_order":
             _check_kobold_order(order)
-            names = [step for number in dict.fromkeys(order) for step in _KOBOLD_GROUPS[number]]
+            names = [step for number in dict.fromkeys(order) for step in SAMPLERS_BY_NUMBER[number]]
         elif name:
-            names = _names_of_slots(name, _read(name, lists.read_names, order))
+            names = _samplers_of_steps(name, _read(name, lists.read_names, order))
         else:
             names = [step for step in self._steps if not _is_bias_or_selector(step)]
         if self._fields.temperature_last:
@@ -464,35 +432,12 @@ def _arrange_as_llama_cpp(order: str | list[str], present: Mapping[str, None]) -
     return ChainRearrangement("samplers", tuple(steps))
 
 
-# The samplers of each number of KoboldCpp's `sampler_order`.
-_KOBOLD_GROUPS = {**kobold.KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
-
-
-# The samplers of the names in the lists of text-generation-webui and Aphrodite, where our names differ.
-_SLOT_NAMES: Mapping[str, tuple[str, ...]] = {
-    "dynamic_temperature": ("temperature",),
-    "quadratic_sampling": ("quadratic",),
-    "repetition_penalty": ("repetition_penalty", "penalties"),
-    "presence_penalty": ("penalties",),
-    "frequency_penalty": ("penalties",),
-    "top_p_top_k": ("top_p", "top_k"),
-    "mirostat": (),
-    "adaptive_p": (),
-}
-
-
-def _names_of_slots(field: str, slots: Sequence[str]) -> list[str]:
+def _samplers_of_steps(field: str, names: Sequence[str]) -> list[str]:
     """Return the samplers that a list of text-generation-webui or Aphrodite names, in its order."""
-    names: dict[str, None] = {}
-    for slot in slots:
-        if slot in _SLOT_NAMES:
-            names.update(dict.fromkeys(_SLOT_NAMES[slot]))
-            continue
-        try:
-            names[find_sampler(slot).about.name] = None
-        except SamplingError as error:
-            raise PresetError(f"{field}: {error}") from None
-    return list(names)
+    try:
+        return list(dict.fromkeys(sampler for name in names for sampler in samplers_of_step(name)))
+    except SamplingError as error:
+        raise PresetError(f"{field}: {error}") from None
 
 
 def _token_ids(field: str, value: str | list[int] | None) -> list[int]:

@@ -13,18 +13,22 @@ from ..presets.errors import PresetError
 from ..presets.foreign.kobold import KOBOLDCPP_ORDER
 from ..presets.foreign.requests import KOBOLDCPP, REQUEST_TOOLS, TABBYAPI, WEBUI, RequestTool, chain_of_request
 from ..samplers.chain import StepSpec
-from .sampler_fields import CHAIN_FIELDS, SamplerFields, check_parameters, field_names, first_given, is_effective
+from .sampler_fields import (
+    CHAIN_FIELDS,
+    HIGH_FIELDS,
+    LOW_FIELDS,
+    MIROSTAT_FIELDS,
+    SamplerFields,
+    check_parameters,
+    field_names,
+    first_given,
+    is_effective,
+)
 
 # The tools behind SillyTavern's types of programs.
 _TOOL_OF_API_TYPE: Mapping[str, RequestTool] = {"ooba": WEBUI, "koboldcpp": KOBOLDCPP, "tabby": TABBYAPI}
-_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
-    "mirostat": ("mirostat_mode",),
-    "mirostat_mode": ("mirostat",),
-    "dynatemp_low": ("dynatemp_min",),
-    "dynatemp_high": ("dynatemp_max",),
-}
 # The fields that say the range of a dynamic temperature, each tool in its own way. Clients send several.
-_RANGE_FIELDS = frozenset(("dynatemp_range", "dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max"))
+_RANGE_FIELDS = frozenset(("dynatemp_range", *LOW_FIELDS, *HIGH_FIELDS))
 
 
 def find_tool(fields: SamplerFields) -> RequestTool | None:
@@ -86,7 +90,7 @@ def read_tool_chain(
         key, _, problem = str(error).partition(":")
         raise PresetError(f"{name_of_key.get(key, key)}:{problem}") from None
     inactive = set(chain.inactive_keys)
-    inactive |= set(tool.order_keys if chain.selects_by_mirostat else ("mirostat", "mirostat_mode"))
+    inactive |= set(tool.order_keys if chain.selects_by_mirostat else MIROSTAT_FIELDS)
     names_without_effect = {name for key, name in name_of_key.items() if key in inactive}
     names_without_effect |= _given_fields(fields) - known_names
     if any(name_of_key.get(key) in _RANGE_FIELDS for key in chain.used_keys):
@@ -96,13 +100,13 @@ def read_tool_chain(
 
 def _names_of_key(tool: RequestTool, key: str) -> list[str]:
     """Return the fields that set a key, the tool's own names first."""
-    names = [key, *tool.spellings.get(key, ()), *field_names(tool.parameters_by_key[key])]
-    known = [name for name in (*names, *_OTHER_NAMES.get(key, ())) if name in SamplerFields.model_fields]
-    return list(dict.fromkeys(known))
+    same = next((names for names in (MIROSTAT_FIELDS, LOW_FIELDS, HIGH_FIELDS) if key in names), ())
+    names = (key, *tool.spellings.get(key, ()), *field_names(tool.parameters_by_key[key]), *same)
+    return list(dict.fromkeys(name for name in names if name in SamplerFields.model_fields))
 
 
 def _is_mirostat_flag(key: str, value: Any) -> bool:
-    return isinstance(value, bool) and key in ("mirostat", "mirostat_mode")
+    return isinstance(value, bool) and key in MIROSTAT_FIELDS
 
 
 def _effective(fields: SamplerFields, names: set[str]) -> list[str]:

@@ -128,6 +128,11 @@ class ImportedChainBuilder:
         name = self.table.key_in_file(key)
         self.unsupported_settings.append(f"{name} {short_repr(self.table.values.get(name))}: {reason}")
 
+    def report_unless(self, key: str, neutral_value: float, reason: str) -> None:
+        """Report a key with another number than the one that has no effect."""
+        if self.table.number(key, neutral_value) != neutral_value:
+            self.report_unsupported(key, reason)
+
     def report_changed(self, key: str, change: str) -> None:
         """Report that a key of the file was carried over with a change, as ``KEY VALUE: CHANGE``."""
         self.report_unsupported(key, change)
@@ -192,9 +197,13 @@ class ImportedChainBuilder:
         else:
             self.read_step(keys)
 
-    def read_logit_bias(self) -> None:
-        biases = self.table.read("logit_bias", lists.read_biases) if self.table.is_set("logit_bias") else {}
-        self.put_step("logit_bias", "logit_bias", {"bias": biases}, ["logit_bias"])
+    def read_logit_bias(self, key: str = "logit_bias") -> None:
+        biases = self.table.read(key, lists.read_biases) if self.table.is_set(key) else {}
+        self.put_step("logit_bias", "logit_bias", {"bias": biases}, [key])
+
+    def read_ignore_eos(self, key: str) -> None:
+        if self.table.boolean(key, False):
+            self.put_step("ignore_eos", "ignore_eos", {}, [key])
 
     def steps_in_order(self, slots: Iterable[str]) -> list[ForeignStep]:
         return [self.step_by_slot[slot] for slot in slots if slot in self.step_by_slot]
@@ -293,23 +302,21 @@ def read_decoding(builder: ImportedChainBuilder) -> None:
     if table.number("num_beams", 1) > 1:
         builder.report_unsupported("num_beams", "beam search is not part of a preset; gen run has it as --beams N")
         for key, neutral_value in _NEUTRAL_BEAM_VALUES.items():
-            if table.number(key, neutral_value) != neutral_value:
-                flag = "; gen run has it as --length-penalty X" if key == "length_penalty" else ""
-                builder.report_unsupported(key, f"it would have weighted the texts of the beam search{flag}")
+            flag = "; gen run has it as --length-penalty X" if key == "length_penalty" else ""
+            builder.report_unless(key, neutral_value, f"it would have weighted the texts of the beam search{flag}")
         if table.raw_value("early_stopping") not in (None, False, 0, "false"):
             builder.report_unsupported(
                 "early_stopping", "it would have ended the beam search early; gen run has it as --early-stopping"
             )
-    if table.number("penalty_alpha", 0) != 0:
-        builder.report_unsupported(
-            "penalty_alpha",
-            "contrastive search compares the model's hidden states, which a chain does not see; it would have"
-            " avoided tokens that resemble earlier ones",
-        )
+    builder.report_unless(
+        "penalty_alpha",
+        0,
+        "contrastive search compares the model's hidden states, which a chain does not see; it would have avoided"
+        " tokens that resemble earlier ones",
+    )
     read_guidance(builder, "guidance_scale")
     read_guidance(builder, "cfg_scale")
-    if table.number("rep_pen_decay", 0) != 0:
-        builder.report_unsupported("rep_pen_decay", "the repetition penalty would have faded with distance")
+    builder.report_unless("rep_pen_decay", 0, "the repetition penalty would have faded with distance")
 
 
 def read_guidance(builder: ImportedChainBuilder, key: str, negative_prompt_key: str = "negative_prompt") -> None:

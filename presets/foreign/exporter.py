@@ -13,6 +13,7 @@ from typing import Any
 from ...common.text import short_repr
 from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
+from ..overrides import MIROSTAT_VERSIONS
 from ..preset import make_step
 from .sampler_keys import SamplerKeys
 from .table import UNLIMITED_WINDOW_TOKENS
@@ -162,8 +163,8 @@ class PresetExporter:
         for name, field_info in type(sampler).model_fields.items():
             value = getattr(sampler, name)
             tool_value = keys.fixed_parameters.get(name, field_info.get_default(call_default_factory=True))
-            if name in keys.key_by_parameter:
-                self.values[keys.key_by_parameter[name].name] = value
+            if (key := keys.key_by_parameter.get(name)) is not None:
+                self.values[key.name] = key.tool_value(value)
             elif value != tool_value:
                 subject = f"{sampler.about.name}.{name} {short_repr(value)}"
                 self.report_unsupported(subject, f"{self.tool} always has {short_repr(tool_value)} there")
@@ -176,13 +177,23 @@ class PresetExporter:
                 "order", f"{self.tool} applies {', '.join(order_in_tool)}, not {', '.join(self.written_slots)}"
             )
 
-    def remove_written_step(self, slot: str, sampler_keys: Mapping[str, SamplerKeys], reason: str) -> None:
-        """Remove the step of a slot from `written_slots` and `values`, and report it."""
-        self.written_slots.remove(slot)
-        for keys in sampler_keys.values():
-            for key in keys.key_by_parameter.values() if keys.slot == slot else ():
-                self.values.pop(key.name, None)
-        self.report_unsupported(slot, reason)
+    @property
+    def mirostat_version(self) -> int:
+        """The version of mirostat that selects the token; 0 if another step does."""
+        return next((version for version, name in MIROSTAT_VERSIONS.items() if name == self.selector_name), 0)
+
+    def replace_greedy(self) -> None:
+        """Replace a step that takes the most likely token by a temperature of 0, and report other temperatures."""
+        if self.selector_name == "greedy":
+            reason = f"the most likely token is taken, which is temperature 0 in {self.tool}"
+            self.remove_steps(("temperature", "dynatemp"), reason)
+            self.steps, self.selector = [*self.steps, _TEMPERATURE_ZERO], None
+
+    def remove_steps_without_slot(
+        self, sampler_keys: Mapping[str, SamplerKeys], slots: Container[str], reason: str
+    ) -> None:
+        """Remove the steps of the tool that are in no slot of these, and report each."""
+        self.remove_steps([keys.sampler for keys in sampler_keys.values() if keys.slot not in slots], reason)
 
     def take_banned_phrases(self) -> list[str]:
         """Remove the bans from the settings, and return those that are phrases in any case. Report the others.
@@ -259,16 +270,23 @@ class PresetExporter:
                 finite_bias_by_id[token] = number
         return finite_bias_by_id
 
-    def grammar_text(self, grammar: Any) -> str | None:
-        """Return the GBNF text of a grammar; None if the grammar is given otherwise, such as by a file's path."""
-        if isinstance(grammar, Mapping) and set(grammar) == {"gbnf"}:
-            grammar = grammar["gbnf"]
-        return grammar if isinstance(grammar, str) and "::=" in grammar else None
+    def write_grammar(self, settings: dict[str, Any], keys: Mapping[str, str], reason: str) -> None:
+        """Replace ``grammar`` in the settings by the format's key; report a grammar that the format cannot hold.
 
-    def grammar_schema(self, grammar: Any) -> dict[str, Any] | None:
-        """Return the JSON Schema of a grammar; None if the grammar is given otherwise."""
-        schema = grammar.get("json_schema") if isinstance(grammar, dict) and len(grammar) == 1 else None
-        return schema if isinstance(schema, dict) else None
+        Args:
+            settings: the settings by the keys of the format, with a grammar as presets write it.
+            keys: the key for each kind of grammar: ``gbnf``, ``json_schema`` as a table, ``regex`` or ``lark``.
+            reason: the reason for the report.
+        """
+        grammar = settings.pop("grammar", None)
+        table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
+        if isinstance(table, Mapping) and len(table) == 1:
+            ((kind, value),) = table.items()
+            if kind in keys and isinstance(value, Mapping) == (kind == "json_schema"):
+                settings[keys[kind]] = value
+                return
+        if grammar is not None:
+            self.report_unsupported("grammar", reason)
 
     def make_result(self, text: str) -> ExportedPreset:
         """Return the text together with the sentences about unsupported settings."""

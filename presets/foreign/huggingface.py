@@ -214,14 +214,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     for key, (neutral_value, effect) in _UNSUPPORTED_KEYS.items():
         if table.is_set(key) and table.raw_value(key) not in (neutral_value, [], {}):
             builder.report_unsupported(key, effect)
-    keys = (
-        "do_sample",
-        "max_new_tokens",
-        "stop_strings",
-        *SAMPLING_SLOTS,
-        *SLOTS_BEFORE_SAMPLING,
-        _LAST_SLOT,
-    )
+    keys = ("do_sample", "max_new_tokens", "stop_strings", *SAMPLING_SLOTS, *SLOTS_BEFORE_SAMPLING, _LAST_SLOT)
     known_keys = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
     known_keys |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
     builder.report_unknown(known_keys)

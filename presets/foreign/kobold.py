@@ -29,13 +29,14 @@ from typing import Any
 
 from ...samplers.base import Sampler
 from ..errors import PresetError
+from ..overrides import MIROSTAT_VERSIONS
 from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, has_halves_slope
 from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
-from .table import ForeignTable, read_breakers
+from .table import ForeignTable
 
 KOBOLDAI = "KoboldAI"
 KOBOLDCPP = "KoboldCpp"
@@ -49,17 +50,13 @@ _KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
     5: ("temperature",),
     6: ("repetition_penalty",),
 }
-_MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _keys = partial(sampler_keys, "koboldai")
 _MIROSTAT_KEYS = (
     _keys("mirostat", switch_key="mirostat"),
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat"),
 )
 _KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
-    _keys("temperature"),
-    _keys("top_k"),
-    _keys("top_a"),
-    _keys("top_p"),
+    *map(_keys, ("temperature", "top_k", "top_a", "top_p")),
     _keys("tfs", fixed_parameters={"pad": True}),
     _keys("typical"),
     _keys("repetition_penalty", {"range": {"minimum": 0}}),
@@ -213,11 +210,11 @@ def _read_order(builder: ImportedChainBuilder, default_order: list[int]) -> list
 def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
     """Read mirostat into its slot. Return False if it is off."""
     version = builder.table.integer("mirostat", 0)
-    if version not in (0, 1, 2):
-        builder.report_unsupported("mirostat", "KoboldCpp knows the versions 1 and 2; it is off")
-    if version not in (1, 2):
+    if version not in MIROSTAT_VERSIONS:
+        if version != 0:
+            builder.report_unsupported("mirostat", "KoboldCpp knows the versions 1 and 2; it is off")
         return False
-    builder.read_step(_KOBOLDAI_SAMPLER_KEYS["mirostat" if version == 1 else "mirostat_v2"], comment)
+    builder.read_step(_KOBOLDAI_SAMPLER_KEYS[MIROSTAT_VERSIONS[version]], comment)
     return True
 
 
@@ -225,6 +222,8 @@ KOBOLDCPP_ORDER = [6, 0, 1, 3, 4, 2, 5]
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTY_SLOTS = ("repetition_penalty", "presence_penalty")
 KOBOLDCPP_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
+# for each number of ``sampler_order``: the samplers of its steps
+SAMPLERS_BY_NUMBER: Mapping[int, Sequence[str]] = {**KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
 _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 KEY_SPELLINGS = {
@@ -248,8 +247,7 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
     _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
     _cpp_keys("quadratic", is_active_at=lambda factor: factor > 0),
-    _cpp_keys("top_n_sigma", {"n": _NOT_NEGATIVE}),
-    _cpp_keys("top_k"),
+    *map(_cpp_keys, ("top_n_sigma", "top_k")),
     _cpp_keys("top_a", {"a": _NOT_NEGATIVE}),
     _cpp_keys("top_p"),
     _cpp_keys("min_p", {"p": _NOT_NEGATIVE}),
@@ -266,7 +264,6 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
         {
             "multiplier": _NOT_NEGATIVE,
             "last_n": {"off_value": 320, "minimum": 0},
-            "breakers": {"reader": read_breakers},
         },
     ),
     _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),
@@ -317,8 +314,7 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
 
 def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    if table.boolean("bypass_eos", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["bypass_eos"])
+    builder.read_ignore_eos("bypass_eos")
     strings = [*table.strings("banned_tokens"), *table.strings("banned_strings")]
     if strings:
         builder.other_settings["bans"] = strings
@@ -393,6 +389,7 @@ def _arrange_by_numbers(
     builder.set_chain(builder.steps_in_order([*leading_slots, *listed_slots, "xtc", "adaptive_p"]))
 
 
+_ONLY_BEFORE_MIROSTAT = "KoboldCpp applies only penalties, biases and temperature before mirostat"
 _ONLY_FOR_SILLYTAVERN = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
 # Keys that KoboldAI compares with the model (aiserver.py, ``load_model``). It fails if one of them is missing.
 _KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
@@ -411,22 +408,24 @@ def to_presets(exporter: PresetExporter) -> str:
         )
         exporter.steps = [step for step in exporter.steps if step.about.name != "top_k"]
         exporter.steps.append(make_step("top_k", {"k": 1}, "greedy"))
-    elif exporter.selector_name in _MIROSTAT_VERSIONS:
-        _remove_steps_ignored_by_mirostat(exporter, _KOBOLDAI_SAMPLER_KEYS, _KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
+    elif exporter.mirostat_version:
+        exporter.remove_steps_without_slot(
+            _KOBOLDAI_SAMPLER_KEYS, _KOBOLDAI_SLOTS_BEFORE_MIROSTAT, _ONLY_BEFORE_MIROSTAT
+        )
     elif exporter.selector_name != "dist":
         exporter.report_replaced_selector()
     exporter.write_steps(_KOBOLDAI_SAMPLER_KEYS)
     if "min_p" in exporter.written_slots:
         exporter.report_unsupported("min_p", _ONLY_FOR_SILLYTAVERN)
     if exporter.write_selector(_KOBOLDAI_SAMPLER_KEYS) is not None:
-        exporter.values["mirostat"] = _MIROSTAT_VERSIONS[exporter.selector_name]
+        exporter.values["mirostat"] = exporter.mirostat_version
         exporter.report_unsupported(exporter.selector_name, _ONLY_FOR_SILLYTAVERN)
         exporter.report_order(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     values = {**off_values(_KOBOLDAI_SAMPLER_KEYS), "grammar": "", **exporter.values}
     values["sampler_order"] = _order_sampler_numbers(exporter, _KOBOLDAI_SLOTS, _KOBOLDAI_ORDER)
     exporter.report_order([slot for number in values["sampler_order"] for slot in _KOBOLDAI_SLOTS[number]])
     settings = exporter.convert_other_settings({"max_tokens": "genamt", "grammar": "grammar"})
-    _write_grammar(exporter, settings, "SillyTavern")
+    exporter.write_grammar(settings, {"gbnf": "grammar"}, "SillyTavern takes a grammar as text")
     if "grammar" in settings:
         exporter.report_unsupported("grammar", _ONLY_FOR_SILLYTAVERN)
     preset = {
@@ -475,14 +474,11 @@ def koboldcpp_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.write_steps(KOBOLDCPP_SAMPLER_KEYS)
     exporter.values |= {"presence_penalty": presence} if presence else {}
     exporter.write_selector(KOBOLDCPP_SAMPLER_KEYS)
-    if exporter.selector_name == "greedy":
-        exporter.values["temp"] = 0.0
-        exporter.written_slots.append("temperature")
     exporter.write_unlimited_window("rep_pen_range", "penalties.last_n")
     exporter.write_unlimited_window("dry_penalty_last_n", "dry.last_n")
     values = {**off_values(KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
     values["sampler_order"] = _written_sampler_numbers(exporter)
-    values["mirostat"] = _MIROSTAT_VERSIONS.get(exporter.selector_name, 0)
+    values["mirostat"] = exporter.mirostat_version
     return values
 
 
@@ -501,14 +497,13 @@ def _pop_presence_penalty(exporter: PresetExporter) -> float:
 
 def _remove_unapplied_steps(exporter: PresetExporter) -> None:
     """Remove the steps that KoboldCpp does not apply before the step that selects the token."""
-    selector_name = exporter.selector_name
-    if selector_name == "greedy":
-        reason = "the most likely token is taken, which is temperature 0 in KoboldCpp"
-        exporter.remove_steps(("temperature", "dynatemp"), reason)
-    elif selector_name in _MIROSTAT_VERSIONS:
-        _remove_steps_ignored_by_mirostat(exporter, KOBOLDCPP_SAMPLER_KEYS, _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
+    exporter.replace_greedy()
+    if exporter.mirostat_version:
+        exporter.remove_steps_without_slot(
+            KOBOLDCPP_SAMPLER_KEYS, _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT, _ONLY_BEFORE_MIROSTAT
+        )
         exporter.steps = [_with_fixed_temperature(exporter, step) for step in exporter.steps]
-    elif selector_name not in ("dist", "adaptive_p"):
+    elif exporter.selector_name not in ("dist", "adaptive_p"):
         exporter.report_replaced_selector()
 
 
@@ -523,18 +518,10 @@ def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
     return make_step("temperature", {"t": middle}, "dynatemp")
 
 
-def _remove_steps_ignored_by_mirostat(
-    exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], active_slots: Sequence[str]
-) -> None:
-    # ``active_slots``: those of the steps that KoboldCpp applies before mirostat
-    ignored = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
-    exporter.remove_steps(ignored, "KoboldCpp applies only penalties, biases and temperature before mirostat")
-
-
 def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
     """Return the numbers for ``sampler_order``, and report an order that these numbers cannot express."""
     numbers = _order_sampler_numbers(exporter, KOBOLDCPP_SLOTS, KOBOLDCPP_ORDER)
-    if exporter.selector_name in _MIROSTAT_VERSIONS:
+    if exporter.mirostat_version:
         exporter.report_order(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
         numbered_slots = [slot for number in numbers for slot in KOBOLDCPP_SLOTS[number]]
@@ -563,16 +550,5 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     if settings.get("sampler_seed", 1) < 1:
         seed = settings.pop("sampler_seed")
         exporter.report_unsupported(f"seed {seed}", "KoboldCpp reads a seed below 1 as a random one")
-    _write_grammar(exporter, settings, "KoboldCpp")
+    exporter.write_grammar(settings, {"gbnf": "grammar"}, "KoboldCpp takes a grammar as text")
     return settings
-
-
-def _write_grammar(exporter: PresetExporter, settings: dict[str, Any], reader: str) -> None:
-    """Replace the grammar in the settings by its text; report one that is not given as text."""
-    # ``reader``: the program that reads the grammar, for the report
-    if "grammar" in settings:
-        grammar_text = exporter.grammar_text(settings.pop("grammar"))
-        if grammar_text is None:
-            exporter.report_unsupported("grammar", f"{reader} takes a grammar as text")
-        else:
-            settings["grammar"] = grammar_text

@@ -16,14 +16,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..overrides import MIROSTAT_VERSIONS
 from ..parameter_names import names_by_option
-from . import lists
 from .conversion import ImportedChainBuilder
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
-from .table import (
-    ForeignTable,
-    read_window,
-)
+from .table import ForeignTable, read_window
 
 TOOL = "llama.cpp"
 DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
@@ -52,9 +49,7 @@ SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _WINDOW}),
     _keys("dry", {"last_n": _WINDOW, "breakers": {"reader": _read_breakers}}),
     _keys("top_n_sigma", {"n": {"off_value": -1.0, "minimum": -1.0}}),
-    _keys("top_k"),
-    _keys("typical"),
-    _keys("top_p"),
+    *map(_keys, ("top_k", "typical", "top_p")),
     _keys("min_p", {"p": {"minimum": 0.0}}),
     _keys(
         "xtc",
@@ -66,9 +61,7 @@ SAMPLER_KEYS = keys_by_sampler(
     _keys("mirostat", switch_key="mirostat"),
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat"),
     _keys("adaptive_p", is_active_at=lambda target: target >= 0),
-    _keys("infill"),
-    _keys("ignore_eos"),
-    _keys("logit_bias"),
+    *map(_keys, ("infill", "ignore_eos", "logit_bias")),
 )
 # for each option of a step, the value that turns the step off, or the usual value if there is no such value
 OFF_VALUES: Mapping[str, Any] = off_values(SAMPLER_KEYS)
@@ -99,11 +92,6 @@ def report_negative_windows(builder: ImportedChainBuilder, present_meaning: str)
         builder.report_changed(key, f"read as all tokens, {former_meaning}; {present_meaning}")
 
 
-def read_logit_bias(builder: ImportedChainBuilder) -> None:
-    biases = builder.table.read("logit-bias", lists.read_biases) if builder.table.is_set("logit-bias") else {}
-    builder.put_step("logit_bias", "logit_bias", {"bias": biases}, ["logit-bias"])
-
-
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
@@ -128,7 +116,7 @@ def read_steps(builder: ImportedChainBuilder) -> None:
     if version not in (0, 1, 2):
         raise builder.table.value_error("mirostat", "0, 1 or 2")
     if version:
-        builder.read_steps(SAMPLER_KEYS, "mirostat" if version == 1 else "mirostat_v2")
+        builder.read_steps(SAMPLER_KEYS, MIROSTAT_VERSIONS[version])
     builder.read_steps(SAMPLER_KEYS, "adaptive_p")
 
 

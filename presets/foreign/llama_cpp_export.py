@@ -66,6 +66,10 @@ def to_body(exporter: PresetExporter) -> str:
 def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
     """Write the chain into the exporter, and return the values of the options that express the chain."""
     _replace_bans_by_biases(exporter)
+    exporter.replace_greedy()
+    if exporter.mirostat_version:
+        reason = "llama.cpp applies only the temperature before mirostat"
+        exporter.remove_steps_without_slot(SAMPLER_KEYS, ("ignore_eos", "logit_bias", "temperature"), reason)
     exporter.write_steps(SAMPLER_KEYS)
     leading_slots = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.written_slots]
     if exporter.written_slots[: len(leading_slots)] != leading_slots:
@@ -75,10 +79,8 @@ def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.written_slots = [slot for slot in exporter.written_slots if slot not in leading_slots]
     if "ignore_eos" in leading_slots:
         exporter.values["ignore-eos"] = True
-    if exporter.selector_name in ("mirostat", "mirostat_v2"):
-        _write_mirostat(exporter)
-    elif exporter.selector_name == "greedy":
-        _write_greedy(exporter)
+    if exporter.mirostat_version:
+        exporter.values["mirostat"] = exporter.mirostat_version
     elif exporter.selector_name == "adaptive_p":
         exporter.written_slots.append("adaptive_p")
     elif exporter.selector_name != "dist":
@@ -88,33 +90,15 @@ def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.write_selector(SAMPLER_KEYS)
     exporter.write_unlimited_window("repeat-last-n", "penalties.last_n")
     exporter.write_unlimited_window("dry-penalty-last-n", "dry.last_n")
-    if "mirostat" in exporter.values:
-        return exporter.values
     if not exporter.written_slots:
         # llama.cpp reads an empty list as its default list. A temperature of 1 changes nothing.
         exporter.written_slots, exporter.values["temp"] = ["temperature"], 1.0
+    if exporter.mirostat_version:
+        return exporter.values
     return {
         "samplers": ";".join("typ_p" if slot == "typical" else slot for slot in exporter.written_slots),
         **exporter.values,
     }
-
-
-def _write_mirostat(exporter: PresetExporter) -> None:
-    """Write mirostat, and remove all steps except the temperature."""
-    for slot in [slot for slot in exporter.written_slots if slot != "temperature"]:
-        exporter.remove_written_step(slot, SAMPLER_KEYS, "llama.cpp applies only the temperature before mirostat")
-    if not exporter.written_slots:
-        exporter.values["temp"] = 1.0
-    exporter.values["mirostat"] = 1 if exporter.selector_name == "mirostat" else 2
-
-
-def _write_greedy(exporter: PresetExporter) -> None:
-    """Write the greedy step as a temperature of 0."""
-    if "temperature" in exporter.written_slots:
-        reason = "the most likely token is taken, which is temperature 0 there"
-        exporter.remove_written_step("temperature", SAMPLER_KEYS, reason)
-    exporter.written_slots.append("temperature")
-    exporter.values["temp"] = 0.0
 
 
 def _replace_bans_by_biases(exporter: PresetExporter) -> None:

@@ -28,7 +28,6 @@ from .llama_cpp import (
     OPTIONS_WITH_ESCAPES,
     TOOL,
     arrange_chain,
-    read_logit_bias,
     read_steps,
     report_negative_windows,
     unescape,
@@ -121,10 +120,10 @@ def convert_command(text: str, origin: str) -> ImportedChainBuilder:
     entries: dict[str, _LlamaEntry] = {}
     flags_of_run = FlagsOfRun()
     for name, value in command.environment.items():
-        option = _option_of_variable(name)
-        if option is not None:
-            entries[option] = _LlamaEntry(name, value)
-        elif (flag := _flag_of_variable(name)) is not None:
+        flag = _find_flag_of_variable(name)
+        if flag is not None and flag.is_imported:
+            entries[flag.option] = _LlamaEntry(name, value)
+        elif flag is not None:
             flags_of_run.add(flag, flag.names[-1], value)
     unknown_option_messages = _read_flags(command.words, entries, flags_of_run, origin)
     builder = _convert_entries(entries, origin)
@@ -261,29 +260,11 @@ def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
 _JAN_KEYS = (
     *("name", "id", "model", "version", "files", "model_path", "mmproj_path", "size_bytes", "embedding", "sha256"),
     *("prompt_template", "ctx_len", "n_parallel", "ngl", "engine", "object", "created", "owned_by", "cpu_threads"),
-    *(
-        "text_model",
-        "vision_model",
-        "sources",
-        "metadata",
-        "format",
-        "description",
-        "author",
-        "tags",
-        "model_sha256",
-    ),
-    *(
-        "stream",
-        "min_keep",
-        "n_probs",
-        "penalize_nl",
-        "gpu_layers",
-        "arch",
-        "quantization_method",
-        "mmproj_sha256",
-    ),
+    *("text_model", "vision_model", "sources", "metadata", "format", "description", "author", "tags"),
+    *("model_sha256", "stream", "min_keep", "n_probs", "penalize_nl", "gpu_layers", "arch", "mmproj_sha256"),
     *("mmproj_size_bytes", "ai_template", "system_template", "user_template", "llama_model_path", "precision"),
     *("max_model_len", "tp", "caching_enabled", "os", "gpu_arch", "system_prompt", "instructions", "settings"),
+    "quantization_method",
 )
 # keys of Jan's model.yml that no preset has
 JAN_MARKS = ("prompt_template", "ctx_len", "engine", "model_path", "ngl", "llama_model_path")
@@ -339,43 +320,32 @@ def _read_section(
     # carried over, it is appended to ``changed_settings``, too.
     entries: dict[str, _LlamaEntry] = {}
     for key in sorted(section.values):
-        value = section.values[key]
-        option = _option_of_name(key) or _option_of_variable(key)
-        if option is None:
-            option = _option_of_similar_name(key)
-            if option is not None:
-                unsupported_settings.append(
-                    f"{key} {value}: llama.cpp rejects the file, since no option has this name; "
-                    f"it was read as {option}"
-                )
-                changed_settings.append(unsupported_settings[-1])
-            elif (flag := _flag_of_key(key)) is not None:
+        value, name = section.values[key], key.lower().replace("_", "-").lstrip("-")
+        flag = _find_flag(key) or _find_flag_of_variable(key)
+        similar = _find_flag(_MEANT_OPTIONS.get(name, name))
+        if similar is not None and similar.is_imported and (flag is None or not flag.is_imported):
+            flag = similar
+            unsupported_settings.append(
+                f"{key} {value}: llama.cpp rejects the file, since no option has this name; "
+                f"it was read as {flag.option}"
+            )
+            changed_settings.append(unsupported_settings[-1])
+        flag = flag or similar
+        if flag is None or not flag.is_imported:
+            if flag is not None:
                 flags_of_run.add(flag, flag.names[-1], value)
             elif not key.startswith(_IGNORED_VARIABLES):
                 unsupported_settings.append(
                     f"{key} {value}: llama.cpp does not know this key, and rejects the file"
                 )
-        if option is None:
             continue
-        entries[option] = _LlamaEntry(key, value, section.line_numbers[key])
+        entries[flag.option] = _LlamaEntry(key, value, section.line_numbers[key])
         if key in section.cut_off_text_by_key:
             unsupported_settings.append(
                 f"{key} {value}: llama.cpp takes {section.cut_off_text_by_key[key]!r} as a comment"
             )
             changed_settings.append(unsupported_settings[-1])
     return entries
-
-
-def _option_of_variable(key: str) -> str | None:
-    """Return the option of an environment variable such as LLAMA_ARG_TOP_K; None if there is none."""
-    flag = _find_flag_of_variable(key)
-    return flag.option if flag is not None and flag.is_imported else None
-
-
-def _flag_of_variable(key: str) -> LlamaCppFlag | None:
-    """Return the flag of an environment variable that no import reads; None if there is none."""
-    flag = _find_flag_of_variable(key)
-    return None if flag is None or flag.is_imported else flag
 
 
 # environment variables of llama.cpp, without ``LLAMA_ARG_``, that are not named after their option
@@ -387,6 +357,7 @@ _VARIABLE_NAMES = {
 
 
 def _find_flag_of_variable(key: str) -> LlamaCppFlag | None:
+    """Return the flag of an environment variable such as LLAMA_ARG_TOP_K; None if there is none."""
     name = key.removeprefix("LLAMA_ARG_")
     if name == key:
         return None
@@ -396,17 +367,6 @@ def _find_flag_of_variable(key: str) -> LlamaCppFlag | None:
 def _find_flag(name: str) -> LlamaCppFlag | None:
     """Return llama.cpp's flag with a name without dashes; None if there is none."""
     return find_llama_cpp_flag(f"-{name}") or find_llama_cpp_flag(f"--{name}")
-
-
-def _flag_of_key(key: str) -> LlamaCppFlag | None:
-    """Return the flag of an INI file's key that no import reads; None if there is none."""
-    flag = _flag_of_variable(key) or _find_flag(key) or _find_flag(key.lower().replace("_", "-").lstrip("-"))
-    return None if flag is None or flag.is_imported else flag
-
-
-def _option_of_similar_name(key: str) -> str | None:
-    name = key.lower().replace("_", "-").lstrip("-")
-    return _MEANT_OPTIONS.get(name) or _option_of_name(name)
 
 
 # Options whose metadata key is not the option's name with underscores.
@@ -451,12 +411,7 @@ def _is_empty_text(value: Any) -> bool:
 
 def _option_of_metadata(key: str) -> str | None:
     name = key[len(METADATA_PREFIX) :].replace("_", "-")
-    return _OPTION_BY_METADATA_NAME.get(name) or _option_of_name(name)
-
-
-def _option_of_name(name: str) -> str | None:
-    """Return the option with this name, given without dashes; None if there is none, or an import ignores it."""
-    flag = _find_flag(name)
+    flag = _find_flag(_OPTION_BY_METADATA_NAME.get(name, name))
     return flag.option if flag is not None and flag.is_imported else None
 
 
@@ -469,7 +424,8 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
     )
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     read_steps(builder)
-    _read_biases(builder)
+    builder.read_ignore_eos("ignore-eos")
+    builder.read_logit_bias("logit-bias")
     is_metadata = any(entry.key_in_file.startswith(METADATA_PREFIX) for entry in entries.values())
     report_negative_windows(
         builder, "llama.cpp now reads it as 0, off" if is_metadata else "llama.cpp now rejects it"
@@ -502,13 +458,6 @@ def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:
         except PresetError:
             builder.report_unsupported(key, f"{part.strip()!r} is not a sampler of llama.cpp, which skips it")
     return order
-
-
-def _read_biases(builder: ImportedChainBuilder) -> None:
-    table = builder.table
-    if table.boolean("ignore-eos", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    read_logit_bias(builder)
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:

@@ -28,16 +28,7 @@ from .table import ForeignTable
 
 TOOL = "LM Studio"
 _ORDER = (
-    "logit_bias",
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "tfs",
-    "typical",
-    "top_p",
-    "min_p",
-    "xtc",
+    *("logit_bias", "penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc"),
     "temperature",
 )
 
@@ -137,9 +128,8 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
     known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured")}
     known_keys |= {key for key in table.values if not key.startswith(_KEY_PREFIX)}
     known_keys |= _report_flags_of_run(builder)
-    bias = table.raw_value("logit-bias")
-    if bias:
-        llama_chain.read_logit_bias(builder)
+    if table.raw_value("logit-bias"):
+        builder.read_logit_bias("logit-bias")
     builder.report_unknown(known_keys)
     return _read_common_settings(builder)
 
@@ -204,26 +194,25 @@ _UNCHECKED_LENGTH = 1000  # the value that LM Studio writes for an unchecked len
 
 def to_preset(exporter: PresetExporter) -> str:
     mirostat = {"version": 0, "learningRate": 0.1, "targetEntropy": 5.0}
-    version = {"mirostat": 1, "mirostat_v2": 2}.get(exporter.selector_name, 0)
-    removed_samplers = {"temperature"} if exporter.selector_name == "greedy" else set()
-    if version:
+    exporter.replace_greedy()
+    if exporter.mirostat_version:
         exporter.write_selector(_SAMPLER_KEYS)
-        mirostat |= {"version": version, **exporter.values}
+        mirostat |= {"version": exporter.mirostat_version, **exporter.values}
         exporter.values = {}
-        removed_samplers = set(_SAMPLER_KEYS) - {"temperature"}
-    elif exporter.selector_name not in ("dist", "greedy"):
+        reason = "mirostat leaves only the temperature before it"
+        exporter.remove_steps_without_slot(_SAMPLER_KEYS, ("temperature",), reason)
+    elif exporter.selector_name != "dist":
         exporter.report_replaced_selector()
-    reason = "mirostat leaves only the temperature before it" if version else "temperature 0 was written"
-    exporter.remove_steps(removed_samplers, reason)
     exporter.write_steps(_SAMPLER_KEYS)
-    if exporter.selector_name == "greedy":
-        exporter.values["temperature"] = 0.0
-        exporter.written_slots.append("temperature")
     exporter.report_order(_ORDER)
     values = {**_OFF_VALUES_OF_PLAIN_FIELDS, **exporter.values}
     keys = {name: _NEW_NAMES[name] for name in ("max_tokens", "seed", "stop", "system")}
     values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
-    values |= _grammar_field(exporter, values.pop("grammar", None))
+    keys_by_kind = {"gbnf": "gbnfGrammar", "json_schema": "jsonSchema"}
+    exporter.write_grammar(values, keys_by_kind, "LM Studio takes a grammar as text, or a JSON Schema")
+    for kind, key in (("gbnf", "gbnfGrammar"), ("json", "jsonSchema")):
+        if key in values:
+            values["structured"] = {"type": kind, key: values.pop(key)}
     checkbox_fields = {key: _checkbox_value(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
     if _MAX_TOKENS_FIELD in values:
         max_tokens = values.pop(_MAX_TOKENS_FIELD)
@@ -243,15 +232,3 @@ def to_preset(exporter: PresetExporter) -> str:
 def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
     """Return the value of a field with a checkbox, which is unchecked if ``value`` is None."""
     return {"checked": value is not None, "value": unchecked_value if value is None else value}
-
-
-def _grammar_field(exporter: PresetExporter, grammar: Any) -> dict[str, Any]:
-    # A grammar that is neither text nor a JSON Schema is reported.
-    if grammar is None:
-        return {}
-    if (text := exporter.grammar_text(grammar)) is not None:
-        return {"structured": {"type": "gbnf", "gbnfGrammar": text}}
-    if (schema := exporter.grammar_schema(grammar)) is not None:
-        return {"structured": {"type": "json", "jsonSchema": schema}}
-    exporter.report_unsupported("grammar", "LM Studio takes a grammar as text, or a JSON Schema")
-    return {}

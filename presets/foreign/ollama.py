@@ -218,15 +218,9 @@ _SAMPLER_KEYS = rename_keys(llama_chain.SAMPLER_KEYS, _PARAMETER_BY_OPTION)
 
 def to_modelfile(exporter: PresetExporter) -> str:
     # The FROM line is a placeholder.
+    exporter.replace_greedy()
     exporter.write_steps(_SAMPLER_KEYS)
-    name = exporter.selector_name
-    if name == "greedy":
-        if "temperature" in exporter.written_slots:
-            exporter.remove_written_step(
-                "temperature", _SAMPLER_KEYS, "the most likely token is taken, which is temperature 0"
-            )
-        exporter.values["temperature"] = 0.0
-    elif name != "dist":
+    if exporter.selector_name != "dist":
         exporter.report_replaced_selector()
     exporter.report_order(llama_chain.DEFAULT_ORDER)
     exporter.write_unlimited_window("repeat_last_n", "penalties.last_n")

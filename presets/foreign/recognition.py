@@ -19,13 +19,7 @@ _SILLYTAVERN_KEYS = {
     *("dynatemp", "rep_pen_decay", "grammar_string", "num_beams", "samplers"),
 }
 _KOBOLD_KEYS = {
-    "typical",
-    "rep_pen_slope",
-    "sampler_order",
-    "use_default_badwordsids",
-    "mirostat",
-    "ikgen",
-    "numseqs",
+    *("typical", "rep_pen_slope", "sampler_order", "use_default_badwordsids", "mirostat", "ikgen", "numseqs"),
 }
 _KOBOLDCPP_KEYS = {
     *("preset", "dynatemp_range", "presence_penalty", "max_context_length", "sampler_seed", "typ_s", "tfs_s"),
@@ -48,17 +42,9 @@ _HUGGINGFACE_KEYS = {
     *("penalty_alpha", "epsilon_cutoff", "eta_cutoff", "stop_strings", "min_new_tokens", "use_cache"),
 }
 _LLAMA_SERVER_KEYS = {
-    *(
-        "n_predict",
-        "repeat_penalty",
-        "repeat_last_n",
-        "samplers",
-        "top_n_sigma",
-        "dynatemp_exponent",
-        "ignore_eos",
-    ),
+    *("n_predict", "repeat_penalty", "repeat_last_n", "samplers", "top_n_sigma", "dynatemp_exponent", "messages"),
     *("cache_prompt", "n_probs", "xtc_probability", "dry_multiplier", "frequency_penalty", "presence_penalty"),
-    "messages",
+    "ignore_eos",
 }
 _LLAMA_SERVER_MIROSTAT_KEYS = {"temperature", "mirostat"}
 _MODEL_LIST_KEYS = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}

@@ -13,6 +13,7 @@ from typing import Any
 from ...samplers.chain import StepSpec
 from ...samplers.registry import find_sampler
 from ..overrides import WATERMARK
+from ..parameter_names import find_parameter
 from ..preset import make_step
 from . import kobold, tabbyapi, webui
 from .conversion import ForeignStep, ImportedChainBuilder
@@ -34,8 +35,7 @@ class RequestTool:
     convert: Callable[[Mapping[Any, Any], str], ImportedChainBuilder]
     values_of_chain: Callable[[PresetExporter], dict[str, Any]]  # returns the values by key of a chain
     step_names: tuple[str, ...] = ()  # the names of steps in a list of the order; empty if it has numbers
-    # parameters, as ``sampler.parameter``, that share the key of another one
-    unread_parameters: tuple[str, ...] = ()
+    # the parameters that each key has the name of, as ``sampler.parameter``
     parameters_by_key: Mapping[str, frozenset[str]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,20 +46,16 @@ class RequestTool:
             if entry.switch_key:
                 found.setdefault(entry.switch_key, set())
             for parameter, key in entry.key_by_parameter.items():
-                targets = found.setdefault(key.name, set())
-                if f"{entry.sampler}.{parameter}" not in self.unread_parameters:
-                    targets.add(f"{entry.sampler}.{parameter}")
+                row = find_parameter(f"{entry.sampler}.{parameter}")
+                found.setdefault(key.name, set()).update({row.target} if row and key.name in row.names else ())
         object.__setattr__(self, "parameters_by_key", {key: frozenset(targets) for key, targets in found.items()})
 
 
 WEBUI = RequestTool(
     "webui",
-    webui.REQUEST_SAMPLER_KEYS,
-    (
-        *("mirostat_mode", "dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"),
-        *("do_sample", "sampler_priority", "temperature_last"),
-    ),
-    ("sampler_priority", "temperature_last"),
+    webui.SAMPLER_KEYS,
+    webui.CHAIN_KEYS,
+    webui.ORDER_KEYS,
     {},
     frozenset(
         (
@@ -70,7 +66,6 @@ WEBUI = RequestTool(
     webui.convert,
     webui.request_values,
     step_names=webui.UNSORTED_SLOTS,
-    unread_parameters=("dry.last_n",),
 )
 KOBOLDCPP = RequestTool(
     "koboldcpp",

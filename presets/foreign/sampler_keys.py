@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...samplers.registry import find_sampler
+from ..errors import PresetError
 from ..parameter_names import PARAMETERS, find_parameter
-from .table import ForeignTable
+from .table import ForeignTable, read_breakers
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,39 @@ class ToolKey:
     off_value: Any
     minimum: float | None = None  # a lower value is read as this minimum; None if there is no limit
     maximum: float | None = None  # a higher value is read as this maximum; None if there is no limit
-    # the function that reads the value, called with the table, the key and the default; None: a method of the
-    # table that fits the type of ``off_value``
+    # the function that reads the value, called with the table, the key and the default; None: the one that fits
+    # the type of ``off_value``
     reader: Callable[[ForeignTable, str, Any], Any] | None = None
+    digits: int = 0  # the N of the tool's units of 1e-N
 
     def read(self, table: ForeignTable, default: Any) -> Any:
-        """Return the value within the limits."""
-        read = self.reader or (ForeignTable.integer if isinstance(self.off_value, int) else ForeignTable.number)
-        value = read(table, self.name, default)
+        """Return the value of the parameter that a file has, or that the default stands for."""
+        value = (self.reader or _READER_OF_TYPE[type(self.off_value)])(table, self.name, default)
+        try:
+            return self.parameter_value(value)
+        except ValueError as error:
+            raise PresetError(f"{table.origin_of(self.name)}: {error}") from None
+
+    def parameter_value(self, value: Any) -> Any:
+        """Return the value of the parameter: without the tool's units, and within the limits."""
+        if self.digits:
+            if not 0 <= value < 10**self.digits:
+                raise ValueError(f"{value:g} is not within 0..{10**self.digits}, in units of 1e-{self.digits}")
+            value /= 10**self.digits
         value = value if self.minimum is None else max(value, self.minimum)
         return value if self.maximum is None else min(value, self.maximum)
+
+    def tool_value(self, value: Any) -> Any:
+        """Return a value of the parameter in the tool's units."""
+        return float(f"{value * 10**self.digits:.12g}") if self.digits else value
+
+
+_READER_OF_TYPE: Mapping[type, Callable[[ForeignTable, str, Any], Any]] = {
+    bool: ForeignTable.boolean,
+    int: ForeignTable.integer,
+    float: ForeignTable.number,
+    list: read_breakers,
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +93,8 @@ def tool_key(tool: str, target: str, **changes: Any) -> ToolKey:
     name = None if row is None else row.name_in(tool)
     if row is None or name is None:
         raise ValueError(f"{tool} has no name for {target}")
-    return replace(ToolKey(name, row.off_value, row.minimum, row.maximum), **changes)
+    key = ToolKey(name, row.off_value, row.minimum, row.maximum, digits=row.digits.get(tool, 0))
+    return replace(key, **changes)
 
 
 def sampler_keys(tool: str, sampler: str, changes: Mapping[str, Any] | None = None, **fields: Any) -> SamplerKeys:

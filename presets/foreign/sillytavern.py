@@ -17,17 +17,18 @@ answer if the preset does not set it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
+from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
 from ..parameter_names import BREAKERS
 from . import lists
 from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
-from .kobold import KOBOLDCPP_ORDER
-from .sampler_keys import keys_by_sampler, sampler_keys
+from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
+from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable, read_window, unify_newlines
 from .webui import (
     EXPORT_SAMPLER_KEYS,
@@ -36,6 +37,7 @@ from .webui import (
     chain_values,
     looks_at_all_tokens,
     read_steps,
+    samplers_of_step,
     window_subject,
 )
 
@@ -59,26 +61,6 @@ KEY_SPELLINGS = {
     "dynatemp_high": ("max_temp",),
     "ban_eos_token": ("ban_eos_token", "ignore_eos_token", "ignore_eos_token_aphrodite"),
 }
-KNOWN_KEYS = (
-    *("top_k", "top_p", "min_p", "top_a", "tfs", "typical_p", "epsilon_cutoff", "eta_cutoff"),
-    *("no_repeat_ngram_size", "smoothing_factor", "smoothing_curve", "dynatemp_exponent", "dry_multiplier"),
-    *("dry_base", "dry_allowed_length", "dry_sequence_breakers", "dry_penalty_last_n", "xtc_probability"),
-    *("xtc_threshold", "mirostat_mode", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay"),
-    *("do_sample", "temperature_last", "sampler_priority", "samplers", "sampler_order", "samplers_priorities"),
-    *("genamt", "min_length", "seed", "grammar_string", "json_schema", "logit_bias", "banned_tokens"),
-    *("global_banned_tokens", "send_banned_tokens", "skew", "rep_pen_slope", "min_keep", *DECODING_KEYS),
-)
-_IGNORED_KEYS = (
-    *("max_length", "add_bos_token", "skip_special_tokens", "truncation_length", "streaming", "streaming_url"),
-    *("spaces_between_special_tokens", "spaces_between_special_tokens_aphrodite", "speculative_ngram", "n"),
-    *("rep_pen_size", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
-    *("extensions", "name", "preset", "type", "server_urls", "custom_model", "bypass_status_check", "derived"),
-    *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "generic_model"),
-    *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "legacy_api"),
-    *("mancer_model", "togetherai_model", "infermaticai_model", "ollama_model", "openrouter_model"),
-    *("vllm_model", "aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
-    *("stopping_strings", "logits_processors_aphrodite"),
-)
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
@@ -223,8 +205,7 @@ def _report_windows(builder: ImportedChainBuilder) -> None:
 def _report_settings_of_others(builder: ImportedChainBuilder) -> None:
     """Report the settings that have an effect only with other back ends."""
     table = builder.table
-    if table.number("skew", 0) != 0:
-        builder.report_unsupported("skew", "only TabbyAPI's former back end skews the distribution by it")
+    builder.report_unless("skew", 0, "only TabbyAPI's former back end skews the distribution by it")
     if 0 < table.number("rep_pen_slope", 1) < 1 and table.number("repetition_penalty", 1) != 1:
         builder.report_unsupported(
             "rep_pen_slope", "only KoboldCpp lowers the penalty for the older half of its range"
@@ -239,117 +220,55 @@ _SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | keys_by_sampler(
     sampler_keys("sillytavern-export", "ban"),
     sampler_keys("sillytavern", "logit_bias"),
 )
+# the value of each key of a preset in which no step is on
 _OFF_VALUES: Mapping[str, Any] = {
-    "temp": 1,
-    "temperature_last": False,
-    "top_p": 1,
-    "top_k": 0,
-    "top_a": 0,
-    "tfs": 1,
-    "epsilon_cutoff": 0,
-    "eta_cutoff": 0,
-    "typical_p": 1,
-    "min_p": 0,
-    "rep_pen": 1,
-    "rep_pen_range": 0,
-    "rep_pen_decay": 0,
-    "rep_pen_slope": 1,
-    "rep_pen_size": 0,
-    "no_repeat_ngram_size": 0,
-    "penalty_alpha": 0,
-    "num_beams": 1,
-    "length_penalty": 1,
-    "min_length": 0,
-    "encoder_rep_pen": 1,
-    "freq_pen": 0,
-    "presence_pen": 0,
-    "skew": 0,
-    "do_sample": True,
-    "early_stopping": False,
-    "dynatemp": False,
-    "min_temp": 0,
-    "max_temp": 2,
-    "dynatemp_exponent": 1,
-    "smoothing_factor": 0,
-    "smoothing_curve": 1,
-    "dry_allowed_length": 2,
-    "dry_multiplier": 0,
-    "dry_base": 1.75,
-    "dry_sequence_breakers": json.dumps(BREAKERS),
-    "dry_penalty_last_n": 0,
-    "mirostat_mode": 0,
-    "mirostat_tau": 5,
-    "mirostat_eta": 0.1,
-    "adaptive_target": -0.01,
-    "adaptive_decay": 0.9,
-    "xtc_threshold": 0.1,
-    "xtc_probability": 0,
-    "nsigma": 0,
-    "min_keep": 0,
-    "guidance_scale": 1,
-    "negative_prompt": "",
-    "seed": -1,
-    "add_bos_token": True,
-    "ban_eos_token": False,
-    "ignore_eos_token": False,
-    "skip_special_tokens": True,
+    **{
+        KEY_SPELLINGS.get(key, (key,))[0]: value
+        for key, value in off_values(_SAMPLER_KEYS).items()
+        if key not in ("dry_range", "middle", "reach", "tokens", "strings")  # other keys hold these values
+    },
+    **dict.fromkeys(("dry_penalty_last_n", "min_keep", "min_temp", "penalty_alpha", "skew"), 0),
+    **dict.fromkeys(("rep_pen_decay", "rep_pen_size"), 0),
+    **dict.fromkeys(("guidance_scale", "length_penalty", "num_beams", "rep_pen_slope"), 1),
+    **dict.fromkeys(
+        ("ban_eos_token", "dynatemp", "early_stopping", "ignore_eos_token", "temperature_last"), False
+    ),
+    **dict.fromkeys(("json_schema_allow_empty", "speculative_ngram"), False),
+    **dict.fromkeys(("add_bos_token", "do_sample", "send_banned_tokens", "skip_special_tokens"), True),
+    **dict.fromkeys(("banned_tokens", "grammar_string", "negative_prompt"), ""),
     "spaces_between_special_tokens": True,
-    "speculative_ngram": False,
-    "send_banned_tokens": True,
-    "banned_tokens": "",
+    "adaptive_target": -0.01,
+    "dry_sequence_breakers": json.dumps(BREAKERS),
+    "max_temp": 2,
+    "seed": -1,
     "logit_bias": [],
-    "grammar_string": "",
     "json_schema": None,
-    "json_schema_allow_empty": False,
     "extensions": {},
 }
-_KOBOLDCPP_NUMBER_BY_SLOT = {
-    "penalties": 6,
-    "top_k": 0,
-    "top_a": 1,
-    "tfs": 3,
-    "typical_p": 4,
-    "top_p": 2,
-    "min_p": 2,
-    **dict.fromkeys(("temperature", "dynamic_temperature", "quadratic_sampling", "top_n_sigma"), 5),
+_APHRODITE_ORDER = (
+    *("dry", "penalties", "no_repeat_ngram", "temperature", "top_nsigma", "top_p_top_k", "top_a", "min_p", "tfs"),
+    *("eta_cutoff", "epsilon_cutoff", "typical_p", "quadratic", "xtc"),
+)
+# for each key with a list of steps for another back end: its default order, and the samplers of an entry
+_STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Sequence[Any], Callable[[Any], Sequence[str]]]] = {
+    "sampler_order": (KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER.__getitem__),
+    "samplers": (
+        [name for name in LLAMA_CPP_SAMPLERS if name != "infill"],
+        lambda name: read_sampler_sequence(name, "samplers"),
+    ),
+    "samplers_priorities": (_APHRODITE_ORDER, samplers_of_step),
 }
-_LLAMA_CPP_NAME_BY_SLOT = {
-    "penalties": "penalties",
-    "dry": "dry",
-    "top_n_sigma": "top_n_sigma",
-    "top_k": "top_k",
-    "typical_p": "typ_p",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "xtc": "xtc",
-    "temperature": "temperature",
-    "dynamic_temperature": "temperature",
-    "adaptive_p": "adaptive_p",
-}
-_APHRODITE_NAME_BY_SLOT = {
-    "dry": "dry",
-    "penalties": "penalties",
-    "no_repeat_ngram": "no_repeat_ngram",
-    "temperature": "temperature",
-    "dynamic_temperature": "temperature",
-    "top_n_sigma": "top_nsigma",
-    "top_p": "top_p_top_k",
-    "top_k": "top_p_top_k",
-    "top_a": "top_a",
-    "min_p": "min_p",
-    "tfs": "tfs",
-    "eta_cutoff": "eta_cutoff",
-    "epsilon_cutoff": "epsilon_cutoff",
-    "typical_p": "typical_p",
-    "quadratic_sampling": "quadratic",
-    "xtc": "xtc",
-}
-# for each key with a list of steps for another back end: its name of each slot, and its default order
-_STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
-    "sampler_order": (_KOBOLDCPP_NUMBER_BY_SLOT, KOBOLDCPP_ORDER),
-    "samplers": (_LLAMA_CPP_NAME_BY_SLOT, tuple(dict.fromkeys(_LLAMA_CPP_NAME_BY_SLOT.values()))),
-    "samplers_priorities": (_APHRODITE_NAME_BY_SLOT, tuple(dict.fromkeys(_APHRODITE_NAME_BY_SLOT.values()))),
-}
+_OTHER_KEYS = ("sampler_priority", "genamt", "global_banned_tokens", *DECODING_KEYS)
+KNOWN_KEYS = (*_OFF_VALUES, *_STEP_LISTS_OF_OTHERS, *_OTHER_KEYS)
+_IGNORED_KEYS = (
+    *("max_length", "truncation_length", "streaming", "streaming_url", "include_reasoning", "max_tokens_second"),
+    *("spaces_between_special_tokens_aphrodite", "n", "name", "preset", "type", "server_urls", "custom_model"),
+    *("bypass_status_check", "derived", "generic_model", "legacy_api", "stopping_strings"),
+    *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "openrouter_model"),
+    *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "vllm_model"),
+    *("logits_processors_aphrodite", "mancer_model", "togetherai_model", "infermaticai_model", "ollama_model"),
+    *("aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
+)
 
 
 def to_json(exporter: PresetExporter) -> str:
@@ -371,22 +290,17 @@ def to_json(exporter: PresetExporter) -> str:
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
     values |= exporter.take_guidance("guidance_scale")
-    values |= exporter.convert_other_settings(
-        {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
-    )
-    grammar = values.pop("grammar_string", None)
-    if (text := exporter.grammar_text(grammar)) is not None:
-        values["grammar_string"] = text
-    elif (schema := exporter.grammar_schema(grammar)) is not None:
-        values["json_schema"] = schema
-    elif grammar is not None:
-        exporter.report_unsupported("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
+    keys = {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar"}
+    values |= exporter.convert_other_settings(keys)
+    reason = "SillyTavern takes a grammar as text, or a JSON Schema"
+    exporter.write_grammar(values, {"gbnf": "grammar_string", "json_schema": "json_schema"}, reason)
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
-    step_lists = {
-        key: list(dict.fromkeys([*(names[slot] for slot in exporter.written_slots if slot in names), *defaults]))
-        for key, (names, defaults) in _STEP_LISTS_OF_OTHERS.items()
-    }
+    written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]
+    step_lists = {}
+    for key, (order, samplers_of) in _STEP_LISTS_OF_OTHERS.items():
+        entries = [entry for sampler in written for entry in order if sampler in samplers_of(entry)]
+        step_lists[key] = list(dict.fromkeys([*entries, *order]))
     all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
     return json.dumps(all_values, indent=4, ensure_ascii=False) + "\n"
 

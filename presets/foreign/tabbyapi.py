@@ -53,11 +53,9 @@ _keys = partial(sampler_keys, "tabbyapi")
 SAMPLER_KEYS = keys_by_sampler(
     _keys("logit_bias"),
     _keys("penalties", {"last_n": {"off_value": -1, "minimum": -1}}),
-    _keys("ignore_eos"),
-    _keys("min_tokens"),
+    *map(_keys, ("ignore_eos", "min_tokens")),
     _keys("ban", {"strings": tool_key("tabbyapi-import", "ban.strings")}),
-    _keys("temperature"),
-    _keys("top_k"),
+    *map(_keys, ("temperature", "top_k")),
     _keys("top_p", fixed_parameters={"boundary": "exclude"}, comment="exllamav3 drops the token that crosses"),
     _keys("min_p"),
     _keys("xtc", fixed_parameters={"keep_special": True}, is_active_at=lambda probability: probability > 0),
@@ -67,7 +65,7 @@ SAMPLER_KEYS = keys_by_sampler(
         is_active_at=lambda target: 0 <= target < 1,  # SillyTavern's -0.01 is off
     ),
 )
-YALS_SIGMA_KEYS = sampler_keys("yals", "top_n_sigma", {"n": {"minimum": 0.0}}, comment="YALS only")
+YALS_SIGMA_KEYS = sampler_keys("yals", "top_n_sigma", comment="YALS only")
 _KNOWN_KEYS = (
     *(*off_values(SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
@@ -115,8 +113,7 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
 def _read_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_logit_bias()
-    if table.boolean("ban_eos_token", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    builder.read_ignore_eos("ban_eos_token")
     builder.read_steps(SAMPLER_KEYS, "min_tokens")
     tokens = _read_token_ids(table, "banned_tokens")
     builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
@@ -168,8 +165,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
                 builder.report_unsupported(
                     key, "exllamav3 has no dynamic temperature; the former exllamav2 back end had one"
                 )
-    if table.number("repetition_decay", 0) != 0:
-        builder.report_unsupported("repetition_decay", "the penalty would have faded over this many tokens")
+    builder.report_unless("repetition_decay", 0, "the penalty would have faded over this many tokens")
     read_guidance(builder, "cfg_scale")
     if "guidance" in builder.other_settings:
         builder.report_changed("cfg_scale", "applied here; of TabbyAPI's back ends only exllamav2 applies it")
@@ -199,15 +195,11 @@ def to_overrides(exporter: PresetExporter) -> str:
 
 
 def chain_values(exporter: PresetExporter) -> dict[str, Any]:
-    name = exporter.selector_name
-    if name == "greedy":
-        exporter.remove_steps(("temperature",), "the most likely token is taken, which is temperature 0 there")
+    exporter.replace_greedy()
     exporter.write_steps(SAMPLER_KEYS)
     exporter.write_selector(SAMPLER_KEYS)
-    if name == "greedy":
-        exporter.values["temperature"] = 0.0
-        exporter.written_slots.append("temperature")
-    elif name == "adaptive_p" and exporter.values["adaptive_target"] >= 1:
+    name = exporter.selector_name
+    if name == "adaptive_p" and exporter.values["adaptive_target"] >= 1:
         exporter.report_unsupported(
             "adaptive_p.target 1", "at 1, TabbyAPI's adaptive-p is off, and tokens are drawn plainly"
         )
@@ -252,15 +244,7 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     )
     if phrases:
         settings["banned_strings"] = [*exporter.values.get("banned_strings", []), *phrases]
-    grammar = settings.pop("grammar", None)
-    keys = {"json_schema": "json_schema", "regex": "regex_pattern"}
-    if (text := exporter.grammar_text(grammar)) is not None:
-        settings["grammar_string"] = text
-    elif isinstance(grammar, dict) and len(grammar) == 1 and set(grammar) <= set(keys):
-        ((kind, value),) = grammar.items()
-        settings[keys[kind]] = value
-    elif grammar is not None:
-        exporter.report_unsupported(
-            "grammar", "TabbyAPI takes a grammar as text, a JSON Schema or a regular expression"
-        )
+    keys = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
+    allowed = "a grammar as text, a JSON Schema or a regular expression"
+    exporter.write_grammar(settings, keys, f"TabbyAPI takes {allowed}")
     return settings

@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...samplers.registry import find_sampler
 from ..yaml_writer import write_yaml
 from . import lists
 from .conversion import (
@@ -37,10 +38,9 @@ from .conversion import (
 from .exporter import PresetExporter
 from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
-from .table import ForeignTable, read_breakers, read_window
+from .table import ForeignTable, read_window
 
 TOOL = "text-generation-webui"
-_CUTOFF_UNITS = 10_000  # the tool gives epsilon_cutoff and eta_cutoff in units of 1e-4; this many units are 1
 # slots that come before all others, whatever the order
 LEADING_SLOTS = ("ignore_eos", "min_tokens", "ban", "logit_bias")
 _FLAT_PENALTY_SLOTS = ("repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -63,55 +63,55 @@ _STEP_ORDER = (
 )
 
 
+# The samplers of the names of steps, in this tool's lists and in Aphrodite's, that no sampler has here.
+_SAMPLERS_OF_STEP: Mapping[str, Sequence[str]] = {
+    "dynamic_temperature": ("temperature",),
+    "quadratic_sampling": ("quadratic",),
+    "repetition_penalty": ("repetition_penalty", "penalties"),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), ("penalties",)),
+    **dict.fromkeys(("mirostat", "adaptive_p"), ()),
+    "top_p_top_k": ("top_p", "top_k"),
+}
+
+
+def samplers_of_step(name: str) -> Sequence[str]:
+    """Return the samplers of a step of a list, without one that selects the token."""
+    # Raises ``SamplingError`` for an unknown name.
+    found = _SAMPLERS_OF_STEP.get(name)
+    return (find_sampler(name).about.name,) if found is None else found
+
+
 def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
     """Return the penalty window in tokens; the tool's 0, or a number that no text reaches, means all tokens."""
     return read_window(table, key, default) or -1
 
 
-def read_cutoff(number: float) -> float:
-    """Return a cutoff of the tool, which gives it in units of 1e-4."""
-    if not 0 <= number < _CUTOFF_UNITS:
-        raise ValueError(f"{number:g} is not within 0..{_CUTOFF_UNITS}, in units of 1e-4")
-    return number / _CUTOFF_UNITS
-
-
-def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
-    number = table.number(key, default)
-    return table.read(key, lambda _: read_cutoff(number)) if table.is_set(key) else read_cutoff(number)
-
-
 _keys = partial(sampler_keys, "webui")
 _PENALTY_WINDOW_KEY = tool_key("webui", "penalties.last_n", off_value=0, reader=_read_penalty_window)
-_CUTOFF = {"epsilon": {"reader": _read_cutoff}}
-_SAMPLER_KEYS = keys_by_sampler(
+SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _PENALTY_WINDOW_KEY}),
     _keys(
         "dry",
-        {"last_n": _PENALTY_WINDOW_KEY, "breakers": {"reader": read_breakers}},
+        {"last_n": _PENALTY_WINDOW_KEY},
         fixed_parameters={"match": "last_token"},
     ),
-    _keys("encoder_repetition_penalty"),
-    _keys("no_repeat_ngram"),
-    _keys("temperature"),
+    *map(_keys, ("encoder_repetition_penalty", "no_repeat_ngram", "temperature")),
     _keys("quadratic", slot="quadratic_sampling", is_active_at=lambda factor: factor > 0),
-    _keys("top_k"),
-    _keys("top_p"),
+    *map(_keys, ("top_k", "top_p")),
     _keys("typical", slot="typical_p"),
-    _keys("tfs"),
-    _keys("min_p"),
-    _keys("top_a"),
-    _keys("top_n_sigma"),
-    _keys("epsilon_cutoff", _CUTOFF, comment="given in units of 1e-4"),
-    _keys("eta_cutoff", _CUTOFF, comment="given in units of 1e-4"),
+    *map(_keys, ("tfs", "min_p", "top_a", "top_n_sigma")),
+    _keys("epsilon_cutoff", comment="given in units of 1e-4"),
+    _keys("eta_cutoff", comment="given in units of 1e-4"),
     _keys("xtc", fixed_parameters={"keep_special": "cancel"}, is_active_at=lambda probability: probability > 0),
     _keys("mirostat_v2", slot="mirostat", switch_key="mirostat_mode"),
     _keys("adaptive_p", is_active_at=lambda target: target > 0),
 )
-KNOWN_KEYS = (
-    *off_values(_SAMPLER_KEYS),
-    *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample"),
-    *("sampler_priority", "temperature_last", *DECODING_KEYS),
+ORDER_KEYS = ("sampler_priority", "temperature_last")
+# the keys of the chain that belong to no sampler
+CHAIN_KEYS = (
+    *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample", *ORDER_KEYS),
 )
+KNOWN_KEYS = (*off_values(SAMPLER_KEYS), *CHAIN_KEYS, *DECODING_KEYS)
 # Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
 _GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
 _IGNORED_KEYS = (
@@ -137,7 +137,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
     read_steps(builder)
-    builder.read_steps(_SAMPLER_KEYS, "adaptive_p")
+    builder.read_steps(SAMPLER_KEYS, "adaptive_p")
     _read_other_settings(builder)
     read_decoding(builder)
     order = table.read("sampler_priority", lists.read_names) if table.is_set("sampler_priority") else None
@@ -167,8 +167,7 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     builder.read_max_tokens("max_new_tokens")
     builder.read_seed("seed")
     builder.read_string("grammar_string", "grammar")
-    if table.boolean("ban_eos_token", False):
-        builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    builder.read_ignore_eos("ban_eos_token")
     if table.is_set("custom_token_bans"):
         ids = table.read("custom_token_bans", lists.read_token_ids)
         builder.put_step("ban", "ban", {"tokens": ids} if ids else {}, ["custom_token_bans"])
@@ -178,19 +177,19 @@ def read_steps(builder: ImportedChainBuilder) -> None:
     """Read every step except adaptive-p into its slot."""
     # The builder's table must translate text-generation-webui's names of the keys.
     for parameter in ("repeat", "presence", "frequency"):  # separate steps, because the order may separate them
-        key = _SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
+        key = SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
         builder.read_step(SamplerKeys("penalties", {parameter: key, "last_n": _PENALTY_WINDOW_KEY}, slot=key.name))
-    builder.read_steps(_SAMPLER_KEYS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-    builder.read_temperature(_SAMPLER_KEYS["temperature"])
+    builder.read_steps(SAMPLER_KEYS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+    builder.read_temperature(SAMPLER_KEYS["temperature"])
     if builder.table.boolean("dynamic_temperature", False):
         _read_dynatemp(builder)
     builder.read_steps(
-        _SAMPLER_KEYS, "quadratic", "top_k", "top_p", "typical", "tfs", "min_p", "top_a", "top_n_sigma"
+        SAMPLER_KEYS, "quadratic", "top_k", "top_p", "typical", "tfs", "min_p", "top_a", "top_n_sigma"
     )
-    builder.read_steps(_SAMPLER_KEYS, "epsilon_cutoff", "eta_cutoff", "xtc")
+    builder.read_steps(SAMPLER_KEYS, "epsilon_cutoff", "eta_cutoff", "xtc")
     mode = builder.table.integer("mirostat_mode", 0)
     if mode == 2:
-        builder.read_steps(_SAMPLER_KEYS, "mirostat_v2")
+        builder.read_steps(SAMPLER_KEYS, "mirostat_v2")
     elif mode != 0:
         builder.report_unsupported(
             "mirostat_mode", "text-generation-webui's transformers loaders know mode 2 only"
@@ -248,11 +247,11 @@ def _is_greedy(step: ForeignStep) -> bool:
 
 
 # The keys for exports. `chain_values` replaces ``dry_range``, ``middle`` and ``reach`` by keys of the tool.
-EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | keys_by_sampler(
+EXPORT_SAMPLER_KEYS = SAMPLER_KEYS | keys_by_sampler(
     replace(
-        _SAMPLER_KEYS["dry"],
+        SAMPLER_KEYS["dry"],
         key_by_parameter={
-            **_SAMPLER_KEYS["dry"].key_by_parameter,
+            **SAMPLER_KEYS["dry"].key_by_parameter,
             "last_n": tool_key("webui-export", "dry.last_n", off_value=0),
         },
     ),
@@ -282,9 +281,6 @@ def to_yaml(exporter: PresetExporter) -> str:
     return write_yaml(values)
 
 
-REQUEST_SAMPLER_KEYS = _SAMPLER_KEYS  # the keys of a request
-
-
 def request_values(exporter: PresetExporter) -> dict[str, Any]:
     values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
     if values.get("repetition_penalty_range") == -1:
@@ -308,7 +304,7 @@ def chain_values(
         exporter.remove_steps(ignored_samplers, f"without do_sample, {exporter.tool} applies the penalties only")
     exporter.write_steps(sampler_keys)
     _merge_penalty_windows(exporter)
-    _convert_units(exporter)
+    _write_temperature_range(exporter)
     slots = [slot for slot in exporter.written_slots if slot not in LEADING_SLOTS]
     selector = exporter.write_selector(sampler_keys)
     if name == "greedy":
@@ -322,8 +318,8 @@ def chain_values(
     return exporter.values
 
 
-def _convert_units(exporter: PresetExporter) -> None:
-    """Write dynatemp as a lowest and a highest temperature, and the cutoffs in units of 1e-4."""
+def _write_temperature_range(exporter: PresetExporter) -> None:
+    """Write dynatemp as a lowest and a highest temperature."""
     values = exporter.values
     if "middle" in values:
         middle, half_range = values.pop("middle"), values.pop("reach")
@@ -334,9 +330,6 @@ def _convert_units(exporter: PresetExporter) -> None:
             )
         values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - half_range, 12), 0.0)}
         values["dynatemp_high"] = round(middle + half_range, 12)
-    for key in ("epsilon_cutoff", "eta_cutoff"):
-        if key in values:
-            values[key] = float(f"{values[key] * _CUTOFF_UNITS:.12g}")
 
 
 def _write_order(values: dict[str, Any], slots: list[str], default_order: tuple[str, ...]) -> None:
