@@ -94,7 +94,12 @@ def flag_sentence(error: Exception, words: dict[str, str] | None = None) -> str:
 
 
 # The field of a batch's line for each `Word`. Other words correspond to flags of `gen batch`.
-_FIELDS_OF_LINE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
+_FIELDS_OF_LINE = {
+    "--chain": "chain",
+    "--set": "set",
+    "chat_template=…": "chat_template",
+    "json_schema_file=…": "json_schema_file",
+}
 
 
 def line_sentence(error: Exception) -> str:

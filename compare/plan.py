@@ -18,6 +18,7 @@ from ..common.strict_json import parse_strict_json
 from ..jobs.batch import BatchCounts, BatchRun
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
+from ..presets.errors import PresetError
 from ..requests.errors import InvalidLineError
 from ..requests.lines import RequestLine, read_request_line
 from ..requests.recorded_settings import batch_settings, describe_model
@@ -212,5 +213,5 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
     for arm in plan.arms:
         try:
             resolver.grammar(resolver.settings(arm.apply_to(plan.prompts[0].asked, plan.seed), []))
-        except InvalidLineError as error:
-            raise InvalidLineError(f"arm {arm.name}: {error}") from None
+        except (InvalidLineError, PresetError) as error:
+            raise InvalidLineError.of(error.within(f"arm {arm.name}")) from None

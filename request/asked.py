@@ -49,6 +49,11 @@ class AskedRequest:
     template_fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def chain_origin(self) -> str:
+        """The origin of `chain` in messages; without one, that of the flags' chain."""
+        return "--chain" if self.chain is None else f"{self.place}chain"
+
+    @property
     def sets_chain(self) -> bool:
         """True if the request names a chain, or a preset with one."""
         return self.preset is not None or self.chain is not None

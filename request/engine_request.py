@@ -51,7 +51,7 @@ def _guidance(settings: Settings) -> Guidance | None:
         return None
     if "scale" not in table:
         advice = "add --cfg-scale 1.5" if origin.startswith("--") else "set its scale, such as 1.5"
-        raise PresetError(f"{origin}: guidance has no scale; {advice}")
+        raise PresetError("guidance has no scale", origin=origin, advice=advice)
     model = table.get("model")
     try:
         path = None if model is None else _path_of_model(model)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from ..common.errors import LogitsmithError
+from ..common.errors import LogitsmithError, Place
 
 
 class InvalidLineError(LogitsmithError):
@@ -12,14 +10,12 @@ class InvalidLineError(LogitsmithError):
 
 
 class InvalidFieldError(LogitsmithError):
-    """A field of a request is invalid, or the request as a whole."""
+    """A field of a request is invalid, or the request as a whole.
 
-    def __init__(self, problem: str, path: str = "", field: str | None = None) -> None:
-        super().__init__(f"{path}: {problem}" if path else problem)
-        self._reason, self._path = problem, path  # the path is empty if the reason names the fields itself
-        # the field at fault; None: the whole request
-        self.field = field or re.split(r"[.\[]", path)[0] or None
+    Attributes:
+        field: the field at fault; None: the whole request.
+    """
 
-    def within(self, table: str) -> InvalidFieldError:
-        """Return the error of a table that is itself a field, such as ``body``."""
-        return InvalidFieldError(self._reason, f"{table}.{self._path}" if self._path else table, self.field)
+    def __init__(self, problem: str, place: Place = (), field: str | None = None) -> None:
+        super().__init__(problem, place=place)  # the place is empty if the problem names the fields itself
+        self.field = field or (str(place[0]) if place else None)

@@ -203,9 +203,9 @@ def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) ->
         ignored = fields_without_effect(fields_type, record, is_strict=is_strict)
         return fields_type.model_validate(record), ignored
     except UnknownFieldError as error:
-        raise InvalidFieldError(str(error), field=error.path) from None
+        raise InvalidFieldError(error.problem, field=error.path) from None
     except TooManyFieldsError as error:
-        raise InvalidFieldError(str(error)) from None
+        raise InvalidFieldError(error.problem) from None
     except ValidationError as error:
         raise invalid_field(error) from None
 

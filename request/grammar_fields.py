@@ -93,9 +93,9 @@ def parsed_schema(name: str, value: Json | bool | str) -> Json | bool:
         parsed: Json | bool = parse_strict_json(value)
     except json.JSONDecodeError as error:
         problem = f"not JSON: line {error.lineno}, column {error.colno}: {json_problem(error)}"
-        raise InvalidFieldError(problem, name) from None
+        raise InvalidFieldError(problem, tuple(name.split("."))) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidFieldError(f"not JSON: {error}", name) from None
+        raise InvalidFieldError(f"not JSON: {error}", tuple(name.split("."))) from None
     return parsed
 
 
@@ -118,5 +118,5 @@ def choice_grammar(name: str, choices: list[str]) -> Json:
         try:
             literals.append(literal(text))
         except GrammarError as error:
-            raise InvalidFieldError(str(error), f"{name}.{index}") from None
+            raise InvalidFieldError(str(error), (*name.split("."), str(index))) from None
     return {"gbnf": f"root ::= {' | '.join(literals)}"}

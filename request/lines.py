@@ -46,11 +46,11 @@ def read_request_line(record: Json, number: int, *, strict_fields: bool = False)
         request_id = f"line-{number}" if short_line.id is None else str(short_line.id)
         return RequestLine(request_id, number, _ask_short(short_line))
     except ValidationError as error:
-        raise InvalidLineError(str(invalid_field(error))) from None
+        raise InvalidLineError.of(invalid_field(error)) from None
     except UnknownFieldError as error:
         raise InvalidLineError(f"{error.path}: there is no such field{_unknown_field_hint(error)}") from None
     except (TooManyFieldsError, PresetError) as error:
-        raise InvalidLineError(str(error)) from None
+        raise InvalidLineError.of(error) from None
 
 
 def find_request_id(record: object) -> str | None:
@@ -208,13 +208,13 @@ def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) ->
         fields, unused = read_body(fields_type, line.body, is_strict=strict_fields)
         if isinstance(fields, PromptFields) and len(fields.prompts()) > 1:
             count = len(fields.prompts())
-            raise InvalidFieldError(f"there are {count} prompts; write a line for each of them", "prompt")
+            raise InvalidFieldError(f"there are {count} prompts; write a line for each of them", ("prompt",))
         without_place = fields_without_place(fields, _NOT_IN_RESULTS, has_both_sources=True)
         fields = fields.model_copy(update=dict.fromkeys(set(without_place) & set(_NOT_IN_RESULTS)))
         unused += without_place
         return ask(fields, [*ignored, *(f"body.{name}" for name in unused)], "body.")
     except InvalidFieldError as error:
-        raise InvalidLineError(str(error.within("body"))) from None
+        raise InvalidLineError.of(error.under("body")) from None
 
 
 # the setting that each name of another tool sets, as ``--set`` names it

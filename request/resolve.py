@@ -99,7 +99,7 @@ class RequestResolver:
         try:
             settings = self._with_sampler_fields(settings, asked, asked.sampler_fields, names)
         except PresetError as error:
-            raise PresetError(f"{asked.place}{error}") from None
+            raise error.at(f"{asked.place}{error.origin}", error.place) from None
         unused += (name if name == WATERMARK else asked.place + name for name in names)
         return settings
 
@@ -107,19 +107,13 @@ class RequestResolver:
         """Return the settings of a request without the fields that change the chain."""
         defaults = self.defaults
         is_own_chain = asked.sets_chain or last_phase_chain(asked.overrides) is not None
-        try:
-            return resolve_settings(
-                self._load_preset(asked.preset or defaults.preset),
-                chain=asked.chain if is_own_chain else defaults.chain,
-                flags=(*defaults.overrides, *asked.overrides),
-                rearrangements=defaults.rearrangements,
-            )
-        except PresetError as error:
-            # The message mentions flags, but the request has fields of the same names.
-            message = str(error).replace("give a --chain", "give a chain").replace("as in --set ", "as in set ")
-            if asked.sets_chain:
-                message = message.replace("--chain:", "chain:")
-            raise InvalidLineError(message) from None
+        return resolve_settings(
+            self._load_preset(asked.preset or defaults.preset),
+            chain=asked.chain if is_own_chain else defaults.chain,
+            chain_origin=asked.chain_origin,
+            flags=(*defaults.overrides, *asked.overrides),
+            rearrangements=defaults.rearrangements,
+        )
 
     def _with_sampler_fields(
         self, settings: Settings, asked: AskedRequest, fields: SamplerFields, unused: list[str]
@@ -128,7 +122,7 @@ class RequestResolver:
         tool = find_tool(fields)
         if tool is None or settings.steps[-1].name != "dist":  # the usual meaning, which is llama-server's
             changes = read_chain_changes(fields, [step.name for step in settings.steps])
-            return _with_chain_changes(settings, changes, self.defaults.rearrangements, unused)
+            return _with_chain_changes(settings, changes, self.defaults.rearrangements, asked.chain_origin, unused)
         keeps_order = self.defaults.has_own_order or asked.sets_chain
         steps, unused_names = read_tool_chain(tool, fields, settings.steps, keeps_order=keeps_order)
         unused += unused_names
@@ -251,13 +245,17 @@ def _without_unused_negative_prompt(settings: Settings, asked: AskedRequest, unu
 
 
 def _with_chain_changes(
-    settings: Settings, changes: ChainChanges, rearrangements: Iterable[ChainRearrangement], unused: list[str]
+    settings: Settings,
+    changes: ChainChanges,
+    rearrangements: Iterable[ChainRearrangement],
+    chain_origin: str,
+    unused: list[str],
 ) -> Settings:
     """Return the settings with the changes that fields make, before the flags' rearrangements."""
     overrides = _overrides_with_effect(settings, changes, unused)
     names = {step.name for step in settings.steps if not step.is_off}
     if overrides or changes.rearrangements:
-        settings = change_chain(settings, overrides, (*rearrangements, *changes.rearrangements))
+        settings = change_chain(settings, overrides, (*rearrangements, *changes.rearrangements), chain_origin)
     final_names = {step.name for step in settings.steps}
     unused += changes.unused_names
     unused += {WATERMARK} & (names - final_names)

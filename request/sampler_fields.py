@@ -194,7 +194,7 @@ def check_parameters(fields: SamplerFields) -> None:
 def _check_kobold_order(order: Iterable[object]) -> None:
     for number in order:
         if number not in SAMPLERS_BY_NUMBER:
-            raise PresetError(f"sampler_order: {short_repr(number)} is not a number from 0 to 6")
+            raise PresetError(f"{short_repr(number)} is not a number from 0 to 6", origin="sampler_order")
 
 
 def _check_temperatures(fields: SamplerFields) -> None:
@@ -206,7 +206,7 @@ def _check_temperatures(fields: SamplerFields) -> None:
 
 def _check_mirostat(name: str, version: Number | bool | None) -> None:
     if version is not None and version not in (0, 1, 2):
-        raise PresetError(f"{name}: {version} is not 0, 1 or 2")
+        raise PresetError(f"{version} is not 0, 1 or 2", origin=name)
 
 
 def _is_dry_on(fields: SamplerFields, window: int) -> bool:
@@ -298,7 +298,7 @@ class ChainChanges:
         if is_on is False or (is_on is None and low == high):
             return
         if low > high:
-            raise PresetError(f"{low_name}: {low} is above {high_name} {high}")
+            raise PresetError(f"{low} is above {high_name} {high}", origin=low_name)
         self._add(low_name, "temperature.t", (low + high) / 2)
         self._add(high_name, "dynatemp.range", (high - low) / 2)
         name, exponent = self._value("dynatemp_exponent")
@@ -437,7 +437,7 @@ def _samplers_of_steps(field: str, names: Sequence[str]) -> list[str]:
     try:
         return list(dict.fromkeys(sampler for name in names for sampler in samplers_of_step(name)))
     except SamplingError as error:
-        raise PresetError(f"{field}: {error}") from None
+        raise PresetError(str(error), origin=field) from None
 
 
 def _token_ids(field: str, value: str | list[int] | None) -> list[int]:
@@ -477,4 +477,4 @@ def _read(field: str, reader: Callable[[Any], _Value], value: Any) -> _Value:
     try:
         return reader(value)
     except ValueError as error:
-        raise PresetError(f"{field}: {error}") from None
+        raise PresetError(str(error), origin=field) from None

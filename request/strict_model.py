@@ -68,7 +68,7 @@ def invalid_field(error: ValidationError) -> InvalidFieldError:
     first_error = max(errors_of_field, key=lambda other: len(other["loc"]))
     path = _path_of(first_error)
     errors_of_other_types = [other for other in errors_of_field if _path_of(other) == path]
-    return InvalidFieldError(problem_message(first_error, *errors_of_other_types), ".".join(map(str, path)))
+    return InvalidFieldError(problem_message(first_error, *errors_of_other_types), tuple(map(str, path)))
 
 
 def _path_of(error: ErrorDetails) -> list[object]:

@@ -87,8 +87,7 @@ def read_tool_chain(
     try:
         chain = chain_of_request(tool, values, steps, keeps_order=keeps_order)
     except PresetError as error:
-        key, _, problem = str(error).partition(":")
-        raise PresetError(f"{name_of_key.get(key, key)}:{problem}") from None
+        raise error.at(name_of_key.get(error.origin, error.origin), error.place) from None
     inactive = set(chain.inactive_keys)
     inactive |= set(tool.order_keys if chain.selects_by_mirostat else MIROSTAT_FIELDS)
     names_without_effect = {name for key, name in name_of_key.items() if key in inactive}

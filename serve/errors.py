@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import JSONResponse
 
-from ..common.errors import LogitsmithError
+from ..common.errors import LogitsmithError, Word
 
 
 class RequestError(Exception):
@@ -48,8 +49,12 @@ class InvalidRequestError(RequestError):
     """A body that cannot be used."""
 
 
-# What a client can write for each Python parameter that the advice of an error may name.
-_WORDS = {"schema_lenient=True": '"x-guidance": {"lenient": true} in the schema'}
+# What a client can write for each `Word` that the advice of an error may name.
+_WORDS: Mapping[str, str] = {
+    Word.SCHEMA_LENIENT: '"x-guidance": {"lenient": true} in the schema',
+    Word.CHAIN: "chain",
+    Word.SET: "set",
+}
 
 
 def setting_message(error: Exception) -> str:

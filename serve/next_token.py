@@ -110,9 +110,9 @@ def _chain_to_compare(text: str, seed: int, model: Model) -> Chain:
         settings = resolve_settings(load_preset(text)) if is_preset else resolve_settings(None, chain=text)
         return build(settings.steps, seed=seed, vocab=model.vocabulary)
     except (PresetError, SamplingError) as error:
-        message = str(error).removeprefix("--chain: ")
+        problem = error.at("", error.place)
         raise InvalidRequestError(
-            f"against: {short_repr(text)} is not a preset or a chain: {message}", "against"
+            f"against: {short_repr(text)} is not a preset or a chain: {problem}", "against"
         ) from None
 
 

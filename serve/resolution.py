@@ -157,7 +157,7 @@ class RequestMaker:
                 else:
                     yield request
         except GrammarError as error:
-            if not is_of_request or str(error).startswith(origin):
+            if not is_of_request or error.origin.startswith(origin):
                 raise
             raise error.within(origin) from None
 
