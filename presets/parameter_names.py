@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..common.flags import CompletionKind, Flag, Limit, declare_flag, within
@@ -81,7 +81,7 @@ class Parameter:
         """Return the name of the parameter in a tool; None if it has none there."""
         return name_in(tool, self.names)
 
-    @property
+    @cached_property
     def request_names(self) -> tuple[str, ...]:
         """The fields of requests that set the parameter."""
         return request_names(self.names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from ..common.strict_json import encode_exact_json, without_whole_floats
 from ..common.text import short_repr
@@ -21,7 +21,7 @@ from .errors import InvalidFieldError
 from .grammar_fields import ResponseFormat, StructuredOutputs, choice_grammar, parsed_schema, text_grammar
 from .messages import ChatMessage, TemplateVariables
 from .sampler_fields import SamplerFields, banned_texts, first_given
-from .strict_model import Json, StrictModel, invalid_field, setting_fields
+from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
@@ -201,13 +201,11 @@ def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) ->
         raise InvalidFieldError(f"the body is {short_repr(record)}, not a JSON object")
     try:
         ignored = fields_without_effect(fields_type, record, is_strict=is_strict)
-        return fields_type.model_validate(record), ignored
+        return validated(fields_type, record), ignored
     except UnknownFieldError as error:
         raise InvalidFieldError(error.problem, field=error.path) from None
     except TooManyFieldsError as error:
         raise InvalidFieldError(error.problem) from None
-    except ValidationError as error:
-        raise invalid_field(error) from None
 
 
 def fields_without_place(

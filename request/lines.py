@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..common.strict_json import without_whole_floats
 from ..common.text import nearest_name, short_repr
@@ -18,9 +18,9 @@ from ..presets.parameter_names import PARAMETERS, request_names
 from ..presets.setting_table import SETTINGS
 from .asked import AskedRequest, ask
 from .errors import InvalidFieldError, InvalidLineError
-from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, read_body, set_arguments
+from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments
 from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
-from .strict_model import Json, StrictModel, invalid_field, setting_fields
+from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
@@ -39,17 +39,15 @@ def read_request_line(record: Json, number: int, *, strict_fields: bool = False)
     try:
         if "custom_id" in record or "body" in record or "url" in record:
             ignored = fields_without_effect(OpenAILine, record, is_strict=strict_fields)
-            line = OpenAILine.model_validate(record)
+            line = validated(OpenAILine, record)
             return RequestLine(line.custom_id, number, _ask_openai(line, ignored, strict_fields=strict_fields))
         fields_without_effect(_ShortLine, record, is_strict=True)
-        short_line = _ShortLine.model_validate(record)
+        short_line = validated(_ShortLine, record)
         request_id = f"line-{number}" if short_line.id is None else str(short_line.id)
         return RequestLine(request_id, number, _ask_short(short_line))
-    except ValidationError as error:
-        raise InvalidLineError.of(invalid_field(error)) from None
     except UnknownFieldError as error:
         raise InvalidLineError(f"{error.path}: there is no such field{_unknown_field_hint(error)}") from None
-    except (TooManyFieldsError, PresetError) as error:
+    except (InvalidFieldError, TooManyFieldsError, PresetError) as error:
         raise InvalidLineError.of(error) from None
 
 
@@ -204,17 +202,17 @@ _NOT_IN_RESULTS = (
 def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) -> AskedRequest:
     """Return what a line asks for; ``ignored``: the paths of fields outside of the body without effect."""
     fields_type: type[PromptFields | ChatFields] = PromptFields if line.url == "/v1/completions" else ChatFields
+    unused = [*ignored, *fields_without_effect(fields_type, line.body, is_strict=strict_fields, place="body.")]
     try:
-        fields, unused = read_body(fields_type, line.body, is_strict=strict_fields)
+        fields = validated(fields_type, line.body)
         if isinstance(fields, PromptFields) and len(fields.prompts()) > 1:
             count = len(fields.prompts())
             raise InvalidFieldError(f"there are {count} prompts; write a line for each of them", ("prompt",))
         without_place = fields_without_place(fields, _NOT_IN_RESULTS, has_both_sources=True)
         fields = fields.model_copy(update=dict.fromkeys(set(without_place) & set(_NOT_IN_RESULTS)))
-        unused += without_place
-        return ask(fields, [*ignored, *(f"body.{name}" for name in unused)], "body.")
+        return ask(fields, [*unused, *(f"body.{name}" for name in without_place)], "body.")
     except InvalidFieldError as error:
-        raise InvalidLineError.of(error.under("body")) from None
+        raise error.under("body") from None
 
 
 # the setting that each name of another tool sets, as ``--set`` names it

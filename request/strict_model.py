@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
@@ -60,7 +60,18 @@ def setting_fields(setting_by_field: Mapping[str, str]) -> type[StrictModel]:
     return create_model("SettingFields", __base__=StrictModel, **fields)
 
 
-def invalid_field(error: ValidationError) -> InvalidFieldError:
+_Fields = TypeVar("_Fields", bound=StrictModel)
+
+
+def validated(fields_type: type[_Fields], record: Json) -> _Fields:
+    """Return the fields of a table. Raises ``InvalidFieldError`` for the first that is wrong."""
+    try:
+        return fields_type.model_validate(record)
+    except ValidationError as error:
+        raise _invalid_field(error) from None
+
+
+def _invalid_field(error: ValidationError) -> InvalidFieldError:
     """Return the error of the first invalid field."""
     errors = error.errors(include_url=False)
     # A field of several types gets an error for each type; the intended type has the error with the longest path.
