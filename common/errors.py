@@ -166,8 +166,10 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
     problem = next((error for error in problems if error["type"] not in _EXPECTED_VALUES), problems[0])
     error_type, value, context = problem["type"], problem["input"], problem.get("ctx", {})
     if error_type in _EXPECTED_VALUES:
-        expected_values = join_alternatives(dict.fromkeys(_EXPECTED_VALUES[error["type"]] for error in problems))
-        return wrong_value(value, expected_values) + (f" ({allowed})" if allowed else "")
+        expected = dict.fromkeys(_EXPECTED_VALUES[error["type"]] for error in problems)
+        if "a number" in expected:
+            expected.pop("an integer", None)
+        return wrong_value(value, join_alternatives(expected)) + (f" ({allowed})" if allowed else "")
     if error_type in _BOUND_ERRORS:
         sign, limit_name = _BOUND_ERRORS[error_type]
         bound = allowed or f"{sign} {context[limit_name]}"

@@ -22,7 +22,7 @@ def check_bans(value: object) -> list[Any]:
     """Return bans as a list, as a preset writes them. Raises ``PresetError`` that names the ban."""
     entries = [value] if isinstance(value, (str, Mapping)) else value
     try:
-        parse_bans(entries)
+        parse_bans(value)
     except GrammarError as error:  # which pydantic would not collect
         raise PresetError.of(error) from None
     return entries if isinstance(entries, list) else []
