@@ -24,9 +24,8 @@ class AskedRequest:
     beginning: str = ""  # text of the answer that the prompt or the last message already has
     overrides: tuple[Override, ...] = ()  # settings; of several for one setting, the last one counts
     preset: str | None = None  # name or file of a preset; None uses the preset of the defaults
-    chain: str | None = (
-        None  # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the defaults
-    )
+    # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the defaults
+    chain: str | None = None
     # the fields that change the chain, and mean what the tool of their client makes of them; None: there are none
     sampler_fields: SamplerFields | None = None
     place: str = ""  # what precedes the names of these fields, such as ``body.``

@@ -32,22 +32,13 @@ MAX_TEMPLATE_CHARACTERS = 100_000
 MAX_LOGPROB_ENTRIES = 2_000_000
 
 _STOPS = request_names(SETTINGS["stop"].names)
-# The fields with lists that are limited. `allowed_token_ids` may name each token of a vocabulary.
-_LISTS = (
-    *_STOPS,
-    *("stop_token_ids", "guided_choice", "logprob_token_ids"),
-    *(
-        "banned_strings",
-        "banned_regex",
-        "bans",
-        "phases",
-        "bad_words",
-        "banned_tokens",
-        "custom_token_bans",
-        "dry_sequence_breakers",
-        "samplers",
-    ),
-    *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
+# The fields with lists and tables of any size: prompts and messages have limits of their own, a vocabulary may be
+# listed, and the process that compiles grammars is limited.
+_UNLIMITED = frozenset(
+    (
+        *("prompt", "messages", "allowed_token_ids", "allowed_tokens"),
+        *("grammar", "json_schema", "guided_json"),
+    )
 )
 # The fields with strings that are limited. Most are searched in the text after each token.
 _STRINGS = (*_STOPS, "bad_words", "banned_strings", "chain", "preset")
@@ -62,9 +53,8 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
         _check_count(name, len(prompts) * (count or 1), MAX_CHOICES, "choice")
     else:
         _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
-    for name in _LISTS:
-        value = getattr(fields, name)
-        if isinstance(value, (list, dict)):
+    for name, value in fields:
+        if isinstance(value, (list, dict)) and name not in _UNLIMITED:
             _check_count(name.rstrip("_"), len(value), MAX_ITEMS, "item")
     for name in _STRINGS:
         value = getattr(fields, name)
