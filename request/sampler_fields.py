@@ -15,9 +15,10 @@ from pydantic import Field, ValidationInfo, create_model, field_validator
 from ..common.text import short_repr
 from ..presets.errors import PresetError
 from ..presets.foreign import lists
+from ..presets.foreign.exporter import is_sloped
 from ..presets.foreign.kobold import SAMPLERS_BY_NUMBER
 from ..presets.foreign.sampler_keys import ToolKey
-from ..presets.foreign.webui import samplers_of_step
+from ..presets.foreign.webui import TEMPERATURE_SLOTS, samplers_of_step, temperature_range
 from ..presets.overrides import (
     MIROSTAT_VERSIONS,
     ChainRearrangement,
@@ -47,17 +48,15 @@ _PARAMETERS = tuple(
     row for row in PARAMETERS if row in _PARAMETER_OF_FIELD.values() and row.sampler not in _READ_SEPARATELY
 )
 
-
 _DRY_WINDOW = _PARAMETER_OF_FIELD["dry_penalty_last_n"]
 # The fields that say the same. Of several in a request the first counts.
 MIROSTAT_FIELDS = ("mirostat", "mirostat_mode")
 LOW_FIELDS, HIGH_FIELDS = ("dynatemp_low", "dynatemp_min"), ("dynatemp_high", "dynatemp_max")
-_NO_VALUE = object()
 
 
-def _off_value(row: Parameter) -> Any:
-    """Return the value that switches the sampler off; `_NO_VALUE` if the parameter switches nothing."""
-    return find_sampler(row.sampler).about.off_values.get(row.name, _NO_VALUE)
+def _off_values(row: Parameter) -> Mapping[str, Any]:
+    """Return the values by parameter that switch the sampler of a parameter off."""
+    return find_sampler(row.sampler).about.off_values
 
 
 def _field_type(row: Parameter) -> Any:
@@ -232,7 +231,8 @@ def is_effective(fields: SamplerFields, name: str) -> bool:
         return _IS_EFFECTIVE[name](fields, value)
     if row is None:
         return bool(value)
-    return _off_value(row) not in (_NO_VALUE, _read_value(row, name, value))
+    off_values = _off_values(row)
+    return row.name in off_values and _read_value(row, name, value) != off_values[row.name]
 
 
 class ChainChanges:
@@ -272,11 +272,12 @@ class ChainChanges:
     def _read_parameters(self, rows: Iterable[Parameter]) -> None:
         for row in rows:
             name, value = self._value(*row.request_names)
-            if value is None or (_off_value(row) is _NO_VALUE and row.sampler not in self._steps):
+            off_values = _off_values(row)
+            if value is None or (row.name not in off_values and row.sampler not in self._steps):
                 continue
             value = _read_value(row, name, value)
             # A temperature that other fields put into the chain would not be 1.
-            if value != _off_value(row) or row.sampler in (*self._steps, "temperature"):
+            if value != off_values.get(row.name) or row.sampler in (*self._steps, "temperature"):
                 self._add(name, row.target, value)
 
     def _read_dry_window(self) -> None:
@@ -299,8 +300,9 @@ class ChainChanges:
             return
         if low > high:
             raise PresetError(f"{low} is above {high_name} {high}", origin=low_name)
-        self._add(low_name, "temperature.t", (low + high) / 2)
-        self._add(high_name, "dynatemp.range", (high - low) / 2)
+        params = temperature_range(low, high)
+        self._add(low_name, "temperature.t", params["temperature"])
+        self._add(high_name, "dynatemp.range", params["range"])
         name, exponent = self._value("dynatemp_exponent")
         if exponent is not None:
             self._add(name, "dynatemp.exponent", exponent)
@@ -308,10 +310,8 @@ class ChainChanges:
     def _read_rep_pen_slope(self) -> None:
         """Read KoboldCpp's slope: the older half of the range gets a part of the penalty."""
         name, slope = self._value("rep_pen_slope")
-        if slope is None or not 0 < slope < 1:
-            return
         penalty_name, penalty = self._value("repeat_penalty", "repetition_penalty", "rep_pen")
-        if penalty is None or penalty <= 1:
+        if slope is None or penalty is None or not is_sloped(penalty, slope):
             return
         range_name, length = self._value("repeat_last_n", "repetition_penalty_range", "rep_pen_range")
         self._add(penalty_name, "penalties.repeat", 1)
@@ -373,6 +373,12 @@ class ChainChanges:
             if value is not None:
                 self._add(name, row.target, value)
 
+    def _steps_in_orders(self) -> list[str]:
+        """Return the steps that have a place in an order, by the names that lists have, such as temperature."""
+        abouts = [find_sampler(step).about for step in self._steps]
+        steps = [about for about in abouts if not (about.is_bias or about.is_selector)]
+        return list(dict.fromkeys(next(iter(about.covered_samplers), about.name) for about in steps))
+
     def _read_order(self) -> None:
         """Read the order of the samplers, in the notation of one of four tools."""
         name, order = self._value("samplers", "sampler_order", "sampler_priority", "samplers_priorities")
@@ -390,25 +396,18 @@ class ChainChanges:
         elif name:
             names = _samplers_of_steps(name, _read(name, lists.read_names, order))
         else:
-            names = [step for step in self._steps if not _is_bias_or_selector(step)]
+            names = self._steps_in_orders()
         if self._fields.temperature_last:
-            names = [*(step for step in names if step not in _TEMPERATURES), *_TEMPERATURES]
+            temperatures = _samplers_of_steps("temperature_last", TEMPERATURE_SLOTS)
+            names = [*(step for step in names if step not in temperatures), *temperatures]
         elif not name:
             return
-        others = [step for step in self._steps if step not in names and not _is_bias_or_selector(step)]
+        others = [step for step in self._steps_in_orders() if step not in names]
         trailing = [step for step in others if name == "sampler_order" and step == "xtc"]
         ordered = (*(step for step in others if step not in trailing), *names, *trailing)
         self.rearrangements.append(
             ChainRearrangement(name or "temperature_last", ordered, skips_missing_steps=True)
         )
-
-
-_TEMPERATURES = ("temperature", "quadratic")
-
-
-def _is_bias_or_selector(name: str) -> bool:
-    about = find_sampler(name).about
-    return about.is_bias or about.is_selector
 
 
 # Names that clients list among llama.cpp's samplers, although llama.cpp does not have them.

@@ -293,10 +293,15 @@ class PresetExporter:
         return ExportedPreset(text, list(dict.fromkeys(self.unsupported_settings)))
 
 
+def is_sloped(penalty: float, slope: float) -> bool:
+    """Return True if KoboldCpp lowers a repetition penalty for the older half of its range."""
+    return penalty > 1 and 0 < slope < 1
+
+
 def has_halves_slope(step: Sampler) -> bool:
     """Return True for a repetition penalty with KoboldCpp's slope, if the slope has an effect."""
     penalty, window, slope = (getattr(step, name, 0) for name in ("penalty", "range", "slope"))
-    return getattr(step, "shape", "") == "halves" and penalty > 1 and window > 1 and 0 < slope < 1
+    return getattr(step, "shape", "") == "halves" and window > 1 and is_sloped(penalty, slope)
 
 
 def _can_merge_penalties(last_step: Sampler | None, step: Sampler) -> bool:

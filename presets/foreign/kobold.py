@@ -33,7 +33,7 @@ from ..overrides import MIROSTAT_VERSIONS
 from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
-from .exporter import PresetExporter, has_halves_slope
+from .exporter import PresetExporter, has_halves_slope, is_sloped
 from .preset_file import PresetFile
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
 from .table import ForeignTable
@@ -261,10 +261,7 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("penalties", {"last_n": _PENALTY_RANGE_KEY}, slot="repetition_penalty"),
     _cpp_keys(
         "dry",
-        {
-            "multiplier": _NOT_NEGATIVE,
-            "last_n": {"off_value": 320, "minimum": 0},
-        },
+        {"multiplier": _NOT_NEGATIVE, "last_n": {"off_value": 320, "minimum": 0}},
     ),
     _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),
     *_MIROSTAT_KEYS,
@@ -332,7 +329,7 @@ def _read_penalty(builder: ImportedChainBuilder) -> None:
     repeat, slope = table.number("rep_pen", 1.0), table.number("rep_pen_slope", 1.0)
     window = table.integer("rep_pen_range", 320)
     comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
-    if repeat > 1 and 0 < slope < 1:
+    if is_sloped(repeat, slope):
         builder.read_step(KOBOLDCPP_SAMPLER_KEYS["repetition_penalty"], comment)
         builder.read_step(_PRESENCE_AFTER_SLOPE_KEYS, comment)
     else:

@@ -34,7 +34,7 @@ class ToolKey:
         try:
             return self.parameter_value(value)
         except ValueError as error:
-            raise PresetError(f"{table.origin_of(self.name)}: {error}") from None
+            raise PresetError(str(error), origin=table.origin_of(self.name)) from None
 
     def parameter_value(self, value: Any) -> Any:
         """Return the value of the parameter: without the tool's units, and within the limits."""

@@ -46,7 +46,7 @@ LEADING_SLOTS = ("ignore_eos", "min_tokens", "ban", "logit_bias")
 _FLAT_PENALTY_SLOTS = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 # slots of the steps that have an effect without ``do_sample``, too
 _PENALTY_SLOTS = (*_FLAT_PENALTY_SLOTS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-_TEMPERATURE_SLOTS = ("temperature", "dynamic_temperature", "quadratic_sampling")
+TEMPERATURE_SLOTS = ("temperature", "dynamic_temperature", "quadratic_sampling")
 
 # The order of the steps before the tool sorts them: first the steps of transformers, then the steps of the tool.
 UNSORTED_SLOTS = (
@@ -65,7 +65,7 @@ _STEP_ORDER = (
 
 # The samplers of the names of steps, in this tool's lists and in Aphrodite's, that no sampler has here.
 _SAMPLERS_OF_STEP: Mapping[str, Sequence[str]] = {
-    "dynamic_temperature": ("temperature",),
+    **dict.fromkeys(("dynatemp", "dynamic_temperature"), ("temperature",)),
     "quadratic_sampling": ("quadratic",),
     "repetition_penalty": ("repetition_penalty", "penalties"),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), ("penalties",)),
@@ -90,11 +90,7 @@ _keys = partial(sampler_keys, "webui")
 _PENALTY_WINDOW_KEY = tool_key("webui", "penalties.last_n", off_value=0, reader=_read_penalty_window)
 SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _PENALTY_WINDOW_KEY}),
-    _keys(
-        "dry",
-        {"last_n": _PENALTY_WINDOW_KEY},
-        fixed_parameters={"match": "last_token"},
-    ),
+    _keys("dry", {"last_n": _PENALTY_WINDOW_KEY}, fixed_parameters={"match": "last_token"}),
     *map(_keys, ("encoder_repetition_penalty", "no_repeat_ngram", "temperature")),
     _keys("quadratic", slot="quadratic_sampling", is_active_at=lambda factor: factor > 0),
     *map(_keys, ("top_k", "top_p")),
@@ -196,6 +192,11 @@ def read_steps(builder: ImportedChainBuilder) -> None:
         )
 
 
+def temperature_range(low: float, high: float) -> dict[str, float]:
+    """Return the parameters of a dynamic temperature from its lowest to its highest temperature."""
+    return {"temperature": round((low + high) / 2, 12), "range": round((high - low) / 2, 12)}
+
+
 def _read_dynatemp(builder: ImportedChainBuilder) -> None:
     """Read the dynamic temperature, which the tool gives as a lowest and a highest temperature."""
     table = builder.table
@@ -208,11 +209,7 @@ def _read_dynatemp(builder: ImportedChainBuilder) -> None:
     if low > high:
         default = f"at least {table.key_in_file('dynatemp_low')}, which is {low:g} by default"
         raise table.value_error("dynatemp_high", default)
-    params = {
-        "temperature": round((low + high) / 2, 12),
-        "range": round((high - low) / 2, 12),
-        "exponent": table.number("dynatemp_exponent", 1.0),
-    }
+    params = temperature_range(low, high) | {"exponent": table.number("dynatemp_exponent", 1.0)}
     keys = ["dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"]
     builder.put_step("dynamic_temperature", "dynatemp", params, keys, f"from {low:g} to {high:g}")
 
@@ -228,7 +225,7 @@ def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str], temperatu
                 f"sampler_priority {name!r}: {builder.tool} does not know this step; it was left out"
             )
     if temperature_last:
-        order = [*(name for name in order if name not in _TEMPERATURE_SLOTS), *_TEMPERATURE_SLOTS]
+        order = [*(name for name in order if name not in TEMPERATURE_SLOTS), *TEMPERATURE_SLOTS]
     steps = builder.steps_in_order([name for name in UNSORTED_SLOTS if name not in order])
     steps += builder.steps_in_order(order)
     leading_steps = builder.steps_in_order(LEADING_SLOTS)

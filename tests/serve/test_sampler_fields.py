@@ -6,11 +6,13 @@ import pytest
 import yaml
 from logitsmith.presets.errors import PresetError
 from logitsmith.presets.foreign.formats import import_text
+from logitsmith.presets.parameter_names import PARAMETERS
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
 from logitsmith.requests.fields import GenerationFields, read_settings
 from logitsmith.requests.sampler_fields import SamplerFields, read_chain_changes
 from logitsmith.samplers.building import chain_notation
+from pydantic import ValidationError
 
 
 def resolved(fields, chain=None):
@@ -28,6 +30,7 @@ DEFAULT = "top_k > top_p > min_p > temperature > dist"
 CHAINS = {
     "nothing": ({}, DEFAULT),
     "off values": ({"top_a": 0, "tfs": 1, "typical": 1, "skew": 0, "nsigma": 0, "xtc_probability": 0}, DEFAULT),
+    "numbers below 0 are off": ({"top_k": -2, "nsigma": -5}, "top_p > min_p > temperature > dist"),
     "top_k -1 is off": ({"top_k": -1}, "top_p > min_p > temperature > dist"),
     "a whole number as a fraction": ({"top_k": 7.0}, "top_k=7 > top_p > min_p > temperature > dist"),
     "allowed tokens of vLLM": ({"allowed_token_ids": [5, 6]}, "allow(tokens=[5, 6]) > " + DEFAULT),
@@ -53,6 +56,18 @@ CHAINS = {
     "a range around the temperature": (
         {"temperature": 1, "dynatemp_range": 0.5, "dynatemp_exponent": 2},
         "top_k > top_p > min_p > dynatemp(temperature=1.0, range=0.5, exponent=2.0) > dist",
+    ),
+    "a dynamic temperature in an order": (
+        {"temperature": 1, "dynatemp_range": 0.5, "sampler_order": [6, 0, 1, 3, 4, 2, 5]},
+        "top_k > top_p > min_p > dynatemp(temperature=1.0, range=0.5) > dist",
+    ),
+    "a dynamic temperature that is last": (
+        {"temperature": 1, "dynatemp_range": 0.5, "temperature_last": True},
+        "top_k > top_p > min_p > dynatemp(temperature=1.0, range=0.5) > dist",
+    ),
+    "ends of a range with an inexact middle": (
+        {"dynatemp_low": 1, "dynatemp_high": 1.3},
+        "top_k > top_p > min_p > dynatemp(temperature=1.15, range=0.15) > dist",
     ),
     "both ends of a range": (
         {"dynamic_temperature": True, "dynatemp_low": 0.5, "dynatemp_high": 1.5},
@@ -129,6 +144,18 @@ CHAINS = {
 @pytest.mark.parametrize(("fields", "chain"), CHAINS.values(), ids=CHAINS)
 def test_the_chain(fields, chain):
     assert resolved(fields)[0] == chain
+
+
+NAMES = [(name, row) for row in PARAMETERS for name in row.request_names]
+
+
+@pytest.mark.parametrize(("name", "row"), NAMES, ids=[f"{row.target}, {name}" for name, row in NAMES])
+def test_a_name_of_the_table_is_a_field(name, row):
+    SamplerFields.model_validate({name: row.off_value})
+    assert name in SamplerFields.model_fields
+    if isinstance(row.off_value, (int, float)):
+        with pytest.raises(ValidationError):
+            SamplerFields.model_validate({name: "x"})
 
 
 UNUSED = {
