@@ -76,7 +76,7 @@ else:
 # The readers of the lists that clients also write as text.
 _READER_OF_LIST: Mapping[str, Callable[[str], list[Any]]] = {
     "dry_sequence_breakers": lists.read_strings,
-    "banned_strings": lists.read_phrases,
+    **dict.fromkeys(("banned_strings", "banned_regex", "banned_regex_case_insensitive"), lists.read_phrases),
     "custom_token_bans": lists.read_token_ids,
     "allowed_token_ids": lists.read_token_ids,
     "allowed_tokens": lists.read_token_ids,
@@ -310,10 +310,10 @@ class ChainChanges:
     def _read_rep_pen_slope(self) -> None:
         """Read KoboldCpp's slope: the older half of the range gets a part of the penalty."""
         name, slope = self._value("rep_pen_slope")
-        penalty_name, penalty = self._value("repeat_penalty", "repetition_penalty", "rep_pen")
+        penalty_name, penalty = self._value(*_PARAMETER_OF_FIELD["rep_pen"].request_names)
         if slope is None or penalty is None or not is_sloped(penalty, slope):
             return
-        range_name, length = self._value("repeat_last_n", "repetition_penalty_range", "rep_pen_range")
+        range_name, length = self._value(*_PARAMETER_OF_FIELD["rep_pen_range"].request_names)
         self._add(penalty_name, "penalties.repeat", 1)
         self._add(penalty_name, "repetition_penalty.penalty", penalty)
         self._add(name, "repetition_penalty.slope", slope)
@@ -334,15 +334,15 @@ class ChainChanges:
             self._add(name, "ignore_eos", True)
         if fields.logit_bias and (biases := _read("logit_bias", lists.read_biases, fields.logit_bias)):
             self._add("logit_bias", "logit_bias.bias", biases)
-        token_ids = list(_token_ids("custom_token_bans", fields.custom_token_bans))
+        token_ids = _read_list("custom_token_bans", fields)
         token_ids += [item for item in _banned_tokens(fields) if isinstance(item, int)]
         if token_ids:
             name = "custom_token_bans" if fields.custom_token_bans else "banned_tokens"
             self._add(name, "ban.tokens", token_ids)
         if fields.bad_words:
             self._add("bad_words", "ban.strings", fields.bad_words)
-        name, allowed = self._value("allowed_token_ids", "allowed_tokens")
-        if allowed_ids := _token_ids(name, allowed):
+        name, _ = self._value("allowed_token_ids", "allowed_tokens")
+        if allowed_ids := _read_list(name, fields):
             self._add(name, "allow.tokens", allowed_ids)
 
     def _read_selector(self) -> None:
@@ -383,7 +383,7 @@ class ChainChanges:
         """Read the order of the samplers, in the notation of one of four tools."""
         name, order = self._value("samplers", "sampler_order", "sampler_priority", "samplers_priorities")
         name = name if order else ""
-        if self._fields.mirostat or self._fields.mirostat_mode:
+        if self._value(*MIROSTAT_FIELDS)[1]:
             # Mirostat keeps only the temperature before it, in any order.
             self.unused_names += [name] if name else []
             return
@@ -394,7 +394,7 @@ class ChainChanges:
             _check_kobold_order(order)
             names = [step for number in dict.fromkeys(order) for step in SAMPLERS_BY_NUMBER[number]]
         elif name:
-            names = _samplers_of_steps(name, _read(name, lists.read_names, order))
+            names = _samplers_of_steps(name, _read_list(name, self._fields))
         else:
             names = self._steps_in_orders()
         if self._fields.temperature_last:
@@ -439,36 +439,29 @@ def _samplers_of_steps(field: str, names: Sequence[str]) -> list[str]:
         raise PresetError(str(error), origin=field) from None
 
 
-def _token_ids(field: str, value: str | list[int] | None) -> list[int]:
-    """Return the ids in a list, or in a text with commas."""
-    return [] if value is None else _read(field, lists.read_token_ids, value)
-
-
 def _banned_tokens(fields: SamplerFields) -> Sequence[int | str]:
     """Return the ids and phrases of ``banned_tokens``, which KoboldCpp's clients also write as text."""
     banned = fields.banned_tokens or []
     if not isinstance(banned, str):
         return banned
-    if re.fullmatch(r"[\s\d,\[\]]+", banned):
-        return _token_ids("banned_tokens", banned)
-    return _strings("banned_tokens", banned)
+    has_ids = re.fullmatch(r"[\s\d,\[\]]+", banned)
+    return _read("banned_tokens", lists.read_token_ids if has_ids else lists.read_phrases, banned)
 
 
 def banned_texts(fields: SamplerFields) -> list[Any]:
     """Return the bans of the fields of other servers, as a preset writes them."""
     # KoboldCpp and SillyTavern send phrases, ik_llama.cpp also regular expressions.
-    bans: list[Any] = list(_strings("banned_strings", fields.banned_strings))
+    bans = _read_list("banned_strings", fields)
     bans += [item for item in _banned_tokens(fields) if isinstance(item, str) and item]
-    bans += [{"regex": pattern} for pattern in _strings("banned_regex", fields.banned_regex)]
-    bans += [
-        {"regex": pattern, "case": False}
-        for pattern in _strings("banned_regex_case_insensitive", fields.banned_regex_case_insensitive)
-    ]
-    return bans
+    bans += [{"regex": pattern} for pattern in _read_list("banned_regex", fields)]
+    insensitive = _read_list("banned_regex_case_insensitive", fields)
+    return [*bans, *({"regex": pattern, "case": False} for pattern in insensitive)]
 
 
-def _strings(field: str, value: list[str] | str | None) -> list[str]:
-    return [] if value is None else _read(field, lists.read_phrases, value)
+def _read_list(field: str, fields: SamplerFields) -> list[Any]:
+    """Return the list of a field, which may be a text; an empty one if the field is absent."""
+    value = getattr(fields, field, None)
+    return [] if value is None else list(_read(field, _READER_OF_LIST[field], value))
 
 
 def _read(field: str, reader: Callable[[Any], _Value], value: Any) -> _Value:

@@ -6,12 +6,12 @@ are read as `read_chain_changes` does, which is llama-server's meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..presets.errors import PresetError
 from ..presets.foreign.kobold import KOBOLDCPP_ORDER
-from ..presets.foreign.requests import KOBOLDCPP, REQUEST_TOOLS, TABBYAPI, WEBUI, RequestTool, chain_of_request
+from ..presets.foreign.requests import KOBOLDCPP, REQUEST_TOOLS, WEBUI, RequestTool, chain_of_request
 from ..samplers.chain import StepSpec
 from .sampler_fields import (
     CHAIN_FIELDS,
@@ -25,8 +25,6 @@ from .sampler_fields import (
     is_effective,
 )
 
-# The tools behind SillyTavern's types of programs.
-_TOOL_OF_API_TYPE: Mapping[str, RequestTool] = {"ooba": WEBUI, "koboldcpp": KOBOLDCPP, "tabby": TABBYAPI}
 # The fields that say the range of a dynamic temperature, each tool in its own way. Clients send several.
 _RANGE_FIELDS = frozenset(("dynatemp_range", *LOW_FIELDS, *HIGH_FIELDS))
 
@@ -34,14 +32,14 @@ _RANGE_FIELDS = frozenset(("dynatemp_range", *LOW_FIELDS, *HIGH_FIELDS))
 def find_tool(fields: SamplerFields) -> RequestTool | None:
     """Return the tool for whose API a request was written; None: the usual meaning counts."""
     if isinstance(fields.api_type, str):
-        return _TOOL_OF_API_TYPE.get(fields.api_type)
+        return next((tool for tool in REQUEST_TOOLS.values() if tool.api_type == fields.api_type), None)
     if fields.tool_of_route:
         return REQUEST_TOOLS.get(fields.tool_of_route)
     given = _given_fields(fields)
     found = [
         tool
         for tool in REQUEST_TOOLS.values()
-        if given & tool.telltales and given <= _vocabulary(tool) and _has_own_order(tool, fields)
+        if given & {*tool.telltales} and given <= _vocabulary(tool) and _has_own_order(tool, fields)
     ]
     return found[0] if len(found) == 1 else None
 
@@ -81,7 +79,8 @@ def read_tool_chain(
         known_names |= set(names)
         name, value = first_given(fields, names, unused)
         if value is not None:
-            values[key], name_of_key[key] = int(value) if _is_mirostat_flag(key, value) else value, name
+            is_switch = isinstance(value, bool) and key in MIROSTAT_FIELDS  # true is version 1
+            values[key], name_of_key[key] = int(value) if is_switch else value, name
     if not values:
         return tuple(steps), _effective(fields, _given_fields(fields))
     try:
@@ -102,10 +101,6 @@ def _names_of_key(tool: RequestTool, key: str) -> list[str]:
     same = next((names for names in (MIROSTAT_FIELDS, LOW_FIELDS, HIGH_FIELDS) if key in names), ())
     names = (key, *tool.spellings.get(key, ()), *field_names(tool.parameters_by_key[key]), *same)
     return list(dict.fromkeys(name for name in names if name in SamplerFields.model_fields))
-
-
-def _is_mirostat_flag(key: str, value: Any) -> bool:
-    return isinstance(value, bool) and key in MIROSTAT_FIELDS
 
 
 def _effective(fields: SamplerFields, names: set[str]) -> list[str]:

@@ -6,9 +6,9 @@ the result.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ...common.text import short_repr
 from ...samplers.base import Sampler
@@ -33,6 +33,7 @@ class ExportedPreset:
     unsupported_settings: list[str]
 
 
+_Entry = TypeVar("_Entry")
 _TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
@@ -195,6 +196,14 @@ class PresetExporter:
         """Remove the steps of the tool that are in no slot of these, and report each."""
         self.remove_steps([keys.sampler for keys in sampler_keys.values() if keys.slot not in slots], reason)
 
+    def leading_slots(self, slots: Sequence[str]) -> list[str]:
+        """Return those of the slots that have been written. Report them if the tool alone applies them first."""
+        leading_slots = [slot for slot in slots if slot in self.written_slots]
+        if self.written_slots[: len(leading_slots)] != leading_slots:
+            reason = f"{self.tool} applies {', '.join(leading_slots)} before all other steps"
+            self.report_unsupported("order", reason)
+        return leading_slots
+
     def take_banned_phrases(self) -> list[str]:
         """Remove the bans from the settings, and return those that are phrases in any case. Report the others.
 
@@ -311,3 +320,11 @@ def _can_merge_penalties(last_step: Sampler | None, step: Sampler) -> bool:
     has_repeat_only = last_step.model_fields_set <= {"repeat", "last_n"}
     has_no_repeat = getattr(step, "repeat", 0) == 1 and getattr(step, "penalize_newline", False)
     return has_repeat_only and has_no_repeat and getattr(step, "last_n", 0) == getattr(last_step, "last_n", 1)
+
+
+def entries_in_order(
+    entries: Sequence[_Entry], steps_of: Callable[[_Entry], Container[str]], written: Sequence[str]
+) -> list[_Entry]:
+    """Return the entries of a tool's list of steps: those of the written steps in their order, then the others."""
+    first = [entry for step in written for entry in entries if step in steps_of(entry)]
+    return list(dict.fromkeys([*first, *entries]))

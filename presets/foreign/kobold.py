@@ -33,9 +33,9 @@ from ..overrides import MIROSTAT_VERSIONS
 from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
-from .exporter import PresetExporter, has_halves_slope, is_sloped
+from .exporter import PresetExporter, entries_in_order, has_halves_slope, is_sloped
 from .preset_file import PresetFile
-from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
+from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable
 
 KOBOLDAI = "KoboldAI"
@@ -241,8 +241,7 @@ KEY_SPELLINGS = {
 }
 _cpp_keys = partial(sampler_keys, "koboldcpp")
 _NOT_NEGATIVE = {"minimum": 0.0}
-_PENALTY_RANGE_KEY = tool_key("koboldcpp", "penalties.last_n", off_value=320, minimum=1)
-_PRESENCE_KEY = tool_key("koboldcpp", "penalties.presence")
+_PENALTY_RANGE = {"off_value": 320, "minimum": 1}
 KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
     _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
@@ -255,10 +254,10 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("typical"),
     _cpp_keys(
         "repetition_penalty",
-        {"range": _PENALTY_RANGE_KEY, "slope": {"off_value": 1.0}},
+        {"range": _PENALTY_RANGE, "slope": {"off_value": 1.0}},
         fixed_parameters={"shape": "halves"},
     ),
-    _cpp_keys("penalties", {"last_n": _PENALTY_RANGE_KEY}, slot="repetition_penalty"),
+    _cpp_keys("penalties", {"last_n": _PENALTY_RANGE}, slot="repetition_penalty"),
     _cpp_keys(
         "dry",
         {"multiplier": _NOT_NEGATIVE, "last_n": {"off_value": 320, "minimum": 0}},
@@ -271,7 +270,9 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("ignore_eos"),
 )
 _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(
-    "penalties", {"presence": _PRESENCE_KEY, "last_n": _PENALTY_RANGE_KEY}, slot="presence_penalty"
+    "penalties",
+    {name: key for name, key in KOBOLDCPP_SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "repeat"},
+    slot="presence_penalty",
 )
 _NEGATIVE_PROMPT_PLACE = "KoboldCpp puts the negative prompt before the prompt, logitsmith in its place"
 KOBOLDCPP_KEYS = (
@@ -419,8 +420,9 @@ def to_presets(exporter: PresetExporter) -> str:
         exporter.report_unsupported(exporter.selector_name, _ONLY_FOR_SILLYTAVERN)
         exporter.report_order(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     values = {**off_values(_KOBOLDAI_SAMPLER_KEYS), "grammar": "", **exporter.values}
-    values["sampler_order"] = _order_sampler_numbers(exporter, _KOBOLDAI_SLOTS, _KOBOLDAI_ORDER)
-    exporter.report_order([slot for number in values["sampler_order"] for slot in _KOBOLDAI_SLOTS[number]])
+    numbers = entries_in_order(_KOBOLDAI_ORDER, _KOBOLDAI_SLOTS.__getitem__, exporter.written_slots)
+    values["sampler_order"] = numbers
+    exporter.report_order([slot for number in numbers for slot in _KOBOLDAI_SLOTS[number]])
     settings = exporter.convert_other_settings({"max_tokens": "genamt", "grammar": "grammar"})
     exporter.write_grammar(settings, {"gbnf": "grammar"}, "SillyTavern takes a grammar as text")
     if "grammar" in settings:
@@ -517,22 +519,13 @@ def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
 
 def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
     """Return the numbers for ``sampler_order``, and report an order that these numbers cannot express."""
-    numbers = _order_sampler_numbers(exporter, KOBOLDCPP_SLOTS, KOBOLDCPP_ORDER)
+    numbers = entries_in_order(KOBOLDCPP_ORDER, KOBOLDCPP_SLOTS.__getitem__, exporter.written_slots)
     if exporter.mirostat_version:
         exporter.report_order(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
         numbered_slots = [slot for number in numbers for slot in KOBOLDCPP_SLOTS[number]]
         exporter.report_order([*_LEADING_SLOTS, *numbered_slots, "xtc"])
     return numbers
-
-
-def _order_sampler_numbers(
-    exporter: PresetExporter, slots_by_number: Mapping[int, Sequence[str]], default_order: Sequence[int]
-) -> list[int]:
-    """Return the sampler numbers in the order of the written steps, then all others in the default order."""
-    number_by_slot = {slot: number for number, slots in slots_by_number.items() for slot in slots}
-    written_numbers = [number_by_slot[slot] for slot in exporter.written_slots if slot in number_by_slot]
-    return list(dict.fromkeys([*written_numbers, *default_order]))
 
 
 def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:

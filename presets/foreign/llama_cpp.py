@@ -106,9 +106,7 @@ def escape(text: str) -> str:
 
 
 def read_steps(builder: ImportedChainBuilder) -> None:
-    builder.read_steps(
-        SAMPLER_KEYS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc"
-    )
+    builder.read_steps(SAMPLER_KEYS, *(name for name in DEFAULT_ORDER if name != "temperature"))
     builder.read_temperature(SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token")
     if builder.read_value(SAMPLER_KEYS["dynatemp"].key_by_parameter["range"]) > 0:
         builder.read_steps(SAMPLER_KEYS, "dynatemp")

@@ -71,11 +71,7 @@ def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
         reason = "llama.cpp applies only the temperature before mirostat"
         exporter.remove_steps_without_slot(SAMPLER_KEYS, ("ignore_eos", "logit_bias", "temperature"), reason)
     exporter.write_steps(SAMPLER_KEYS)
-    leading_slots = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.written_slots]
-    if exporter.written_slots[: len(leading_slots)] != leading_slots:
-        exporter.report_unsupported(
-            "order", f"llama.cpp applies {' and '.join(leading_slots)} before all other steps"
-        )
+    leading_slots = exporter.leading_slots(("ignore_eos", "logit_bias"))
     exporter.written_slots = [slot for slot in exporter.written_slots if slot not in leading_slots]
     if "ignore_eos" in leading_slots:
         exporter.values["ignore-eos"] = True
@@ -84,9 +80,7 @@ def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
     elif exporter.selector_name == "adaptive_p":
         exporter.written_slots.append("adaptive_p")
     elif exporter.selector_name != "dist":
-        exporter.report_unsupported(
-            exporter.selector_name, "llama.cpp does not support it; a plain draw was written instead"
-        )
+        exporter.report_replaced_selector()
     exporter.write_selector(SAMPLER_KEYS)
     exporter.write_unlimited_window("repeat-last-n", "penalties.last_n")
     exporter.write_unlimited_window("dry-penalty-last-n", "dry.last_n")

@@ -21,8 +21,10 @@ class MissingSectionError(PresetError):
 
     def __init__(self, origin: str, names: Sequence[str]) -> None:
         listed = ", ".join(names)
-        super().__init__(f"{origin}: the file holds {len(names)} presets; choose a section: {listed}")
-        self.origin, self.names = origin, tuple(names)
+        super().__init__(
+            f"the file holds {len(names)} presets", origin=origin, advice=f"choose a section: {listed}"
+        )
+        self.names = tuple(names)
 
 
 @dataclass(frozen=True)

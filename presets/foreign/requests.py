@@ -7,7 +7,8 @@ of the tool's presets. llama.cpp's meaning is the usual one here, and needs none
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...samplers.chain import StepSpec
@@ -26,19 +27,20 @@ class RequestTool:
     """A tool whose clients send requests."""
 
     name: str  # name of the tool, one of `FORMATS`
+    api_type: str  # SillyTavern's name of the tool
     sampler_keys: Mapping[str, SamplerKeys]
     other_keys: tuple[str, ...]  # the keys of the chain that belong to no sampler
     order_keys: tuple[str, ...]  # those keys that say the order of the steps
     spellings: Mapping[str, tuple[str, ...]]  # other names that the tool has for a key
-    telltales: frozenset[str]  # the keys that no other tool has
+    telltales: tuple[str, ...]  # the keys that no other tool has
     # returns the builder of the chain for values by key
     convert: Callable[[Mapping[Any, Any], str], ImportedChainBuilder]
     values_of_chain: Callable[[PresetExporter], dict[str, Any]]  # returns the values by key of a chain
     step_names: tuple[str, ...] = ()  # the names of steps in a list of the order; empty if it has numbers
-    # the parameters that each key has the name of, as ``sampler.parameter``
-    parameters_by_key: Mapping[str, frozenset[str]] = field(init=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def parameters_by_key(self) -> Mapping[str, set[str]]:
+        """The parameters that each key has the name of, as ``sampler.parameter``."""
         found: dict[str, set[str]] = {name: set() for name in self.other_keys}
         for entry in self.sampler_keys.values():
             if find_sampler(entry.sampler).about.is_bias:
@@ -48,20 +50,19 @@ class RequestTool:
             for parameter, key in entry.key_by_parameter.items():
                 row = find_parameter(f"{entry.sampler}.{parameter}")
                 found.setdefault(key.name, set()).update({row.target} if row and key.name in row.names else ())
-        object.__setattr__(self, "parameters_by_key", {key: frozenset(targets) for key, targets in found.items()})
+        return found
 
 
 WEBUI = RequestTool(
     "webui",
+    "ooba",
     webui.SAMPLER_KEYS,
     webui.CHAIN_KEYS,
     webui.ORDER_KEYS,
     {},
-    frozenset(
-        (
-            *("sampler_priority", "repetition_penalty_range", "dynamic_temperature", "epsilon_cutoff"),
-            *("eta_cutoff", "encoder_repetition_penalty"),
-        )
+    (
+        *("sampler_priority", "repetition_penalty_range", "dynamic_temperature", "epsilon_cutoff"),
+        *("eta_cutoff", "encoder_repetition_penalty"),
     ),
     webui.convert,
     webui.request_values,
@@ -69,21 +70,23 @@ WEBUI = RequestTool(
 )
 KOBOLDCPP = RequestTool(
     "koboldcpp",
+    "koboldcpp",
     kobold.KOBOLDCPP_SAMPLER_KEYS,
     ("sampler_order",),
     ("sampler_order",),
     kobold.KEY_SPELLINGS,
-    frozenset(("rep_pen", "rep_pen_range", "rep_pen_slope", "sampler_order")),
+    ("rep_pen", "rep_pen_range", "rep_pen_slope", "sampler_order"),
     kobold.convert_koboldcpp,
     kobold.koboldcpp_values,
 )
 TABBYAPI = RequestTool(
     "tabbyapi",
+    "tabby",
     {**tabbyapi.SAMPLER_KEYS, "top_n_sigma": tabbyapi.YALS_SIGMA_KEYS},
     ("temperature_last",),
     ("temperature_last",),
     tabbyapi.KEY_SPELLINGS,
-    frozenset(("penalty_range", "dry_range", "repetition_decay", "allowed_tokens")),
+    ("penalty_range", "dry_range", "repetition_decay", "allowed_tokens"),
     tabbyapi.convert,
     tabbyapi.chain_values,
 )

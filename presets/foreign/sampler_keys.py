@@ -98,14 +98,9 @@ def tool_key(tool: str, target: str, **changes: Any) -> ToolKey:
 
 
 def sampler_keys(tool: str, sampler: str, changes: Mapping[str, Any] | None = None, **fields: Any) -> SamplerKeys:
-    """Return the keys of a sampler that a tool has, by the table of names.
-
-    Args:
-        tool: the tool, as the table names it.
-        sampler: the name of the sampler.
-        changes: for parameters that differ from the table, the fields of the key that differ; or the key itself.
-        fields: the fields of `SamplerKeys`.
-    """
+    """Return the keys of a sampler that a tool has, by the table of names."""
+    # ``changes``: for parameters that differ from the table, the fields of the key that differ, or the key itself;
+    # ``fields``: those of `SamplerKeys`.
     changed = dict(changes or {})
     keys = {}
     for row in PARAMETERS:

@@ -21,12 +21,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...common.text import short_repr
 from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
 from ..parameter_names import BREAKERS
 from . import lists
 from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
-from .exporter import PresetExporter
+from .exporter import PresetExporter, entries_in_order
 from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable, read_window, unify_newlines
@@ -137,12 +136,7 @@ def _biased_tokens(builder: ImportedChainBuilder, text: str) -> Sequence[int | s
         return [text[1:-1]]
     if not (text.startswith("[") and text.endswith("]")):
         return [f" {text}"] if text else []
-    ids = _parse_token_ids(text)
-    if ids is None:
-        builder.unsupported_settings.append(
-            f"logit_bias: {short_repr(text)} is not a list of token ids; SillyTavern skips it"
-        )
-    return ids or []
+    return _read_token_ids(builder, "logit_bias", text)
 
 
 def _read_bans(builder: ImportedChainBuilder) -> None:
@@ -152,12 +146,7 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     for key in ("banned_tokens", "global_banned_tokens"):
         for line in unify_newlines(builder.table.string(key) or "").split("\n"):
             if line.startswith("[") and line.endswith("]"):
-                ids = _parse_token_ids(line)
-                if ids is None:
-                    builder.unsupported_settings.append(
-                        f"{key}: {short_repr(line)} is not a list of token ids; SillyTavern skips it"
-                    )
-                tokens += ids or []
+                tokens += _read_token_ids(builder, key, line)
             elif len(line) > 1 and line.startswith('"') and line.endswith('"'):
                 strings += [line[1:-1]] if line[1:-1] else []
             elif line:
@@ -168,11 +157,12 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     builder.put_step("ban", "ban", params, ["banned_tokens", "global_banned_tokens"])
 
 
-def _parse_token_ids(text: str) -> list[int] | None:
+def _read_token_ids(builder: ImportedChainBuilder, key: str, text: str) -> list[int]:
     try:
         return lists.read_token_ids(text)
-    except ValueError:
-        return None
+    except ValueError as error:
+        builder.unsupported_settings.append(f"{key}: {error}; SillyTavern skips it")
+        return []
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -297,21 +287,16 @@ def to_json(exporter: PresetExporter) -> str:
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
     written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]
-    step_lists = {}
-    for key, (order, samplers_of) in _STEP_LISTS_OF_OTHERS.items():
-        entries = [entry for sampler in written for entry in order if sampler in samplers_of(entry)]
-        step_lists[key] = list(dict.fromkeys([*entries, *order]))
+    step_lists = {
+        key: entries_in_order(order, samplers_of, written)
+        for key, (order, samplers_of) in _STEP_LISTS_OF_OTHERS.items()
+    }
     all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
     return json.dumps(all_values, indent=4, ensure_ascii=False) + "\n"
 
 
 def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> None:
-    leading_slots = [slot for slot in LEADING_SLOTS if slot in exporter.written_slots]
-    if exporter.written_slots[: len(leading_slots)] != leading_slots:
-        exporter.report_unsupported(
-            "order", f"SillyTavern applies {', '.join(leading_slots)} before all other steps"
-        )
-    if "ignore_eos" in leading_slots:
+    if "ignore_eos" in exporter.leading_slots(LEADING_SLOTS):
         values["ban_eos_token"] = True
     tokens = values.pop("tokens", [])
     strings = [*values.pop("strings", []), *exporter.take_banned_phrases()]

@@ -45,6 +45,14 @@ CHAINS = {
         {"rep_pen": 1.1, "rep_pen_range": 320, "rep_pen_slope": 0.7},
         'repetition_penalty(penalty=1.1, range=320, slope=0.7, shape="halves") > ' + DEFAULT,
     ),
+    "a slope over the range of another tool": (
+        {"repetition_penalty": 1.1, "penalty_range": 320, "rep_pen_slope": 0.7},
+        'repetition_penalty(penalty=1.1, range=320, slope=0.7, shape="halves") > ' + DEFAULT,
+    ),
+    "an order beside a mirostat that is off": (
+        {"mirostat": 0, "mirostat_mode": 2, "sampler_order": [5, 0]},
+        "top_p > min_p > temperature > top_k > dist",
+    ),
     "a flat slope": (
         {"rep_pen": 1.1, "rep_pen_slope": 1},
         "penalties=1.1 > top_k > top_p > min_p > temperature > dist",

@@ -106,8 +106,9 @@ def test_sections(load):
     assert load(presets, section="A (opt)").other_settings == {"max_tokens": 80}
     assert steps(load(presets, section="C")) == [["top_k", {"k": 4}]]  # both have the same settings
     for section in (None, "A", "D"):
-        with pytest.raises(PresetError, match=r"A \(opt\), A \(xglm\)"):
+        with pytest.raises(PresetError, match=r"A \(opt\), A \(xglm\)") as caught:
             load(presets, section=section)
+        assert str(caught.value).count("theirs: ") == 1
 
 
 KOBOLDCPP = {
