@@ -228,6 +228,13 @@ def report_ignored_schema_paths(grammar: GrammarSpec, note: Note) -> None:
 _MAX_TEMPLATE_BYTES = 8_000_000
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # the text is too long for a path
+        return False
+
+
 # the files of a model's folder that hold its template; the first one counts, as in transformers
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
 
@@ -245,7 +252,7 @@ def chat_template_source(text: str, *, can_be_name: bool = True) -> str:
     if is_chat_template(text):
         return text
     path = Path(text)
-    if path.is_dir():
+    if _is_folder(path):
         found = next((path / name for name in _TEMPLATE_FILES if os.path.lexists(path / name)), None)
         if found is None:
             raise ModelError(f"{text}: this folder has none of the files {', '.join(_TEMPLATE_FILES)}")

@@ -224,7 +224,7 @@ def _preset_file_text(fields: PresetTextFields) -> str:
         table.pop(name, None)
         if value is not None:
             table[name] = setting_value(value)
-    if table.get("phases"):  # the chain is that of the last phase
+    if isinstance(table.get("phases"), list) and table["phases"]:  # the chain is that of the last phase
         table["phases"] = [*table["phases"][:-1], {"chain": chain}]
     else:
         table["chain"] = chain

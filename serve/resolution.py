@@ -256,7 +256,7 @@ class RequestMaker:
 
 def _named_field(message: str, fields: GenerationFields) -> str | None:
     """Return the field of a request that a message begins with; None if the request has no such field."""
-    name = re.split("[ :.]", message, maxsplit=1)[0]
+    name = re.split(r"[ :.\[]", message, maxsplit=1)[0]
     given = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
     return name if name in given else None
 

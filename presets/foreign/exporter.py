@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ...common.strict_json import parse_strict_json
 from ...common.text import short_repr
 from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
@@ -284,15 +285,16 @@ class PresetExporter:
 
         Args:
             settings: the settings by the keys of the format, with a grammar as presets write it.
-            keys: the key for each kind of grammar: ``gbnf``, ``json_schema`` as a table, ``regex`` or ``lark``.
+            keys: the key for each kind of grammar: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
             reason: the reason for the report.
         """
         grammar = settings.pop("grammar", None)
         table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
         if isinstance(table, Mapping) and len(table) == 1:
             ((kind, value),) = table.items()
-            if kind in keys and isinstance(value, Mapping) == (kind == "json_schema"):
-                settings[keys[kind]] = value
+            if kind in keys:
+                is_text_of_schema = kind == "json_schema" and isinstance(value, str)
+                settings[keys[kind]] = _parsed(value) if is_text_of_schema else value
                 return
         if grammar is not None:
             self.report_unsupported("grammar", reason)
@@ -300,6 +302,14 @@ class PresetExporter:
     def make_result(self, text: str) -> ExportedPreset:
         """Return the text together with the sentences about unsupported settings."""
         return ExportedPreset(text, list(dict.fromkeys(self.unsupported_settings)))
+
+
+def _parsed(schema: str) -> Any:
+    """Return a schema that a preset holds as text; the text itself if it is not JSON."""
+    try:
+        return parse_strict_json(schema)
+    except ValueError:
+        return schema
 
 
 def is_sloped(penalty: float, slope: float) -> bool:

@@ -37,6 +37,8 @@ FIELDS = {
     ),
     "prompt": ({"prompt": [1, -5]}, "prompt", "prompt: token id -5 is not within 0.."),
     "banned_tokens": ({"banned_tokens": [9_999_999]}, "banned_tokens", "banned_tokens: token id 9999999 is not"),
+    "bans": ({"bans": ["a", ""]}, "bans", "bans[1]: "),
+    "phases": ({"phases": [{"until": ""}, {}]}, "phases", "phases[0].until: "),
     "guided_regex": ({"guided_regex": "("}, "guided_regex", "guided_regex: line 1, column 1: unclosed group"),
     "guided_json": ({"guided_json": BAD_SCHEMA}, "guided_json", "guided_json: /type: unknown type 'x'"),
     "grammar": ({"grammar": "root ::= ("}, "grammar", "grammar: line 1, column 10: this ( is never closed"),

@@ -802,3 +802,11 @@ def test_banned_phrases_are_exported_and_imported(tmp_path, form):
     path = tmp_path / "exported"
     path.write_text(exported.text)
     assert import_preset(path, format=form).preset.bans == ["a b", "c"]
+
+
+@pytest.mark.parametrize("tool", ["tabbyapi", "sillytavern", "lmstudio"])
+@pytest.mark.parametrize("schema", [{"type": "object"}, '{"type": "object"}'], ids=["table", "text"])
+def test_a_json_schema_is_exported_whether_a_preset_holds_a_table_or_its_text(tool, schema):
+    exported = export_preset(Preset.from_table({"grammar": {"json_schema": schema}}), tool)
+    assert exported.unsupported_settings == []
+    assert re.search(r"""["']?type["']?: ["']?object""", exported.text)
