@@ -474,10 +474,13 @@ def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]
             prompt = prompt.encode()
         except UnicodeEncodeError:
             raise ModelError("the prompt is not UTF-8") from None
-    ids = vocabulary.tokenize_prompt(prompt) if isinstance(prompt, bytes) else list(prompt)
+    if isinstance(prompt, bytes):
+        ids = vocabulary.tokenize_prompt(prompt)
+    else:
+        ids = list(prompt)
+        vocabulary.check(ids)
     if not ids and vocabulary.bos is not None:
-        ids = [vocabulary.bos]  # an empty prompt: the model begins a new text
-    vocabulary.check(ids)
+        return [vocabulary.bos]  # an empty prompt: the model begins a new text
     return ids
 
 

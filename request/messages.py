@@ -148,10 +148,10 @@ def template_fields_of(
     return fields
 
 
-def unused_reasoning_of(messages: Sequence[ChatMessage], place: str = "") -> list[str]:
+def unused_reasoning_of(messages: Sequence[ChatMessage]) -> list[str]:
     """Return the paths of reasoning in messages that has no effect, because another field has other reasoning."""
     return [
-        f"{place}messages[{index}].{path}"
+        f"messages[{index}].{path}"
         for index, message in enumerate(messages)
         for path in message.unused_reasoning()
     ]

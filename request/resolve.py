@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 
 CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
+# the preset that is used if nobody chooses one. Nobody chose the order of its chain.
+DEFAULT_PRESET = "default"
 
 
 @dataclass(frozen=True)
 class RequestDefaults:
     """The values of the flags, which apply to every request that does not set them itself."""
 
-    preset: str = "default"
+    preset: str = DEFAULT_PRESET
     chain: str | None = None  # a chain, as ``--chain`` accepts it; None uses the preset's
     overrides: tuple[Override, ...] = ()  # settings that take precedence over the preset's
     # changes of the order of the steps and of the selecting step. They apply to chains of requests, too.
@@ -64,10 +66,6 @@ class RequestDefaults:
             or self.chain is not None
             or any(rearrangement.step_names is not None for rearrangement in self.rearrangements)
         )
-
-
-# the preset that is used if nobody chooses one. Nobody chose the order of its chain.
-DEFAULT_PRESET = "default"
 
 
 class RequestResolver:

@@ -30,10 +30,9 @@ from ..presets.parameter_names import PARAMETERS, Parameter
 from ..presets.preset import make_step
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .strict_model import StrictModel
+from .strict_model import Json, StrictModel
 
 Number = float | int
-Json = dict[str, Any]
 _Value = TypeVar("_Value")
 
 
