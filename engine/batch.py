@@ -342,7 +342,7 @@ class BatchEngine:
             return self._search(waiting)
         try:
             if request.keep_on_shift is not None:
-                raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
+                raise ModelError("a batch discards no older tokens when a context is full", origin="keep_on_shift")
             if running is None:
                 running = _SlotRequest(self._model, request, show_note=self._note_once)
                 self._check_open()  # the note may have closed the batch

@@ -64,7 +64,7 @@ def generate_beams(  # noqa: PLR0913 - the arguments are public
     """
     settings = request.beams
     if settings is None:
-        raise ModelError("beams: the request has no settings of a beam search")
+        raise ModelError("the request has no settings of a beam search", origin="beams")
     settings.check()
     reject_unsupported(request)
     running = _BeamRequest(model, replace(request, beams=None), show_note=note, compiles_in_background=True)
@@ -263,7 +263,9 @@ class _BeamRequest(RunningRequest):
         constraint = None if self.constraint is None else as_copyable(self.constraint)
         if self.constraint is not None and constraint is None:
             kind = type(self.constraint).__name__
-            raise ModelError(f"beams: {kind} is a constraint that cannot be copied; give it a method copy()")
+            raise ModelError(
+                f"{kind} is a constraint that cannot be copied; give it a method copy()", origin="beams"
+            )
         stream = TextStream(self._stop_strings)
         return _BeamText((), None, None, stream, constraint, self.healer, self._slots.positive.slots[0])
 
@@ -272,7 +274,7 @@ class _BeamRequest(RunningRequest):
             return [FoundText((), 0.0, 0.0, "grammar")]
         found = search_beams(self._read_texts, settings, max_tokens, self._find_end, length_reason=length_reason)
         if not found:
-            raise ModelError("beams: the grammar allows no token after any of the texts")
+            raise ModelError("the grammar allows no token after any of the texts", origin="beams")
         return found
 
     def _find_text(self, tokens: TokenIds) -> _BeamText:

@@ -326,7 +326,7 @@ class ContextShift:
     def __init__(self, context: Context, kept_prompt_token_count: int) -> None:
         """Check that the context can shift. Raises ``ModelError``."""
         if kept_prompt_token_count < -1:
-            raise ModelError(f"keep_on_shift: {kept_prompt_token_count} is not ≥ -1")
+            raise ModelError(f"{kept_prompt_token_count} is not ≥ -1", origin="keep_on_shift")
         if context.shift_unsupported_reason is not None:
             raise ModelError(
                 "context shift: this model cannot discard the oldest tokens of a text: "

@@ -154,14 +154,14 @@ class DraftOptions:
         """Raise ``ModelError`` for a limit that is not allowed."""
         for name, value in (("n_max", self.n_max), ("n_min", self.n_min)):
             if value < 0:
-                raise ModelError(f"draft: {name}: {value} is not ≥ 0")
+                raise ModelError(f"{name}: {value} is not ≥ 0", origin="draft")
         if 0 < self.n_max < self.n_min:
             raise ModelError(
                 f"draft: n_min: {self.n_min} is more than n_max, {self.n_max}, so that no draft is read",
                 advice="lower n_min, or raise n_max",
             )
         if not (isfinite(self.p_min) and 0 <= self.p_min <= 1):
-            raise ModelError(f"draft: p_min: {self.p_min:g} is not within 0..1")
+            raise ModelError(f"p_min: {self.p_min:g} is not within 0..1", origin="draft")
 
     def open_for(self, model: Model) -> Model | None:
         """Return the draft model, which is loaded once and closed with ``model``; None if no draft is possible.
@@ -173,7 +173,9 @@ class DraftOptions:
         if not self.n_max:
             return None
         if not model.can_truncate:
-            raise ModelError("draft: not supported by recurrent models, which cannot discard wrong guesses")
+            raise ModelError(
+                "not supported by recurrent models, which cannot discard wrong guesses", origin="draft"
+            )
         draft_model = model.companion(self.model)
         if not draft_model.can_truncate:
             raise ModelError(

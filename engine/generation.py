@@ -94,7 +94,9 @@ def _generate(
     if running.draft_model is not None:
         running.draft_with(DraftText(running.draft_model.second_context, is_interrupted).read)
     if negative is not None and shift is not None:
-        raise ModelError("guidance: not supported with a context shift, because the two texts differ in length")
+        raise ModelError(
+            "not supported with a context shift, because the two texts differ in length", origin="guidance"
+        )
     start_seconds = perf_counter()
     cached_tokens = (
         0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
@@ -173,12 +175,12 @@ class RunningRequest:
         Raises ``ModelError``, ``SamplingError``, ``GrammarError`` for a request that cannot be run.
         """
         if request.max_tokens is not None and request.max_tokens < 0:
-            raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
+            raise ModelError(f"{request.max_tokens} is not ≥ 0", origin="max_tokens")
         request.rules.check()
         if request.beams is not None:
-            raise ModelError("beams: generate draws each token; call generate_beams")
+            raise ModelError("generate draws each token; call generate_beams", origin="beams")
         request.logprobs.check(model.vocabulary)
-        model.vocabulary.check(request.stop_token_ids)
+        model.vocabulary.check(request.stop_token_ids, "stop_token_ids")
         self.request = request = _with_fixed_seed(request)
         self.finish_reason: str | None = None  # None until the text ends
         # the tokens to be read next. `resume` is sent the logits after each of them. If there are none, it is sent
@@ -189,7 +191,7 @@ class RunningRequest:
         # the constraint, which has read the beginning of the answer; None: no constraint
         self.constraint = _start_constraint(model, request, compiles_in_background)
         if request.complete_sentence and as_completable(self.constraint) is None:
-            raise ModelError("complete_sentence: only a text under a grammar can be completed")
+            raise ModelError("only a text under a grammar can be completed", origin="complete_sentence")
         self.chain = build_chain(model, request)
         self._earlier_phases = [_build_phase(model, request, phase) for phase in request.rules.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
@@ -420,9 +422,9 @@ def _versions() -> Mapping[str, str]:
 def _check_lookup(model: Model, request: GenerationRequest) -> None:
     """Raise ``ModelError`` for a lookup that is not possible."""
     if request.lookup < 0:
-        raise ModelError(f"lookup: {request.lookup} is not ≥ 0")
+        raise ModelError(f"{request.lookup} is not ≥ 0", origin="lookup")
     if request.lookup and not model.can_truncate:
-        raise ModelError("lookup: not supported by recurrent models, which cannot discard wrong guesses")
+        raise ModelError("not supported by recurrent models, which cannot discard wrong guesses", origin="lookup")
 
 
 def _tokenize_prompt_of(
@@ -444,7 +446,7 @@ def heal_prompt_of(
     if not request.rules.heal:
         return None
     if request.constraint is not None and not request.rules.phases:
-        raise ModelError("heal: not supported under a grammar, whose text begins after the prompt")
+        raise ModelError("not supported under a grammar, whose text begins after the prompt", origin="heal")
     if isinstance(request.prompt, ChatMessages) and not request.beginning:
         return None  # the end of the template is exact
     return heal_prompt(vocabulary, prompt_ids)

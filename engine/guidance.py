@@ -95,7 +95,7 @@ def guide(logits: Logits, negative_logits: Logits, scale: float) -> GuidedLogits
 
 def check_guidance(guidance: Guidance) -> None:
     if not abs(guidance.scale) <= MAX_GUIDANCE_SCALE:
-        raise ModelError(f"guidance: the scale {guidance.scale:g} is not within ±{MAX_GUIDANCE_SCALE:g}")
+        raise ModelError(f"the scale {guidance.scale:g} is not within ±{MAX_GUIDANCE_SCALE:g}", origin="guidance")
 
 
 def guidance_model(model: Model, guidance: Guidance) -> Model:

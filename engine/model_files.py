@@ -37,7 +37,7 @@ def check_overrides(overrides: MetadataOverrides, header: GgufHeader) -> None:
     problems_of_file = set(iterate_fatal_values(file_metadata, header.list_keys))
     for problem in iterate_fatal_values({**file_metadata, **encoded_overrides}, header.list_keys):
         if problem not in problems_of_file:
-            raise ModelError(f"override: {problem}")
+            raise ModelError(problem, origin="override")
 
 
 def _encode_override(key: str, value: int | float | bool | str) -> int | float | bool | bytes:

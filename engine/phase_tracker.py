@@ -114,7 +114,7 @@ def forced_token_ids(vocabulary: Vocabulary, text: str) -> tuple[int, ...]:
     ):
         if b"".join(map(vocabulary.piece, tokens)) == data:
             return tuple(tokens)
-    raise ModelError(f"then: the vocabulary has no tokens for exactly {text!r}")
+    raise ModelError(f"the vocabulary has no tokens for exactly {text!r}", origin="then")
 
 
 def _tokenized_after_tag(vocabulary: Vocabulary, data: bytes) -> Sequence[list[int]]:

@@ -68,13 +68,17 @@ class BeamSearch:
     def check(self) -> None:
         """Raise ``ModelError`` if a value is not allowed."""
         if not 1 <= self.beam_count <= MAX_SLOTS:
-            raise ModelError(f"beams: {self.beam_count} is not within 1..{MAX_SLOTS}")
+            raise ModelError(f"{self.beam_count} is not within 1..{MAX_SLOTS}", origin="beams")
         if not isfinite(self.length_penalty) or abs(self.length_penalty) > MAX_LENGTH_PENALTY:
-            raise ModelError(f"length_penalty: {self.length_penalty} is not within ±{MAX_LENGTH_PENALTY:g}")
+            raise ModelError(
+                f"{self.length_penalty} is not within ±{MAX_LENGTH_PENALTY:g}", origin="length_penalty"
+            )
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
-            raise ModelError(f"early_stopping: {self.early_stopping!r} is not True, False or 'never'")
+            raise ModelError(f"{self.early_stopping!r} is not True, False or 'never'", origin="early_stopping")
         if self.best_count is not None and not 1 <= self.best_count <= self.beam_count:
-            raise ModelError(f"n_best: {self.best_count} is not within 1..{self.beam_count}, the number of beams")
+            raise ModelError(
+                f"{self.best_count} is not within 1..{self.beam_count}, the number of beams", origin="n_best"
+            )
 
     @property
     def returned_count(self) -> int:

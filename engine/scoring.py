@@ -84,7 +84,7 @@ def score(  # noqa: PLR0913 - the arguments are public
     if stride is None:
         stride = max(1, length // 2)
     if not 0 < stride < length:
-        raise ModelError(f"stride: {stride} is not within 1..{length - 1} (less than the context)")
+        raise ModelError(f"{stride} is not within 1..{length - 1} (less than the context)", origin="stride")
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
     return _join_prompt_tokens(model, ids, scorer.until_aborted(scorer.read_windows(ids, stride, progress)))
 

@@ -58,7 +58,7 @@ class TextRules:
         tables = [phase for phase in given.get("phases", ()) if isinstance(phase, Mapping)]
         if tables:
             if not all("chain" in phase for phase in tables):
-                raise ModelError("phases: a phase before the last one needs its chain")
+                raise ModelError("a phase before the last one needs its chain", origin="phases")
             from ..samplers.building import build_phases  # noqa: PLC0415 - only replays have tables
 
             given["phases"] = build_phases([*given["phases"], {}], ())
@@ -107,6 +107,6 @@ class TextRules:
     def check(self) -> None:
         """Raise ``ModelError`` if a value is not allowed."""
         if self.ban_retries < 0:
-            raise ModelError(f"ban_retries: {self.ban_retries} is not ≥ 0")
+            raise ModelError(f"{self.ban_retries} is not ≥ 0", origin="ban_retries")
         if self.ban_then not in BAN_ACTIONS:
-            raise ModelError(f"ban_then: {self.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}")
+            raise ModelError(f"{self.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}", origin="ban_then")

@@ -58,12 +58,14 @@ class LogprobRequest:
         """Raise ``ModelError`` if a value is not allowed."""
         if self.top_count is not None and not self.lowest <= self.top_count <= vocabulary.size:
             allowed = f"{self.lowest}..{vocabulary.size}"
-            raise ModelError(f"{self.label}: {self.top_count} is not within {allowed}")
+            raise ModelError(f"{self.top_count} is not within {allowed}", origin=self.label)
         if self.top_count is None and (self.token_ids or self.source != "model"):
             raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
         if self.source not in _SOURCES_BY_NAME:
-            raise ModelError(f"logprobs_from: {self.source!r} is not one of {', '.join(_SOURCES_BY_NAME)}")
-        vocabulary.check(self.token_ids)
+            raise ModelError(
+                f"{self.source!r} is not one of {', '.join(_SOURCES_BY_NAME)}", origin="logprobs_from"
+            )
+        vocabulary.check(self.token_ids, "logprobs")
 
 
 class LogprobReader:
@@ -170,7 +172,7 @@ def _row_bytes(logits: Logits, log_total: float) -> bytes:
 def check_trace_count(top_count: int, vocabulary: Vocabulary) -> None:
     """Raise ``ModelError`` for a number of traced candidates that is not within the vocabulary."""
     if not 1 <= top_count <= vocabulary.size:  # a trace always has the most likely token
-        raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
+        raise ModelError(f"{top_count} is not within 1..{vocabulary.size}", origin="trace")
 
 
 class TraceReader:

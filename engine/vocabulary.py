@@ -183,10 +183,14 @@ class Vocabulary:
         pieces = ", ".join(repr(self.piece(token).decode("utf-8", "replace")) for token in tokens)
         raise ModelError(f"{text!r} is {len(tokens)} tokens of this model, not one: {pieces}")
 
-    def check(self, tokens: Iterable[int]) -> None:
+    def check(self, tokens: Iterable[int], name: str = "") -> None:
         """Raise ``ModelError`` unless all tokens are ids of this vocabulary."""
-        for token in tokens:
-            self._check_id(token)
+        # ``name``: that of the list, with which the message begins
+        try:
+            for token in tokens:
+                self._check_id(token)
+        except ModelError as error:
+            raise error.at(name) from None
 
     def _check_id(self, token: int) -> int:
         """Return a token id as an int. Raises ``ModelError`` for a wrong one, since llama.cpp checks none."""

@@ -171,9 +171,9 @@ def _check_and_find_key(table: Mapping[str, Any]) -> str:
     for key, content in table.items():
         if key == "schema_lenient":
             if not isinstance(content, bool):
-                raise GrammarError(f"{content!r} is not true or false", place=("grammar", key))
+                raise GrammarError(f"{content!r} is not true or false", origin="grammar", place=(key,))
         elif not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
-            raise GrammarError(f"{content!r} is not a string", place=("grammar", key))
+            raise GrammarError(f"{content!r} is not a string", origin="grammar", place=(key,))
     return found_keys[0]
 
 
@@ -188,7 +188,7 @@ def _label_and_source(key: str, content: Any, folders: Folders, base: Path | Non
         try:
             content = encode_exact_json(content)
         except (TypeError, ValueError) as error:
-            raise GrammarError(f"grammar.{key} is not JSON: {error}") from None
+            raise GrammarError(f"not JSON: {error}", origin="grammar", place=(key,)) from None
     return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
 
 

@@ -229,7 +229,7 @@ class BatchRun:
         if self._is_openai:
             _check_openai(asked)
         elif asked.choice_count > 1:
-            raise InvalidLineError("body.n: a result of --format jsonl has one text; use --format openai")
+            raise InvalidLineError("a result of --format jsonl has one text; use --format openai", origin="body.n")
         result_id = batch_id(request_id, line.digest, self._settings_digest)
         accepted = AcceptedLine(
             line.number, line.digest, result_id, asked.messages is not None, asked.choice_count
@@ -391,11 +391,18 @@ def _check_openai(asked: AskedRequest) -> None:
     """Raise ``InvalidLineError`` if a line asks for logprobs or a trace that OpenAI's format does not support."""
     logprobs = asked.logprobs or LogprobRequest()
     if logprobs.top_count == -1:
-        raise InvalidLineError("logprobs: -1 (all tokens) is not supported by OpenAI's format; use --format jsonl")
+        raise InvalidLineError(
+            "-1 (all tokens) is not supported by OpenAI's format; use --format jsonl",
+            origin=f"{asked.place}logprobs",
+        )
     if logprobs.source == "both":
-        raise InvalidLineError('logprobs_from: "both" is not supported by OpenAI\'s format; use --format jsonl')
+        raise InvalidLineError(
+            '"both" is not supported by OpenAI\'s format; use --format jsonl', origin=f"{asked.place}logprobs_from"
+        )
     if asked.trace_top_count is not None:
-        raise InvalidLineError("trace: not supported by OpenAI's format; use --format jsonl")
+        raise InvalidLineError(
+            "not supported by OpenAI's format; use --format jsonl", origin=f"{asked.place}trace"
+        )
 
 
 def _reject_mismatched_results(first_line: InputLine, mismatched_count: int, advice: str) -> NoReturn:

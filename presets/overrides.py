@@ -285,11 +285,11 @@ def rearrange_by_samplers(text: str, origin: str = "--samplers") -> ChainRearran
     return ChainRearrangement(origin, steps, selectors[-1] if selectors else None)
 
 
-def rearrange_for_mirostat(version: int) -> ChainRearrangement:
+def rearrange_for_mirostat(version: int, origin: str = "--mirostat") -> ChainRearrangement:
     # 1 and 2 keep only the biases and the temperature before mirostat. 0 replaces mirostat by a plain draw.
     if version == 0:
-        return ChainRearrangement("--mirostat", new_selector="dist", replaceable_selector_family="mirostat")
-    return ChainRearrangement("--mirostat", ("temperature",), MIROSTAT_VERSIONS[version], skips_missing_steps=True)
+        return ChainRearrangement(origin, new_selector="dist", replaceable_selector_family="mirostat")
+    return ChainRearrangement(origin, ("temperature",), MIROSTAT_VERSIONS[version], skips_missing_steps=True)
 
 
 def rearrange_by_adaptive_p() -> ChainRearrangement:

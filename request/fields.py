@@ -13,10 +13,12 @@ from pydantic import Field, field_validator
 
 from ..common.strict_json import encode_exact_json, without_whole_floats
 from ..common.text import short_repr
+from ..presets.errors import PresetError
 from ..presets.foreign import lists
 from ..presets.overrides import Override
 from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
+from ..presets.text_rules import check_bans
 from .errors import InvalidFieldError
 from .grammar_fields import ResponseFormat, StructuredOutputs, choice_grammar, parsed_schema, text_grammar
 from .messages import ChatMessage, TemplateVariables
@@ -214,7 +216,8 @@ def fields_without_place(
     """Return the names of given fields that an API's answers have no place for."""
     # ``has_both_sources``: whether the answers have a place for a second source of logprobs; ``has_usage``:
     # whether a stream can end with its usage, as ``stream_options`` asks for.
-    given = [name for name in names if getattr(fields, name)]
+    known = type(fields).model_fields
+    given = [known[name].alias or name for name in names if getattr(fields, name)]
     if fields.logprobs_from == "both" and not has_both_sources:
         given.append("logprobs_from")
     options = fields.stream_options
@@ -268,12 +271,22 @@ def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]
 
 def _bans(fields: GenerationFields) -> Iterator[Override]:
     """Yield the bans of all fields, which add up."""
-    bans = fields.bans
-    own_bans = [] if bans is None else bans if isinstance(bans, list) else [bans]
-    other_bans = banned_texts(fields)
-    if bans is not None or other_bans:
-        value = without_whole_floats([*own_bans, *other_bans])
-        yield Override("bans" if own_bans else "banned_strings", "bans", value)
+    bans = banned_texts(fields) if fields.bans is None else {"bans": fields.bans, **banned_texts(fields)}
+    bans = {name: without_whole_floats(value) for name, value in bans.items()}
+    if len(bans) == 1:
+        ((name, value),) = bans.items()
+        yield Override(name, "bans", value)
+    elif bans:
+        checked = [ban for name, value in bans.items() for ban in _checked_bans(name, value)]
+        yield Override(next(iter(bans)), "bans", checked)
+
+
+def _checked_bans(name: str, value: Any) -> list[Any]:
+    """Return the bans of one field of several. Raises ``PresetError`` that begins with the field."""
+    try:
+        return check_bans(value)
+    except PresetError as error:
+        raise error.at(name, error.place[1:]).of_value(name) from None  # the place begins with the setting
 
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:

@@ -209,7 +209,7 @@ def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) ->
             count = len(fields.prompts())
             raise InvalidFieldError(f"there are {count} prompts; write a line for each of them", ("prompt",))
         without_place = fields_without_place(fields, _NOT_IN_RESULTS, has_both_sources=True)
-        fields = fields.model_copy(update=dict.fromkeys(set(without_place) & set(_NOT_IN_RESULTS)))
+        fields = fields.model_copy(update=dict.fromkeys(_NOT_IN_RESULTS))
         return ask(fields, [*unused, *(f"body.{name}" for name in without_place)], "body.")
     except InvalidFieldError as error:
         raise error.under("body") from None

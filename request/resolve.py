@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.request import BeamSearch, ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
+from ..grammars.errors import GrammarError
+from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.overrides import WATERMARK, ChainRearrangement, Override
 from ..presets.settings import Settings, change_chain, last_phase_chain, resolve_settings
@@ -93,20 +95,14 @@ class RequestResolver:
             settings = _without_unused_negative_prompt(settings, asked, unused)
         if asked.sampler_fields is None:
             return settings
-        names: list[str] = []
-        try:
-            settings = self._with_sampler_fields(settings, asked, asked.sampler_fields, names)
-        except PresetError as error:
-            raise error.at(f"{asked.place}{error.origin}", error.place) from None
-        unused += (name if name == WATERMARK else asked.place + name for name in names)
-        return settings
+        return self._with_sampler_fields(settings, asked, asked.sampler_fields, unused)
 
     def _resolve(self, asked: AskedRequest) -> Settings:
         """Return the settings of a request without the fields that change the chain."""
         defaults = self.defaults
         is_own_chain = asked.sets_chain or last_phase_chain(asked.overrides) is not None
         return resolve_settings(
-            self._load_preset(asked.preset or defaults.preset),
+            self._preset_of(asked),
             chain=asked.chain if is_own_chain else defaults.chain,
             chain_origin=asked.chain_origin,
             flags=(*defaults.overrides, *asked.overrides),
@@ -118,14 +114,23 @@ class RequestResolver:
     ) -> Settings:
         """Return the settings with the chain that the fields mean to the tool of their client."""
         tool = find_tool(fields)
-        if tool is None or settings.steps[-1].name != "dist":  # the usual meaning, which is llama-server's
-            changes = read_chain_changes(fields, [step.name for step in settings.steps])
+        has_usual_meaning = tool is None or settings.steps[-1].name != "dist"  # the usual one is llama-server's
+        steps, keeps_order = settings.steps, self.defaults.has_own_order or asked.sets_chain
+        unused_names: list[str] = []
+        try:
+            if tool is None or has_usual_meaning:
+                changes = read_chain_changes(fields, [step.name for step in steps])
+            else:
+                steps, unused_names = read_tool_chain(tool, fields, steps, keeps_order=keeps_order)
+                changes = read_bias_changes(fields)
+        except PresetError as error:
+            raise error.at(asked.place + error.origin, error.place) from None
+        changes.place_names(asked.place)
+        if has_usual_meaning:
             return _with_chain_changes(settings, changes, self.defaults.rearrangements, asked.chain_origin, unused)
-        keeps_order = self.defaults.has_own_order or asked.sets_chain
-        steps, unused_names = read_tool_chain(tool, fields, settings.steps, keeps_order=keeps_order)
-        unused += unused_names
+        unused += (asked.place + name for name in unused_names)
         unused += {WATERMARK} & ({step.name for step in settings.steps} - {step.name for step in steps})
-        return change_chain(replace(settings, steps=steps), read_bias_changes(fields).overrides)
+        return change_chain(replace(settings, steps=steps), changes.overrides)
 
     def requests(
         self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None
@@ -133,7 +138,7 @@ class RequestResolver:
         """Yield the request of each prompt, or that of the messages; ``seed``: if the settings have none."""
         defaults = self.defaults
         beams = self._beams(asked)
-        grammar = self.grammar(settings)
+        grammar = self._grammar(asked, settings)
         own_seed = settings["seed"].value
         for prompt in asked.prompts or (None,):
             yield replace(
@@ -163,7 +168,9 @@ class RequestResolver:
         if beams is None and "beam_count" not in fields:
             raise InvalidLineError(f"{next(iter(fields))} needs beams, the number of texts of a beam search")
         if asked.choice_count > 1:
-            raise InvalidLineError(f"{asked.place}n: the answer of a beam search is its best text; leave n out")
+            raise InvalidLineError(
+                "the answer of a beam search is its best text; leave n out", origin=f"{asked.place}n"
+            )
         beams = BeamSearch(**fields) if beams is None else replace(beams, **fields)
         beams.check()
         return beams
@@ -186,6 +193,24 @@ class RequestResolver:
             return None
         grammar_value = batch_grammar(grammar_value, is_lenient=self.defaults.is_schema_lenient)
         return resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
+
+    def _grammar(self, asked: AskedRequest, settings: Settings) -> GrammarSpec | None:
+        """Return the grammar of a request. Its errors begin with the field or the flag that has the grammar."""
+        origin = settings["grammar"].origin
+        try:
+            grammar = self.grammar(settings)
+        except GrammarError as error:
+            raise error.of_value(origin) from None
+        is_asked = any(override.origin == origin for override in asked.overrides)
+        return replace(grammar, label=origin) if grammar is not None and is_asked else grammar
+
+    def _preset_of(self, asked: AskedRequest) -> Preset:
+        if asked.preset is None:
+            return self._load_preset(self.defaults.preset)
+        try:
+            return self._load_preset(asked.preset)
+        except PresetError as error:
+            raise error.within(f"{asked.place}preset") from None
 
     def _load_preset(self, name: str) -> Preset:
         if name not in self._presets:
@@ -210,7 +235,9 @@ class RequestResolver:
         if is_chat is None:
             is_chat = system is not None or template is not None or variables is not None
         if not is_chat and "system" in (each.target for each in asked.overrides):
-            raise InvalidLineError("system: not used, because --no-chat applies to prompts; write messages")
+            raise InvalidLineError(
+                "not used, because --no-chat applies to prompts; write messages", origin="system"
+            )
         if not is_chat or not isinstance(prompt, str):
             return prompt
         messages = [] if system is None else [{"role": "system", "content": system}]
@@ -225,8 +252,13 @@ class RequestResolver:
             and asked.messages is None
             and (source is not None or variables is not None)
         ):
-            raise InvalidLineError("chat_template: not used, because --no-chat applies to prompts; write messages")
-        source = defaults.chat_template if source is None else chat_template_source(source)
+            raise InvalidLineError(
+                "not used, because --no-chat applies to prompts; write messages", origin="chat_template"
+            )
+        try:
+            source = defaults.chat_template if source is None else chat_template_source(source)
+        except ModelError as error:
+            raise error.within(f"{asked.place}chat_template") from None
         if variables is not None or defaults.chat_template_kwargs is not None:
             variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
         return source, variables

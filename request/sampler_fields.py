@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
@@ -260,6 +261,12 @@ class ChainChanges:
         self._read_selector()
         self._read_order()
 
+    def place_names(self, place: str) -> None:
+        """Write a place such as ``body.`` before the names of the fields."""
+        self.overrides = [replace(each, origin=place + each.origin) for each in self.overrides]
+        self.rearrangements = [replace(each, origin=place + each.origin) for each in self.rearrangements]
+        self.unused_names = [place + name for name in self.unused_names]
+
     def _value(self, *names: str) -> tuple[str, Any]:
         """Return the name and the value of the first field that is given; other values are unused."""
         return first_given(self._fields, names, self.unused_names)
@@ -350,10 +357,10 @@ class ChainChanges:
         name, version = self._value(*MIROSTAT_FIELDS)
         _check_mirostat(name, version)
         if version:
-            self.rearrangements.append(rearrange_for_mirostat(int(version)))
+            self.rearrangements.append(rearrange_for_mirostat(int(version), name))
             self._read_selecting_step(MIROSTAT_VERSIONS[version])
         elif version is not None:
-            self.rearrangements.append(rearrange_for_mirostat(0))
+            self.rearrangements.append(rearrange_for_mirostat(0, name))
         target = self._value("adaptive_target")[1]
         wants_adaptive = target is not None and target >= 0
         if version:
@@ -447,14 +454,17 @@ def _banned_tokens(fields: SamplerFields) -> Sequence[int | str]:
     return _read("banned_tokens", lists.read_token_ids if has_ids else lists.read_phrases, banned)
 
 
-def banned_texts(fields: SamplerFields) -> list[Any]:
-    """Return the bans of the fields of other servers, as a preset writes them."""
+def banned_texts(fields: SamplerFields) -> dict[str, list[Any]]:
+    """Return the bans of the fields of other servers by field, as a preset writes them."""
     # KoboldCpp and SillyTavern send phrases, ik_llama.cpp also regular expressions.
-    bans = _read_list("banned_strings", fields)
-    bans += [item for item in _banned_tokens(fields) if isinstance(item, str) and item]
-    bans += [{"regex": pattern} for pattern in _read_list("banned_regex", fields)]
     insensitive = _read_list("banned_regex_case_insensitive", fields)
-    return [*bans, *({"regex": pattern, "case": False} for pattern in insensitive)]
+    bans = {
+        "banned_strings": _read_list("banned_strings", fields),
+        "banned_tokens": [item for item in _banned_tokens(fields) if isinstance(item, str) and item],
+        "banned_regex": [{"regex": pattern} for pattern in _read_list("banned_regex", fields)],
+        "banned_regex_case_insensitive": [{"regex": pattern, "case": False} for pattern in insensitive],
+    }
+    return {name: values for name, values in bans.items() if values}
 
 
 def _read_list(field: str, fields: SamplerFields) -> list[Any]:

@@ -62,7 +62,8 @@ def _checked(maker: RequestMaker, fields: GrammarCheckFields) -> Json:
         grammar = spec.compile(maker.model.vocabulary if spec.has_token_references else None)
         mismatch = None if fields.text is None else find_mismatch(grammar, fields.text)
     except GrammarError as error:
-        message = setting_message(GrammarError(error.message, advice=error.advice))
+        problem = GrammarError(error.message, place=error.place, advice=error.advice)
+        message = setting_message(problem)
         return {"ok": False, "message": message, "line": error.line, "column": error.column}
     except LogitsmithError as error:
         return {"ok": False, "message": setting_message(error), "line": None, "column": None}

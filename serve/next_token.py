@@ -29,7 +29,8 @@ from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.kernels import Floats
 from .answers import run_requests
-from .errors import InvalidRequestError
+from .errors import InvalidRequestError, setting_message
+from .limits import without_paths
 from .request_log import record_of
 from .requested_names import listed_presets
 from .resolution import PreparedRequest
@@ -107,10 +108,12 @@ def _chain_to_compare(text: str, seed: int, model: Model) -> Chain:
     """Return the chain that an entry of ``against`` names or spells."""
     try:
         is_preset = text in listed_presets()
-        settings = resolve_settings(load_preset(text)) if is_preset else resolve_settings(None, chain=text)
+        settings = resolve_settings(
+            load_preset(text) if is_preset else None, chain=None if is_preset else text, chain_origin=""
+        )
         return build(settings.steps, seed=seed, vocab=model.vocabulary)
     except (PresetError, SamplingError) as error:
-        problem = error.at("", error.place)
+        problem = without_paths(setting_message(error))
         raise InvalidRequestError(
             f"against: {short_repr(text)} is not a preset or a chain: {problem}", "against"
         ) from None

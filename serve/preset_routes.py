@@ -16,7 +16,7 @@ from ..presets.foreign.preset_file import MissingSectionError
 from ..presets.preset import Preset, load_preset
 from ..presets.search import PresetEntry, list_presets
 from ..presets.setting_table import SETTINGS
-from ..presets.settings import Settings, resolve_settings
+from ..presets.settings import Settings, preset_of_text, resolve_settings
 from ..presets.settings_list import list_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
@@ -107,9 +107,9 @@ async def presets(_: Request, state: ServerState) -> Response:
 def _preset_json(entry: PresetEntry) -> Json:
     fields: Json = {"name": entry.name, "origin": public_origin(entry.origin)}
     try:
-        preset = load_preset(entry.name)
+        preset = preset_of_text(read_text(entry.path, entry.name), entry.name)
     except PresetError as error:
-        return fields | {"error": str(error).replace(str(entry.path), entry.name)}
+        return fields | {"error": str(error)}
     return fields | {"description": preset.description, **_notation_of(preset)}
 
 

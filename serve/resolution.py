@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from ..common.errors import LogitsmithError
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.drafts import DraftOptions
 from ..engine.generation import build_chain, negative_prompt_ids, prompt_token_ids, start_constraint
@@ -22,7 +23,6 @@ from ..grammars.grammar import Grammar
 from ..grammars.spec import GrammarSpec
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
-from ..presets.settings import Settings
 from ..requests.asked import AskedRequest, ask
 from ..requests.engine_request import text_rules
 from ..requests.errors import InvalidLineError
@@ -107,7 +107,7 @@ class RequestMaker:
             return self._make(fields, ignored, fit)
         except SETTING_ERRORS as error:
             message = without_paths(setting_message(error), self.model.path)
-            raise InvalidRequestError(message, _named_field(message, fields)) from None
+            raise InvalidRequestError(message, _field_of(error, fields)) from None
 
     def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None) -> PreparedRequest:
         asked = ask(fields, ignored)
@@ -123,7 +123,7 @@ class RequestMaker:
         draft = self._read_draft(fields, unused)
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
-        for request in self._requests(asked, settings, fields):
+        for request in self.resolver.requests(asked, settings, seed=0):
             if isinstance(request.constraint, GrammarSpec):
                 unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
             if (
@@ -143,23 +143,6 @@ class RequestMaker:
                 choices.append(self._choice(choice, grammars, fit))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
         return PreparedRequest(fields, asked, tuple(choices), tuple(limited(list(dict.fromkeys(unused)))))
-
-    def _requests(
-        self, asked: AskedRequest, settings: Settings, fields: GenerationFields
-    ) -> Iterator[GenerationRequest]:
-        """Yield the request of each prompt. Errors of their grammar begin with the field that has the grammar."""
-        origin = settings["grammar"].origin
-        is_of_request = _named_field(origin, fields) is not None
-        try:
-            for request in self.resolver.requests(asked, settings, seed=0):
-                if is_of_request and isinstance(request.constraint, GrammarSpec):
-                    yield replace(request, constraint=replace(request.constraint, label=origin))
-                else:
-                    yield request
-        except GrammarError as error:
-            if not is_of_request or error.origin.startswith(origin):
-                raise
-            raise error.within(origin) from None
 
     def _read_draft(self, fields: GenerationFields, unused: list[str]) -> DraftOptions | None:
         """Return the draft model of a request with its limits; None without drafts of a model."""
@@ -193,9 +176,9 @@ class RequestMaker:
 
     def _check_ids(self, ids: Sequence[int], field: str) -> None:
         try:
-            self.model.vocabulary.check(ids)
+            self.model.vocabulary.check(ids, field)
         except ModelError as error:
-            raise InvalidRequestError(f"{field}: {error}", field) from None
+            raise InvalidRequestError(str(error), field) from None
 
     def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar], fit: Fit | None) -> Choice:
         """Return a choice. Tokens, chain and grammar are made here, not in the thread of the engine."""
@@ -254,11 +237,12 @@ class RequestMaker:
             raise ContextLengthError(f"{field}: {excess}", field, len(ids), context)
 
 
-def _named_field(message: str, fields: GenerationFields) -> str | None:
-    """Return the field of a request that a message begins with; None if the request has no such field."""
-    name = re.split(r"[ :.\[]", message, maxsplit=1)[0]
+def _field_of(error: LogitsmithError, fields: GenerationFields) -> str | None:
+    """Return the field of a request that an error is about; None if the request has no such field."""
+    # an origin such as ``set top_p`` or ``grammar.json_schema`` begins with the field
+    first = error.origin or str(next(iter(error.place), ""))
     given = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
-    return name if name in given else None
+    return max((name for name in given if re.match(rf"{re.escape(name)}(?!\w)", first)), key=len, default=None)
 
 
 def _check_names(asked: AskedRequest) -> None:

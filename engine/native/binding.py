@@ -294,7 +294,7 @@ def use_numa(strategy: str) -> bool:
     # ``strategy``: ``distribute`` (evenly over all nodes), ``isolate`` (on the current node) or ``numactl`` (on
     # the nodes that numactl sets).
     if strategy not in _STRATEGY_IDS:
-        raise ModelError(f"numa: {strategy!r} is not one of {', '.join(NUMA_STRATEGIES)}")
+        raise ModelError(f"{strategy!r} is not one of {', '.join(NUMA_STRATEGIES)}", origin="numa")
     if numa_nodes() < 2:
         return False
     lib.llama_numa_init(_STRATEGY_IDS[strategy])

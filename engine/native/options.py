@@ -67,7 +67,7 @@ def _native_shares(shares: tuple[float, ...]) -> Any:
     """Return a C array with the share of each GPU. Raises ``ModelError`` for more shares than devices."""
     max_devices = int(lib.llama_max_devices())
     if len(shares) > max_devices:
-        raise ModelError(f"tensor_split: {len(shares)} shares, but llama.cpp accepts {max_devices}")
+        raise ModelError(f"{len(shares)} shares, but llama.cpp accepts {max_devices}", origin="tensor_split")
     return (ctypes.c_float * max_devices)(*shares)
 
 
