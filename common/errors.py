@@ -102,10 +102,6 @@ class LogitsmithError(Exception):
         """Return the error in a part of a larger value."""
         return self.at(self.origin, (*place, *self.place))
 
-    def of_value(self, name: str) -> Self:
-        """Return the error in a value that the user knows by this name, as in ``body.grammar.json_schema``."""
-        return self.at(name + place_suffix(self.place))
-
 
 def place_suffix(place: Place) -> str:
     """Return a place as it follows a name: ``[2].top_p.p``."""

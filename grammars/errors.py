@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Self
 
-from ..common.errors import Advice, LogitsmithError, Place, Word
+from ..common.errors import Advice, LogitsmithError, Place, Word, place_suffix
 
 # Advice for a keyword of a JSON Schema that is left out on request
 LENIENT_HINT: Advice = (Word.SCHEMA_LENIENT, " ignores it")
@@ -55,7 +55,11 @@ class GrammarError(LogitsmithError):
 
         ``words``: the words of this place for the advice.
         """
-        moved = self.at(origin, self.place) if _is_repetition(origin, self.origin) else super().within(origin)
+        if self.origin:
+            is_repeated, place = _is_repetition(origin, self.origin), self.place
+        else:  # the key of a preset begins the place
+            is_repeated, place = _is_repetition(origin, str(next(iter(self.place), ""))), self.place[1:]
+        moved = self.at(origin + place_suffix(place)) if is_repeated else super().within(origin)
         return moved.with_words(words or {})
 
     def _full_text(self, source: str | None) -> str:
@@ -75,9 +79,9 @@ def line_and_column(source: str, offset: int) -> tuple[int, int]:
 
 
 def _is_repetition(origin: str, words: str) -> bool:
-    """Return True for an origin such as ``--json-schema`` and the words ``JSON Schema``."""
-    last_word = origin.rsplit(maxsplit=1)[-1] if origin.strip() else ""
-    return last_word.removeprefix("--").replace("-", " ").casefold() == words.casefold()
+    """Return True for an origin such as ``--json-schema`` or ``body.json_schema``, and ``JSON Schema``."""
+    last_word = re.split(r"[\s.]", origin)[-1]
+    return last_word.removeprefix("--").replace("_", " ").replace("-", " ").casefold() == words.casefold()
 
 
 # Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns.

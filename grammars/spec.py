@@ -139,13 +139,15 @@ def resolve_grammar(
     key = _check_and_find_key(table)
     label, source = _label_and_source(key, table[key], folders, base)
     if table.get("after") == "":
-        raise GrammarError("the text after which the grammar begins is empty", origin="grammar")
+        raise GrammarError("the text after which the grammar begins is empty", place=("grammar",))
     root = table.get("root", "root")
     if root != "root" and GRAMMAR_KEYS[key] != "gbnf":
-        raise GrammarError(f"a root rule is allowed only with GBNF, not with {key}", origin="grammar")
+        raise GrammarError(f"a root rule is allowed only with GBNF, not with {key}", place=("grammar",))
     schema_lenient = table.get("schema_lenient", False)
     if schema_lenient and GRAMMAR_KEYS[key] != "json_schema":
-        raise GrammarError(f"schema_lenient is allowed only with a JSON Schema, not with {key}", origin="grammar")
+        raise GrammarError(
+            f"schema_lenient is allowed only with a JSON Schema, not with {key}", place=("grammar",)
+        )
     return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"), schema_lenient)
 
 
@@ -162,18 +164,18 @@ def _check_and_find_key(table: Mapping[str, Any]) -> str:
     if unknown_keys:
         raise GrammarError(
             f"unknown key {unknown_keys[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}",
-            origin="grammar",
+            place=("grammar",),
         )
     found_keys = [key for key in GRAMMAR_KEYS if key in table]
     if len(found_keys) != 1:
         found_text = " and ".join(found_keys) or "none of them"
-        raise GrammarError(f"expected one of {', '.join(GRAMMAR_KEYS)}; got {found_text}", origin="grammar")
+        raise GrammarError(f"expected one of {', '.join(GRAMMAR_KEYS)}; got {found_text}", place=("grammar",))
     for key, content in table.items():
         if key == "schema_lenient":
             if not isinstance(content, bool):
-                raise GrammarError(f"{content!r} is not true or false", origin="grammar", place=(key,))
+                raise GrammarError(f"{content!r} is not true or false", place=("grammar", key))
         elif not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
-            raise GrammarError(f"{content!r} is not a string", origin="grammar", place=(key,))
+            raise GrammarError(f"{content!r} is not a string", place=("grammar", key))
     return found_keys[0]
 
 
@@ -188,7 +190,7 @@ def _label_and_source(key: str, content: Any, folders: Folders, base: Path | Non
         try:
             content = encode_exact_json(content)
         except (TypeError, ValueError) as error:
-            raise GrammarError(f"not JSON: {error}", origin="grammar", place=(key,)) from None
+            raise GrammarError(f"not JSON: {error}", place=("grammar", key)) from None
     return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine.chat_template import Message, content_text
 from ..engine.token_records import LogprobRequest
+from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
 from .fields import ChatFields, GenerationFields, PromptFields, read_settings, set_arguments
 from .messages import template_fields_of, unused_reasoning_of
@@ -96,7 +97,11 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
 def _overrides(fields: GenerationFields, unused: list[str], place: str) -> Iterator[Override]:
     for argument in set_arguments(fields.set_ or []):
         yield parse_set(argument, f"{place}set")
-    for override in read_settings(fields, unused):
+    try:
+        overrides = read_settings(fields, unused)
+    except PresetError as error:
+        raise error.at(place + error.origin, error.place) from None
+    for override in overrides:
         yield replace(override, origin=place + override.origin)
 
 

@@ -282,11 +282,11 @@ def _bans(fields: GenerationFields) -> Iterator[Override]:
 
 
 def _checked_bans(name: str, value: Any) -> list[Any]:
-    """Return the bans of one field of several. Raises ``PresetError`` that begins with the field."""
+    """Return the bans of one field of several. Raises ``InvalidFieldError``."""
     try:
         return check_bans(value)
     except PresetError as error:
-        raise error.at(name, error.place[1:]).of_value(name) from None  # the place begins with the setting
+        raise InvalidFieldError(error.problem, (name, *error.place[1:])) from None  # instead of the setting's name
 
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:

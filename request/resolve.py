@@ -200,7 +200,7 @@ class RequestResolver:
         try:
             grammar = self.grammar(settings)
         except GrammarError as error:
-            raise error.of_value(origin) from None
+            raise error.within(origin) from None
         is_asked = any(override.origin == origin for override in asked.overrides)
         return replace(grammar, label=origin) if grammar is not None and is_asked else grammar
 

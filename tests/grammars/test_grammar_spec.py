@@ -72,7 +72,7 @@ WRONG = {
     "no such file": ({"file": "none.gbnf"}, "none.gbnf: there is no such file"),
     "a folder": ({"file": "."}, "it is a folder"),
     "a file of bytes": ({"file": "latin"}, "latin: line 2: the file is not UTF-8"),
-    "what JSON has no number for": ({"json_schema": {"const": float("nan")}}, "grammar.json_schema is not JSON"),
+    "what JSON has no number for": ({"json_schema": {"const": float("nan")}}, "grammar.json_schema: not JSON"),
     "what JSON has no value for": ({"json_schema": {"const": datetime.date(2020, 1, 1)}}, "is not JSON"),
 }
 
