@@ -203,10 +203,8 @@ class RequestMaker:
         if isinstance(prompt, ChatMessages):
             template = open_chat_template(model, prompt.template, prompt.variables)
             guidance, messages = request.rules.guidance, prompt.messages
-            if not request.beginning:
-                # the end of the template is exact
-                request = replace(request, rules=replace(request.rules, heal=False))
             prompt = format_chat(model, messages, template, self._note, request.beginning)
+            request = request.with_chat_text(prompt)
             if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
                 negative_messages = with_system_message(messages, guidance.negative_prompt)
                 text = format_chat(model, negative_messages, template, beginning=request.beginning)
