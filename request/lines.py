@@ -102,14 +102,12 @@ class _ShortLine(_SettingFields):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> _ShortLine:
-        for first, second in (("prompt", "messages"), ("system", "messages"), ("grammar", "json_schema")):
+        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ValueError(f"{first} and {second} exclude each other")
         has_template = self.chat_template is not None or self.chat_template_kwargs is not None
         if has_template and isinstance(self.prompt, list):
             raise ValueError("a chat template cannot be used with a prompt of token ids; write the prompt as text")
-        if self.system is not None and isinstance(self.prompt, list):
-            raise ValueError("system: not used with a prompt of token ids; write the prompt as text")
         if self.prompt is None and self.messages is None:
             raise ValueError("there is neither a prompt nor messages")
         return self
@@ -131,7 +129,7 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         "length_penalty": line.length_penalty,
         "early_stopping": line.early_stopping,
     }
-    return AskedRequest(
+    asked = AskedRequest(
         prompts=() if line.prompt is None else (line.prompt,),
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
         overrides=tuple(overrides),
@@ -147,6 +145,11 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         ignored=tuple(unused_reasoning_of(line.messages or ())),
         template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
     )
+    if asked.sets_system and line.messages is not None:
+        raise InvalidLineError("system and messages exclude each other")
+    if asked.sets_system and isinstance(line.prompt, list):
+        raise InvalidLineError("system: not used with a prompt of token ids; write the prompt as text")
+    return asked
 
 
 # a URL that ends in a route, as Azure writes it: /chat/completions, /openai/deployments/NAME/chat/completions

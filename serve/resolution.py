@@ -266,11 +266,6 @@ def _check_names(asked: AskedRequest) -> None:
     template = asked.chat_template
     if template is not None and not is_chat_template(template) and template not in builtin_chat_templates():
         raise InvalidRequestError("chat_template: neither Jinja nor the name of a template", "chat_template")
-    if asked.messages is None and (template is not None or asked.chat_template_kwargs is not None):
-        name = "chat_template_kwargs" if template is None else "chat_template"
-        raise InvalidRequestError(
-            f"{name}: a prompt gets no chat template; send messages to /v1/chat/completions", name
-        )
     for override in asked.overrides:
         if override.target == "guidance" and isinstance(override.value, Mapping) and "model" in override.value:
             raise InvalidRequestError(

@@ -148,7 +148,12 @@ def test_the_end_of_a_chat_template_is_not_healed(gen, flags):
 
 
 def test_the_end_of_a_chat_template_is_not_healed_in_a_batch(gen, home):
-    chat = {"messages": [{"role": "user", "content": "Hello"}], "seed": 3, "max_tokens": 8, "chat_template": "chatml"}
+    chat = {
+        "messages": [{"role": "user", "content": "Hello"}],
+        "seed": 3,
+        "max_tokens": 8,
+        "chat_template": "chatml",
+    }
     lines = [chat | rules | heal for rules in ({}, {"grammar": {"regex": "a+"}}) for heal in ({}, {"heal": True})]
     path = home / "lines.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
