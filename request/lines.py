@@ -18,7 +18,7 @@ from ..presets.parameter_names import PARAMETERS, request_names
 from ..presets.setting_table import SETTINGS
 from .asked import AskedRequest, ask
 from .errors import InvalidFieldError, InvalidLineError
-from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments
+from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments, setting_value
 from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
@@ -191,8 +191,7 @@ def _settings_of(line: _ShortLine) -> Iterator[Override]:
     for name in SETTINGS:
         value = getattr(line, name)
         if value is not None:
-            # The numbers of a JSON Schema are written as given.
-            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
+            yield Override(name, name, setting_value(name, value))
 
 
 # fields of the server's bodies that results have no place for, or that a batch decides itself

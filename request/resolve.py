@@ -191,13 +191,7 @@ class RequestResolver:
         return [path for path, name in asked.template_fields.items() if not template_reads(source, name)]
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
-        from ..grammars.spec import resolve_grammar
-
-        grammar_value = settings["grammar"].value
-        if grammar_value is None:
-            return None
-        grammar_value = batch_grammar(grammar_value, is_lenient=self.defaults.is_schema_lenient)
-        return resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
+        return grammar_of(settings, is_lenient=self.defaults.is_schema_lenient)
 
     def _load_preset(self, name: str) -> Preset:
         if name not in self._presets:
@@ -286,10 +280,14 @@ def _is_in_chain(override: Override, names: set[str]) -> bool:
     return sampler in names or (bool(family) and any(find_sampler(name).about.family == family for name in names))
 
 
-def batch_grammar(grammar_value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
-    """Return the grammar of a line or of the flags; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
-    from ..grammars.spec import grammar_table
+def grammar_of(settings: Settings, *, is_lenient: bool) -> GrammarSpec | None:
+    """Return the grammar of settings, if any; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
+    from ..grammars.spec import grammar_table, resolve_grammar
 
-    grammar_fields = grammar_table(grammar_value)
-    is_schema = "json_schema" in grammar_fields or "json_schema_file" in grammar_fields
-    return {"schema_lenient": True, **grammar_fields} if is_lenient and is_schema else grammar_value
+    value = settings["grammar"].value
+    if value is None:
+        return None
+    table = grammar_table(value)
+    if is_lenient and not table.keys().isdisjoint(("json_schema", "json_schema_file")):
+        value = {"schema_lenient": True, **table}
+    return resolve_grammar(value, grammar_folders(), settings.grammar_folder)
