@@ -237,7 +237,7 @@ class ChatSession:
         prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
-        request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
+        request = replace(request, chain=chain, beginning=beginning, exact_reuse=True).with_chat_text(prompt_ids)
         if negative_system is not None:
             ids = self._prompts.prompt_ids(fitted_messages.messages, beginning, system=negative_system)
             request = request.with_negative_prompt(ids)

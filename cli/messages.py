@@ -11,13 +11,14 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import typer
 
+from ..common.errors import LogitsmithError, Word
 from ..common.plugins import PluginWarning
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong usage, and of Ctrl-C
@@ -26,17 +27,17 @@ FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong 
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
 
 # The flag for each `Word` that the advice of a `LogitsmithError` may name
-FLAGS = {
-    "basis_from_rows": "--rows",
-    "chat_template=…": "--chat-template",
-    "checkpoint=…": "--checkpoint",
-    "json_schema_file=…": "-jf",
-    "lora=…": "--lora",
-    "n_ctx": "-c",
-    "path=FILE.gguf": "-m FILE.gguf",
-    "path=…": "-m",
-    "resume=True": "--resume",
-    "schema_lenient=True": "--schema-lenient",
+FLAGS: Mapping[str, str] = {
+    Word.BASIS_FROM_ROWS: "--rows",
+    Word.CHAT_TEMPLATE: "--chat-template",
+    Word.CHECKPOINT: "--checkpoint",
+    Word.JSON_SCHEMA_FILE: "-jf",
+    Word.LORA: "--lora",
+    Word.MODEL: "-m",
+    Word.MODEL_FILE: "-m FILE.gguf",
+    Word.N_CTX: "-c",
+    Word.RESUME: "--resume",
+    Word.SCHEMA_LENIENT: "--schema-lenient",
 }
 
 
@@ -58,7 +59,7 @@ def report_failures() -> Iterator[None]:
 
 
 @contextmanager
-def named_failures(report: Callable[[str, int], object], words: dict[str, str] | None = None) -> Iterator[None]:
+def named_failures(report: Callable[[str, int], object], words: Mapping[str, str] | None = None) -> Iterator[None]:
     """Inside the block, pass the message and the exit code of an expected exception to ``report``."""
     # ``words``: see `flag_sentence`. Other exceptions, and the exception of a closed pipe, are raised.
     try:
@@ -72,7 +73,7 @@ def named_failures(report: Callable[[str, int], object], words: dict[str, str] |
         report(sentence, getattr(error, "exit_code", FAILED))
 
 
-def _failure_sentence(error: Exception, words: dict[str, str] | None) -> str | None:
+def _failure_sentence(error: Exception, words: Mapping[str, str] | None) -> str | None:
     """Return the message of an expected exception; None for an exception that is a bug of this program."""
     if _is_out_of_memory(error):
         return "memory ran out; try a smaller model or a smaller -c, or raise the limit (ulimit -v)"
@@ -80,25 +81,21 @@ def _failure_sentence(error: Exception, words: dict[str, str] | None) -> str | N
         return _system_sentence(error)
     if isinstance(error, ModuleNotFoundError):
         return _missing_package_sentence(error)
-    from ..common.errors import LogitsmithError
-
     return flag_sentence(error, words) if isinstance(error, LogitsmithError) else None
 
 
-def flag_sentence(error: Exception, words: dict[str, str] | None = None) -> str:
+def flag_sentence(error: Exception, words: Mapping[str, str] | None = None) -> str:
     """Return the message of an error, whose advice names flags instead of Python parameters."""
     # ``words``: the field of a line, or the command of a chat, for a `Word`; takes precedence over the flag.
-    from ..common.errors import LogitsmithError
-
-    return error.sentence(FLAGS | (words or {})) if isinstance(error, LogitsmithError) else str(error)
+    return error.sentence({**FLAGS, **(words or {})}) if isinstance(error, LogitsmithError) else str(error)
 
 
 # The field of a batch's line for each `Word`. Other words correspond to flags of `gen batch`.
-_FIELDS_OF_LINE = {
-    "--chain": "chain",
-    "--set": "set",
-    "chat_template=…": "chat_template",
-    "json_schema_file=…": "json_schema_file",
+_FIELDS_OF_LINE: Mapping[str, str] = {
+    Word.CHAIN: "chain",
+    Word.SET: "set",
+    Word.CHAT_TEMPLATE: "chat_template",
+    Word.JSON_SCHEMA_FILE: "json_schema_file",
 }
 
 

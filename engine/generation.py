@@ -443,12 +443,12 @@ def heal_prompt_of(
     vocabulary: Vocabulary, request: GenerationRequest, prompt_ids: list[int]
 ) -> PromptHealer | None:
     """Remove the end of a prompt if the request heals it; return what spells it again. Raises ``ModelError``."""
+    if isinstance(request.prompt, ChatMessages):
+        request = request.with_chat_text(prompt_ids)
     if not request.rules.heal:
         return None
     if request.constraint is not None and not request.rules.phases:
         raise ModelError("not supported under a grammar, whose text begins after the prompt", origin="heal")
-    if isinstance(request.prompt, ChatMessages) and not request.beginning:
-        return None  # the end of the template is exact
     return heal_prompt(vocabulary, prompt_ids)
 
 

@@ -199,6 +199,11 @@ class GenerationRequest:
             raise TypeError("top_logprobs, logprobs_from and logprob_of are fields of logprobs; give one of both")
         return cls(prompt, chain, constraint, **{"logprobs": logprobs, **fields})
 
+    def with_chat_text(self, prompt: str | Sequence[int]) -> GenerationRequest:
+        """Return the request with the prompt that a chat template made, whose end is exact and is not healed."""
+        rules = self.rules if self.beginning else replace(self.rules, heal=False)
+        return replace(self, prompt=prompt, rules=rules)
+
     def with_negative_prompt(self, prompt: str | Sequence[int]) -> GenerationRequest:
         """Return the request, which has guidance, with another negative prompt."""
         return self.guided_by(replace(self.rules.guidance or Guidance(), negative_prompt=prompt))

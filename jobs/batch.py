@@ -241,6 +241,7 @@ class BatchRun:
 
     def _make_request(self, line: RequestLine) -> GenerationRequest:
         ignored = [*line.asked.ignored, *self._resolver.unread_fields(line.asked)]
+        ignored += self._resolver.defaults.flags_without_effect(line.asked)
         settings = self._resolver.settings(line.asked, ignored)
         seed = _seed_of_line(self._base_seed, line.id)
         (request,) = self._resolver.requests(line.asked, settings, seed, line.id)

@@ -10,6 +10,7 @@ from ..engine.chat_template import Message, content_text
 from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
+from .errors import InvalidFieldError
 from .fields import ChatFields, GenerationFields, PromptFields, read_settings, set_arguments
 from .messages import template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
@@ -20,6 +21,7 @@ class AskedRequest:
     """What a request asks for. It takes precedence over the defaults, see `RequestDefaults`."""
 
     prompts: tuple[str | list[int], ...] = ()  # texts or token ids; empty if there are messages
+    is_plain: bool = False  # whether a prompt is read as it is: a body of a route for completions is never a chat
     # messages of a chat, in the form that chat templates expect; None if there are prompts
     messages: list[Message] | None = None
     beginning: str = ""  # text of the answer that the prompt or the last message already has
@@ -54,6 +56,11 @@ class AskedRequest:
         return "--chain" if self.chain is None else f"{self.place}chain"
 
     @property
+    def sets_system(self) -> bool:
+        """True if the settings of the request have a system message."""
+        return any(each.target == "system" and each.value is not None for each in self.overrides)
+
+    @property
     def sets_chain(self) -> bool:
         """True if the request names a chain, or a preset with one."""
         return self.preset is not None or self.chain is not None
@@ -63,9 +70,12 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
     """Return what the fields of a body ask for."""
     # ``ignored``: paths of fields that are known to have no effect. ``place`` precedes the names of fields.
     # Raises ``InvalidFieldError`` without the place, ``PresetError`` with it.
+    if isinstance(fields, PromptFields):
+        _check_has_no_template(fields)
     unused: list[str] = []
     asked = AskedRequest(
         prompts=tuple(fields.prompts()) if isinstance(fields, PromptFields) else (),
+        is_plain=isinstance(fields, PromptFields),
         beginning=(fields.beginning or "") if isinstance(fields, PromptFields) else "",
         overrides=tuple(_overrides(fields, unused, place)),
         preset=fields.preset,
@@ -89,9 +99,19 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
         if not beginning and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # only a continued message needs no prompt
     asked = _with_logprobs(asked, fields, unused)
+    if asked.sets_system:  # a prompt has no system message, and messages have their own
+        unused.append("set.system")
     if fields.best_of is not None and fields.best_of != asked.choice_count:
         unused.append("best_of")
     return replace(asked, ignored=(*ignored, *(place + name for name in unused)))
+
+
+def _check_has_no_template(fields: PromptFields) -> None:
+    for name in ("chat_template", "chat_template_kwargs"):
+        if getattr(fields, name) is not None:
+            raise InvalidFieldError(
+                "a prompt gets no chat template; send messages to /v1/chat/completions", (name,)
+            )
 
 
 def _overrides(fields: GenerationFields, unused: list[str], place: str) -> Iterator[Override]:

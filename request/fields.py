@@ -20,7 +20,7 @@ from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
 from ..presets.text_rules import check_bans
 from .errors import InvalidFieldError
-from .grammar_fields import ResponseFormat, StructuredOutputs, choice_grammar, parsed_schema, text_grammar
+from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs
 from .messages import ChatMessage, TemplateVariables
 from .sampler_fields import SamplerFields, banned_texts, first_given
 from .strict_model import Json, StrictModel, setting_fields, validated
@@ -291,32 +291,19 @@ def _checked_bans(name: str, value: Any) -> list[Any]:
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
     """Yield the grammars of a request, as a preset writes them, each with the name of its field."""
-    for name in ("grammar", "grammar_string", "ebnf", "guided_grammar"):
+    for name, read in GRAMMAR_FIELDS.items():
         value = getattr(fields, name)
-        if value and not (isinstance(value, str) and value.isspace()):
-            yield name, text_grammar(value) if isinstance(value, str) else value
-    for name in ("json_schema", "guided_json"):
-        value = getattr(fields, name)
-        if value is not None and not (isinstance(value, str) and not value.strip()):
-            yield name, {"json_schema": parsed_schema(name, value)}
-    for name in ("regex", "guided_regex"):
-        if value := getattr(fields, name):
-            yield name, {"regex": value}
-    if fields.guided_choice:
-        yield "guided_choice", choice_grammar("guided_choice", fields.guided_choice)
-    if fields.response_format is not None and (value := fields.response_format.grammar()) is not None:
-        yield "response_format", value
-    if fields.structured_outputs is not None and (value := fields.structured_outputs.as_grammar()) is not None:
-        yield "structured_outputs", value
+        if value is not None and (grammar := read(name, value)) is not None:
+            yield name, grammar
 
 
 def set_arguments(values: list[str] | Json) -> list[str]:
     """Return settings as ``--set`` accepts them; ``values``: the same, or values by the names of settings."""
     if isinstance(values, list):
         return values
-    return [f"{name}={encode_exact_json(setting_value(value))}" for name, value in values.items()]
+    return [f"{name}={encode_exact_json(setting_value(name, value))}" for name, value in values.items()]
 
 
-def setting_value(value: Any) -> Any:
-    """Return a setting without whole floats, except in tables: numbers in a JSON Schema are written as given."""
-    return value if isinstance(value, dict) else without_whole_floats(value)
+def setting_value(name: str, value: Any) -> Any:
+    """Return a setting with whole floats as integers, except in a grammar: a JSON Schema has numbers as given."""
+    return value if name == "grammar" else without_whole_floats(value)

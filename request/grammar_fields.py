@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -120,3 +121,38 @@ def choice_grammar(name: str, choices: list[str]) -> Json:
         except GrammarError as error:
             raise InvalidFieldError(str(error), (*name.split("."), str(index))) from None
     return {"gbnf": f"root ::= {' | '.join(literals)}"}
+
+
+def _text_or_table(_name: str, value: str | Json) -> str | Json | None:
+    if isinstance(value, str):
+        return text_grammar(value) if value.strip() else None
+    return value or None
+
+
+def _schema(name: str, value: Json | bool | str) -> Json | None:
+    is_empty = isinstance(value, str) and not value.strip()
+    return None if is_empty else {"json_schema": parsed_schema(name, value)}
+
+
+def _regex(_name: str, value: str) -> Json | None:
+    return {"regex": value} if value else None
+
+
+def _format(_name: str, value: ResponseFormat) -> str | Json | None:
+    return value.grammar()
+
+
+def _structured(_name: str, value: StructuredOutputs) -> str | Json | None:
+    return value.as_grammar()
+
+
+# The fields that set a grammar, each with its reader. From the name of the field and its value, a reader returns
+# the grammar as a preset writes it; None: no grammar.
+GRAMMAR_FIELDS: Mapping[str, Callable[[str, Any], str | Json | None]] = {
+    **dict.fromkeys(("grammar", "grammar_string", "ebnf", "guided_grammar"), _text_or_table),
+    **dict.fromkeys(("json_schema", "guided_json"), _schema),
+    **dict.fromkeys(("regex", "guided_regex"), _regex),
+    "guided_choice": choice_grammar,
+    "response_format": _format,
+    "structured_outputs": _structured,
+}

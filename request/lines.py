@@ -18,7 +18,7 @@ from ..presets.parameter_names import PARAMETERS, request_names
 from ..presets.setting_table import SETTINGS
 from .asked import AskedRequest, ask
 from .errors import InvalidFieldError, InvalidLineError
-from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments
+from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments, setting_value
 from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
@@ -102,14 +102,12 @@ class _ShortLine(_SettingFields):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> _ShortLine:
-        for first, second in (("prompt", "messages"), ("system", "messages"), ("grammar", "json_schema")):
+        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ValueError(f"{first} and {second} exclude each other")
         has_template = self.chat_template is not None or self.chat_template_kwargs is not None
         if has_template and isinstance(self.prompt, list):
             raise ValueError("a chat template cannot be used with a prompt of token ids; write the prompt as text")
-        if self.system is not None and isinstance(self.prompt, list):
-            raise ValueError("system: not used with a prompt of token ids; write the prompt as text")
         if self.prompt is None and self.messages is None:
             raise ValueError("there is neither a prompt nor messages")
         return self
@@ -131,7 +129,7 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         "length_penalty": line.length_penalty,
         "early_stopping": line.early_stopping,
     }
-    return AskedRequest(
+    asked = AskedRequest(
         prompts=() if line.prompt is None else (line.prompt,),
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
         overrides=tuple(overrides),
@@ -147,6 +145,11 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         ignored=tuple(unused_reasoning_of(line.messages or ())),
         template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
     )
+    if asked.sets_system and line.messages is not None:
+        raise InvalidLineError("system and messages exclude each other")
+    if asked.sets_system and isinstance(line.prompt, list):
+        raise InvalidLineError("system: not used with a prompt of token ids; write the prompt as text")
+    return asked
 
 
 # a URL that ends in a route, as Azure writes it: /chat/completions, /openai/deployments/NAME/chat/completions
@@ -188,8 +191,7 @@ def _settings_of(line: _ShortLine) -> Iterator[Override]:
     for name in SETTINGS:
         value = getattr(line, name)
         if value is not None:
-            # The numbers of a JSON Schema are written as given.
-            yield Override(name, name, value if name == "grammar" else without_whole_floats(value))
+            yield Override(name, name, setting_value(name, value))
 
 
 # fields of the server's bodies that results have no place for, or that a batch decides itself

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,19 @@ class RequestDefaults:
             or any(rearrangement.step_names is not None for rearrangement in self.rearrangements)
         )
 
+    def flags_without_effect(self, asked: AskedRequest) -> list[str]:
+        """Return the flags for chats if the request has a prompt that never is one, each in words."""
+        if not asked.is_plain:
+            return []
+        flags = {
+            "--chat": self.uses_chat_template,
+            "--chat-template": self.chat_template,
+            "--chat-template-kwargs": self.chat_template_kwargs,
+        }
+        names = [name for name, value in flags.items() if value]
+        names += [override.origin for override in self.overrides if override.target == "system"]
+        return [f"{name} for a prompt of /v1/completions" for name in names]
+
 
 class RequestResolver:
     """Makes the requests of the engine. What is asked takes precedence over the defaults."""
@@ -91,8 +104,12 @@ class RequestResolver:
     def settings(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request. Names of fields without effect are appended to ``unused``."""
         settings = self._resolve(asked)
-        if any(override.origin == f"{asked.place}negative_prompt" for override in asked.overrides):
-            settings = _without_unused_negative_prompt(settings, asked, unused)
+        negative_prompt = f"{asked.place}negative_prompt"
+        others = tuple(override for override in asked.overrides if override.origin != negative_prompt)
+        has_scale = (settings["guidance"].value or {}).get("scale", 1) != 1
+        if len(others) < len(asked.overrides) and not has_scale:  # the negative prompt of a preset stays
+            unused.append(negative_prompt)
+            settings = self._resolve(replace(asked, overrides=others))
         if asked.sampler_fields is None:
             return settings
         return self._with_sampler_fields(settings, asked, asked.sampler_fields, unused)
@@ -138,27 +155,22 @@ class RequestResolver:
         """Yield the request of each prompt, or that of the messages; ``seed``: if the settings have none."""
         defaults = self.defaults
         beams = self._beams(asked)
-        grammar = self._grammar(asked, settings)
         own_seed = settings["seed"].value
-        for prompt in asked.prompts or (None,):
-            yield replace(
-                make_request(
-                    settings,
-                    self._make_prompt(asked, prompt, settings["system"].value),
-                    grammar,
-                    seed if own_seed is None else own_seed,
-                ),
-                id=request_id,
-                beginning=asked.beginning,
-                echo=asked.has_echo,
-                logprobs=asked.logprobs or LogprobRequest(defaults.top_logprob_count, label="--logprobs"),
-                trace=defaults.trace_top_count if asked.trace_top_count is None else asked.trace_top_count,
-                stop_token_ids=asked.stop_token_ids,
-                ends_at_eog=asked.ends_at_eog,
-                lookup=0 if beams is not None else defaults.lookup,  # drafts are for a text that is drawn
-                draft=None if beams is not None else defaults.draft,
-                beams=beams,
-            )
+        request = replace(
+            make_request(settings, "", self._grammar(asked, settings), seed if own_seed is None else own_seed),
+            id=request_id,
+            beginning=asked.beginning,
+            echo=asked.has_echo,
+            logprobs=asked.logprobs or LogprobRequest(defaults.top_logprob_count, label="--logprobs"),
+            trace=defaults.trace_top_count if asked.trace_top_count is None else asked.trace_top_count,
+            stop_token_ids=asked.stop_token_ids,
+            ends_at_eog=asked.ends_at_eog,
+            lookup=0 if beams is not None else defaults.lookup,  # drafts are for a text that is drawn
+            draft=None if beams is not None else defaults.draft,
+            beams=beams,
+        )
+        for prompt in self._prompts(asked, settings["system"].value):
+            yield replace(request, prompt=prompt)
 
     def _beams(self, asked: AskedRequest) -> BeamSearch | None:
         """Return the beam search of a request; None if tokens are drawn."""
@@ -186,13 +198,7 @@ class RequestResolver:
         return [path for path, name in asked.template_fields.items() if not template_reads(source, name)]
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
-        from ..grammars.spec import resolve_grammar
-
-        grammar_value = settings["grammar"].value
-        if grammar_value is None:
-            return None
-        grammar_value = batch_grammar(grammar_value, is_lenient=self.defaults.is_schema_lenient)
-        return resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
+        return grammar_of(settings, is_lenient=self.defaults.is_schema_lenient)
 
     def _grammar(self, asked: AskedRequest, settings: Settings) -> GrammarSpec | None:
         """Return the grammar of a request. Its errors begin with the field or the flag that has the grammar."""
@@ -223,25 +229,29 @@ class RequestResolver:
             self._presets[name] = preset
         return self._presets[name]
 
-    def _make_prompt(
-        self, asked: AskedRequest, prompt: str | list[int] | None, system: str | None
-    ) -> str | list[int] | ChatMessages:
-        """Return the prompt, as the message of a chat if the chat template is used."""
+    def _prompts(self, asked: AskedRequest, system: str | None) -> Sequence[str | list[int] | ChatMessages]:
+        """Return the prompts, each text as the message of a chat if the chat template is used, or the messages."""
+        if asked.is_plain:
+            return asked.prompts
         template, variables = self._choose_chat_template(asked)
         if asked.messages is not None:
-            return ChatMessages(asked.messages, template, variables)
-        prompt = prompt or ""
+            return [ChatMessages(asked.messages, template, variables)]
         is_chat = self.defaults.uses_chat_template
         if is_chat is None:
             is_chat = system is not None or template is not None or variables is not None
-        if not is_chat and "system" in (each.target for each in asked.overrides):
+        if not is_chat and asked.sets_system:
             raise InvalidLineError(
                 "not used, because --no-chat applies to prompts; write messages", origin="system"
             )
-        if not is_chat or not isinstance(prompt, str):
-            return prompt
-        messages = [] if system is None else [{"role": "system", "content": system}]
-        return ChatMessages([*messages, {"role": "user", "content": prompt}], template, variables)
+        if not is_chat:
+            return asked.prompts
+        before = [] if system is None else [{"role": "system", "content": system}]
+        return [
+            ChatMessages([*before, {"role": "user", "content": prompt}], template, variables)
+            if isinstance(prompt, str)
+            else prompt
+            for prompt in asked.prompts
+        ]
 
     def _choose_chat_template(self, asked: AskedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
         """Return the chat template of a request and its variables, from its fields or the flags."""
@@ -262,16 +272,6 @@ class RequestResolver:
         if variables is not None or defaults.chat_template_kwargs is not None:
             variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
         return source, variables
-
-
-def _without_unused_negative_prompt(settings: Settings, asked: AskedRequest, unused: list[str]) -> Settings:
-    """Return the settings without the negative prompt of a request if no scale gives it an effect."""
-    guidance = dict(settings["guidance"].value or {})
-    if guidance.get("scale", 1) != 1:
-        return settings
-    unused.append(f"{asked.place}negative_prompt")
-    del guidance["negative_prompt"]
-    return settings.with_value("guidance", guidance or None)
 
 
 def _with_chain_changes(
@@ -312,10 +312,14 @@ def _is_in_chain(override: Override, names: set[str]) -> bool:
     return sampler in names or (bool(family) and any(find_sampler(name).about.family == family for name in names))
 
 
-def batch_grammar(grammar_value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
-    """Return the grammar of a line or of the flags; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
-    from ..grammars.spec import grammar_table
+def grammar_of(settings: Settings, *, is_lenient: bool) -> GrammarSpec | None:
+    """Return the grammar of settings, if any; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
+    from ..grammars.spec import grammar_table, resolve_grammar
 
-    grammar_fields = grammar_table(grammar_value)
-    is_schema = "json_schema" in grammar_fields or "json_schema_file" in grammar_fields
-    return {"schema_lenient": True, **grammar_fields} if is_lenient and is_schema else grammar_value
+    value = settings["grammar"].value
+    if value is None:
+        return None
+    table = grammar_table(value)
+    if is_lenient and not table.keys().isdisjoint(("json_schema", "json_schema_file")):
+        value = {"schema_lenient": True, **table}
+    return resolve_grammar(value, grammar_folders(), settings.grammar_folder)

@@ -198,6 +198,7 @@ def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = Fal
 
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset with an invalid grammar."""
+    from ..common.errors import Word
     from ..grammars.errors import GrammarError
     from ..grammars.spec import resolve_grammar
     from ..presets.settings import preset_folder
@@ -206,7 +207,7 @@ def check_grammar(preset: Preset) -> None:
     try:
         resolve_grammar(grammar_value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
-        raise error.within(preset.origin, {"schema_lenient=True": "schema_lenient: true"}) from None
+        raise error.within(preset.origin, {Word.SCHEMA_LENIENT: "schema_lenient: true"}) from None
 
 
 def report_schema(grammar: GrammarSpec, note: Note) -> None:

@@ -15,13 +15,14 @@ from ..engine.request import ChatMessages, GenerationRequest
 from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
 from ..requests.fields import ChatFields, GenerationFields, PromptFields
+from ..requests.grammar_fields import GRAMMAR_FIELDS
 from .errors import InvalidRequestError
 
 # Maximum number of commas in a body. Values take much more memory than their text.
 MAX_JSON_VALUES = 1_000_000
 MAX_PROMPTS = 1_024
 # Maximum number of prompts multiplied by the choices of each.
-MAX_CHOICES = 1_024
+MAX_TEXTS = 1_024
 MAX_MESSAGES = 4_096
 # Maximum number of stop strings, of banned strings, and of other entries of a list.
 MAX_ITEMS = 1_024
@@ -34,12 +35,7 @@ MAX_LOGPROB_ENTRIES = 2_000_000
 _STOPS = request_names(SETTINGS["stop"].names)
 # The fields with lists and tables of any size: prompts and messages have limits of their own, a vocabulary may be
 # listed, and the process that compiles grammars is limited.
-_UNLIMITED = frozenset(
-    (
-        *("prompt", "messages", "allowed_token_ids", "allowed_tokens"),
-        *("grammar", "json_schema", "guided_json"),
-    )
-)
+_UNLIMITED = {"prompt", "messages", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS} - {"guided_choice"}
 # The fields with strings that are limited. Most are searched in the text after each token.
 _STRINGS = (*_STOPS, "bad_words", "banned_strings", "chain", "preset")
 
@@ -50,7 +46,7 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
         prompts = fields.prompts()
         _check_count("prompt", len(prompts), MAX_PROMPTS, "prompt")
         name, count = ("n", fields.n) if fields.n or not fields.n_cmpl else ("n_cmpl", fields.n_cmpl)
-        _check_count(name, len(prompts) * (count or 1), MAX_CHOICES, "choice")
+        _check_count(name, len(prompts) * (count or 1), MAX_TEXTS, "choice")
     else:
         _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
     for name, value in fields:
@@ -102,11 +98,7 @@ def without_paths(message: str, *files: Path) -> str:
 
 def brings_program(fields: GenerationFields) -> bool:
     """Return whether a request has a grammar or a template, whose work must not delay other requests."""
-    names = (
-        *("grammar", "grammar_string", "ebnf", "guided_grammar", "json_schema", "guided_json", "regex"),
-        *("guided_regex", "guided_choice", "response_format", "structured_outputs", "chat_template", "set_"),
-        *("preset", "chain"),
-    )
+    names = (*GRAMMAR_FIELDS, "chat_template", "set_", "preset", "chain")
     return any(getattr(fields, name) not in (None, "", {}, []) for name in names)
 
 

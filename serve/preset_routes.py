@@ -223,7 +223,7 @@ def _preset_file_text(fields: PresetTextFields) -> str:
     for name, value in fields.settings.items():
         table.pop(name, None)
         if value is not None:
-            table[name] = setting_value(value)
+            table[name] = setting_value(name, value)
     if isinstance(table.get("phases"), list) and table["phases"]:  # the chain is that of the last phase
         table["phases"] = [*table["phases"][:-1], {"chain": chain}]
     else:

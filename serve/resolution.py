@@ -186,10 +186,8 @@ class RequestMaker:
         if isinstance(prompt, ChatMessages):
             template = open_chat_template(model, prompt.template, prompt.variables)
             guidance, messages = request.rules.guidance, prompt.messages
-            if not request.beginning:
-                # the end of the template is exact
-                request = replace(request, rules=replace(request.rules, heal=False))
             prompt = format_chat(model, messages, template, self._note, request.beginning)
+            request = request.with_chat_text(prompt)
             if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
                 negative_messages = with_system_message(messages, guidance.negative_prompt)
                 text = format_chat(model, negative_messages, template, beginning=request.beginning)
@@ -252,11 +250,6 @@ def _check_names(asked: AskedRequest) -> None:
     template = asked.chat_template
     if template is not None and not is_chat_template(template) and template not in builtin_chat_templates():
         raise InvalidRequestError("chat_template: neither Jinja nor the name of a template", "chat_template")
-    if asked.messages is None and (template is not None or asked.chat_template_kwargs is not None):
-        name = "chat_template_kwargs" if template is None else "chat_template"
-        raise InvalidRequestError(
-            f"{name}: a prompt gets no chat template; send messages to /v1/chat/completions", name
-        )
     for override in asked.overrides:
         if override.target == "guidance" and isinstance(override.value, Mapping) and "model" in override.value:
             raise InvalidRequestError(

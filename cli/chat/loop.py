@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...common.errors import Word
 from ..completion.values import CompletionResult
 from ..messages import FAILED, INTERRUPTED, named_failures, print_message, print_note
 from .answer_view import PlainView, ScreenView
@@ -48,7 +50,7 @@ def _is_on_terminal() -> bool:
 
 
 # The command for each `Word` that the advice of an error may name; other words are flags
-_COMMANDS = {"--chain": "/chain", "--set": "/set"}
+_COMMANDS: Mapping[str, str] = {Word.CHAIN: "/chain", Word.SET: "/set"}
 
 
 def run_loop(chat: Chat) -> int:

@@ -19,7 +19,7 @@ from ...common.flags import within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
-from ...requests.sources import grammar_folders, report_schema
+from ...requests.sources import report_schema
 from ..command_options import TypedFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag
 from ..inputs.model import (
@@ -422,10 +422,9 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
 
 def _check_defaults(options: BatchOptions) -> RequestDefaults:
     """Return the settings that the flags give to all lines, checked as far as possible without the model."""
-    from ...grammars.spec import resolve_grammar
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
-    from ...requests.resolve import RequestDefaults, batch_grammar
+    from ...requests.resolve import RequestDefaults, grammar_of
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
@@ -434,9 +433,8 @@ def _check_defaults(options: BatchOptions) -> RequestDefaults:
     settings = resolve_settings(preset, chain=sampling.chain, flags=flags)
     is_lenient = options.grammar.schema_lenient
     ignored_schema_paths: tuple[str, ...] = ()
-    if settings["grammar"].value is not None:
-        grammar_value = batch_grammar(settings["grammar"].value, is_lenient=is_lenient)
-        grammar = resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
+    grammar = grammar_of(settings, is_lenient=is_lenient)
+    if grammar is not None:
         grammar.check()
         report_schema(grammar, print_note)
         ignored_schema_paths = grammar.ignored_schema_paths

@@ -16,7 +16,7 @@ from ...requests.sources import open_preset, preset_of_model
 from ..command_options import TypedFlags, takes_options
 from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.prompt import prepare_prompt, put_negative_into_template, read_prompt
+from ..inputs.prompt import after_template, prepare_prompt, read_prompt
 from ..inputs.settings import ChatTemplateFlags, preset_name, seed_of
 from ..inputs.setup import Setup, resolve_setup
 from ..interrupt import Interrupt, interruptible
@@ -170,7 +170,7 @@ def _trace_and_print(
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in named_chains]
     prompt = prepare_prompt(model, raw_prompt, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, setup.grammar, seed)
-    request = put_negative_into_template(model, request, prompt, settings, template, options.is_chat)
+    request = after_template(model, request, prompt, template, options.is_chat)
     with reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,

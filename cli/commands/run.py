@@ -249,7 +249,7 @@ def _generate_text(
     """Generate the text, write it in the requested format, and report how it ended."""
     from ...engine.generation import generate
     from ...requests.engine_request import make_request
-    from ..inputs.prompt import prepare_prompt, put_negative_into_template
+    from ..inputs.prompt import after_template, prepare_prompt
     from ..inputs.settings import logprob_request, seed_of
     from ..render.answers import AnswerWriter
     from ..render.progress import erase_bar_before_done, reading_bar
@@ -260,7 +260,7 @@ def _generate_text(
         print_note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, grammar, seed_of(settings))
-    request = put_negative_into_template(model, request, prompt, settings, template, options.is_chat)
+    request = after_template(model, request, prompt, template, options.is_chat)
     request = replace(
         request,
         logprobs=logprobs,

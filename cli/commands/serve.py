@@ -281,7 +281,6 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
         sampling.chain,
         overrides,
         rearrangements,
-        uses_chat_template=False,
         chat_template=template.source,
         chat_template_kwargs=template.variables,
         lookup=options.drafts.lookup,

@@ -153,21 +153,23 @@ def prepare_prompt(
     return PreparedPrompt(tokens, text_with_affixes, text_with_affixes)
 
 
-def put_negative_into_template(
+def after_template(
     model: Model,
     request: GenerationRequest,
     prompt: PreparedPrompt,
-    settings: Settings,
     template: ChatTemplateFlags,
     is_chat: bool | None,
 ) -> GenerationRequest:
-    """Return the request with its negative prompt as the chat template's system message."""
+    """Return the request for a prompt in the chat template, where a negative prompt is the system message."""
     # Without a chat template, the negative prompt stays a text in place of the prompt. ``is_chat``: see
     # `prepare_prompt`.
     from ...engine.templates import build_prompt
 
+    if not prompt.has_template:
+        return request
+    request = request.with_chat_text(prompt.tokens)
     system = request.rules.negative_text
-    if system is None or not prompt.has_template:
+    if system is None:
         return request
     text = build_prompt(model, prompt.shown, system=system, chat=is_chat, template=template.open(model))
     return request.with_negative_prompt(text)

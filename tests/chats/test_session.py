@@ -279,3 +279,12 @@ def test_an_answer_under_rules_is_replayed(session, conversation, rules):
     assert written != plain or "loop_guard" in rules
     record = conversation.answer_record(conversation.siblings(conversation.current_message)[0])
     assert ids(session.replay(record)) == written
+
+
+def test_the_end_of_the_template_is_not_healed(session, conversation, cold_model):
+    healing = TextRules(heal=True)
+    conversation.add_user_message("What is for dinner?")
+    check(session.answer(replace(settings(1), rules=healing)), conversation, cold_model, settings(1))
+    constraint = resolve_grammar({"regex": "[a-z]+"})
+    request = replace(settings(2), constraint=constraint, rules=healing)
+    check(session.regenerate(request), conversation, cold_model, replace(settings(2), constraint=constraint))

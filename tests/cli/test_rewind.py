@@ -136,6 +136,33 @@ def test_healing_needs_a_text_without_a_grammar(gen):
     assert gen(*RUN, "--heal").code == 0
 
 
+CHAT = ("--chat-template", "chatml", "--format", "jsonl")
+
+
+@pytest.mark.parametrize("flags", [(), ("--regex", "a+")], ids=["text", "grammar"])
+def test_the_end_of_a_chat_template_is_not_healed(gen, flags):
+    plain, healed = (gen(*RUN, *CHAT, *flags, *heal).lines for heal in ((), ("--heal",)))
+    plain_end, healed_end = plain[-1], healed[-1]
+    assert healed_end["text"] == plain_end["text"]
+    assert healed_end["usage"]["prompt_tokens"] == plain_end["usage"]["prompt_tokens"]
+
+
+def test_the_end_of_a_chat_template_is_not_healed_in_a_batch(gen, home):
+    chat = {
+        "messages": [{"role": "user", "content": "Hello"}],
+        "seed": 3,
+        "max_tokens": 8,
+        "chat_template": "chatml",
+    }
+    lines = [chat | rules | heal for rules in ({}, {"grammar": {"regex": "a+"}}) for heal in ({}, {"heal": True})]
+    path = home / "lines.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert gen("batch", str(path), "-o", str(home / "out.jsonl"), "--format", "jsonl").code == 0
+    texts = [json.loads(line)["text"] for line in (home / "out.jsonl").read_text().splitlines()]
+    assert texts[0] == texts[1]
+    assert texts[2] == texts[3]
+
+
 def test_a_line_of_a_batch_has_bans(gen, home):
     word = re.search(r"[a-z]{3,}", gen(*RUN).out)[0]
     lines = [{"id": "a", "prompt": "The sea was", "seed": 3, "max_tokens": 16, "bans": [word]}]

@@ -5,6 +5,7 @@ from logitsmith.presets import Preset
 from logitsmith.presets.setting_table import DOORS, SETTINGS
 from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
 from logitsmith.requests.fields import PromptFields, read_body
+from logitsmith.requests.grammar_fields import GRAMMAR_FIELDS
 from logitsmith.requests.lines import read_request_line
 
 from .setting_values import VALUES
@@ -43,3 +44,7 @@ def test_a_setting_has_the_doors_of_the_table(name, door):
 def test_each_door_is_known():
     assert {door for setting in SETTINGS.values() for door in setting.doors} == set(DOORS)
     assert set(VALUES) == set(SETTINGS)
+
+
+def test_each_field_of_a_grammar_is_read():
+    assert set(GRAMMAR_FIELDS) == set(SETTINGS["grammar"].names)

@@ -59,9 +59,13 @@ def test_a_short_line_takes_every_setting():
     asked = read_request_line({"prompt": "a", **VALUES, **floats}, 1).asked
     integers = {"ban_retries": 3, "loop_guard": {"action": "stop", "repeats": 4}, "guidance": {"scale": 2}}
     assert {override.target: override.value for override in asked.overrides} == VALUES | integers
+    asked = read_request_line({"prompt": "a", "set": floats}, 1).asked
+    assert repr({override.target: override.value for override in asked.overrides}) == repr(integers)
 
 
-def test_numbers_of_a_schema_are_as_written():
-    record = {"prompt": "a", "grammar": {"json_schema": {"maximum": 1.0}}}
+@pytest.mark.parametrize("name", ["grammar", "set"])
+def test_numbers_of_a_schema_are_as_written(name):
+    grammar = {"json_schema": {"maximum": 1.0}}
+    record = {"prompt": "a", name: grammar if name == "grammar" else {"grammar": grammar}}
     (override,) = read_request_line(record, 1).asked.overrides
     assert repr(override.value) == "{'json_schema': {'maximum': 1.0}}"

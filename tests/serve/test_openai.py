@@ -259,9 +259,6 @@ def test_the_chain_is_told(http, fields, chain):
         pytest.param({"grammar": "root ::= ("}, "grammar: line 1, column 10", id="grammar"),
         pytest.param({"grammar": {"file": "/etc/passwd"}}, "a grammar is GBNF", id="a file"),
         pytest.param({"set": ["grammar={file: /etc/passwd}"]}, "a grammar is GBNF", id="a file by set"),
-        pytest.param(
-            {"chat_template": "/etc/passwd"}, "chat_template: neither Jinja nor the name", id="a template file"
-        ),
         pytest.param({"prompt": [1, 10**9]}, "token id 1000000000 is not within 0..49151", id="ids"),
         pytest.param({"logit_bias": [[1, 2, 3]]}, "logit_bias: this is neither", id="biases"),
     ],
@@ -273,6 +270,13 @@ def test_errors_name_the_field(http, fields, message):
     assert message in error["message"]
     assert "root:" not in error["message"]
     assert error["type"] == "invalid_request_error"
+
+
+def test_a_chat_template_is_not_read_from_a_file(http):
+    body = {"messages": [{"role": "user", "content": "x"}], "chat_template": "/etc/passwd"}
+    answer = http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("chat_template: neither Jinja nor the name")
 
 
 def test_the_client_raises_its_own_errors(client):

@@ -124,7 +124,7 @@ def test_only_bodies_of_our_own_routes_are_closed():
 def test_the_pages_are_made_once(monkeypatch):
     made = []
     monkeypatch.setattr(app, "describe", lambda *args, **kwargs: made.append(kwargs) or openapi(*args, **kwargs))
-    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(uses_chat_template=False), print)
+    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(), print)
     for cached in (app._docs_body, app._openapi_body):
         cached.cache_clear()
     with ThreadPoolExecutor(1) as pool:  # in the main thread, a browser of other tests may have a running loop

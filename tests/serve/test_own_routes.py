@@ -83,7 +83,7 @@ def counted(pruned_model):
             run(context, count)
 
         patch.setattr(NativeContext, "_decode_batch", count_and_run)
-        defaults = RequestDefaults(uses_chat_template=False)
+        defaults = RequestDefaults()
         engine = EngineThread(2, max_waiting=2)
         state = ServerState(engine, defaults, print)
         with TestClient(make_app(state), base_url="http://127.0.0.1") as client:

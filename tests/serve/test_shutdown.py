@@ -180,7 +180,7 @@ def test_the_extra_is_missing(monkeypatch):
 
 
 def test_a_server_whose_http_thread_ends_is_noticed():
-    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(uses_chat_template=False), print)
+    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(), print)
     server = HttpServer(state, open_socket("127.0.0.1", 0))
     loop = server.start()
     loop.call_soon_threadsafe(loop.stop)
@@ -193,7 +193,7 @@ def test_a_server_whose_http_thread_ends_is_noticed():
 
 
 def test_a_server_that_is_stopped_has_no_failure():
-    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(uses_chat_template=False), print)
+    state = ServerState(EngineThread(1, max_waiting=1), RequestDefaults(), print)
     server = HttpServer(state, open_socket("127.0.0.1", 0))
     server.start()
     server.stop()
