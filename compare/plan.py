@@ -212,6 +212,9 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
     resolver = plan.resolver(metadata, note)
     for arm in plan.arms:
         try:
-            resolver.grammar(resolver.settings(arm.apply_to(plan.prompts[0].asked, plan.seed), []))
+            asked = arm.apply_to(plan.prompts[0].asked, plan.seed)
+            list(resolver.requests(asked, resolver.settings(asked, []), plan.seed))
+            if asked.sets_system and any(prompt.asked.messages is not None for prompt in plan.prompts):
+                raise InvalidLineError("system: not used for prompts that are messages; write it into them")
         except (InvalidLineError, PresetError) as error:
             raise InvalidLineError.of(error.within(f"arm {arm.name}")) from None
