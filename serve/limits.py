@@ -6,9 +6,6 @@ Without these limits, a small body could fill the memory or keep the server busy
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import environ
-from pathlib import Path
-from tempfile import gettempdir
 
 from ..common.text import count_noun
 from ..engine.request import ChatMessages, GenerationRequest
@@ -87,17 +84,6 @@ def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
             f"{field}, max_tokens or n",
             field,
         )
-
-
-def without_paths(message: str, *files: Path) -> str:
-    """Return a message without the names of this machine's folders, also those of ``files``."""
-    folders = {str(Path.home()), str(Path.cwd()), gettempdir(), str(Path(__file__).parent.parent)}
-    folders |= {environ[name] for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME") if environ.get(name)}
-    folders |= {str(file.parent) for file in files}
-    for folder in sorted(folders, key=len, reverse=True):
-        if len(folder) > 1:
-            message = message.replace(f"{folder.rstrip('/')}/", "…/").replace(folder, "…")
-    return message
 
 
 def brings_program(fields: GenerationFields) -> bool:

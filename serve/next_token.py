@@ -29,7 +29,7 @@ from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.kernels import Floats
 from .answers import run_requests
-from .errors import InvalidRequestError
+from .errors import InvalidRequestError, client_message
 from .request_log import record_of
 from .requested_names import listed_presets
 from .resolution import PreparedRequest
@@ -110,7 +110,7 @@ def _chain_to_compare(text: str, seed: int, model: Model) -> Chain:
         settings = resolve_settings(load_preset(text)) if is_preset else resolve_settings(None, chain=text)
         return build(settings.steps, seed=seed, vocab=model.vocabulary)
     except (PresetError, SamplingError) as error:
-        problem = error.at("", error.place)
+        problem = client_message(error.at("", error.place))
         raise InvalidRequestError(
             f"against: {short_repr(text)} is not a preset or a chain: {problem}", "against"
         ) from None

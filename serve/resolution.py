@@ -31,8 +31,8 @@ from ..requests.resolve import RequestDefaults, RequestResolver
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
-from .errors import ContextLengthError, InvalidRequestError, setting_message
-from .limits import check_logprobs, without_paths
+from .errors import ContextLengthError, InvalidRequestError, client_message
+from .limits import check_logprobs
 from .requested_names import check_grammar_source, find_listed_preset
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
@@ -106,7 +106,7 @@ class RequestMaker:
         try:
             return self._make(fields, ignored, fit)
         except SETTING_ERRORS as error:
-            message = without_paths(setting_message(error), self.model.path)
+            message = client_message(error)
             raise InvalidRequestError(message, _named_field(message, fields)) from None
 
     def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None) -> PreparedRequest:

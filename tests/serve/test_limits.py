@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from logitsmith.models.errors import ModelError
 from logitsmith.serve import limits
+from logitsmith.serve.errors import client_message
 from logitsmith.serve.request_log import RequestLog, RequestRecord, printable
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer
@@ -337,13 +339,66 @@ def test_errors_name_no_folder(small_server, fields):
     assert "root:" not in str(answer)
 
 
-def test_paths_in_messages(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    message = f"{tmp_path}/.config/x.yaml: line 1; /properties/a; /models/a.gguf"
-    assert (
-        limits.without_paths(message, Path("/models/a.gguf"))
-        == "…/.config/x.yaml: line 1; /properties/a; …/a.gguf"
-    )
+MESSAGES = {
+    "a folder": ("/srv/a model/m.gguf: no such file", "…/m.gguf: no such file"),
+    "two folders": (
+        "the vocabularies of /a/b.gguf, '/c d/e.gguf' differ",
+        "the vocabularies of …/b.gguf, '…/e.gguf' differ",
+    ),
+    "a pointer": ("json_schema: /properties/a/minimum: 'x'", "json_schema: /properties/a/minimum: 'x'"),
+    "an address": ("see https://example.com/a/b and/or c", "see https://example.com/a/b and/or c"),
+    "a relative path": ("./presets/a.yaml: line 1", "./presets/a.yaml: line 1"),
+}
+
+
+@pytest.mark.parametrize(("message", "told"), MESSAGES.values(), ids=MESSAGES)
+def test_paths_in_messages(message, told):
+    assert client_message(ModelError(message)) == told
+
+
+@pytest.fixture(scope="module")
+def private_folder(tmp_path_factory, pruned_model):
+    """A folder with the models and grammars that presets name; its presets are those of the server."""
+    folder = tmp_path_factory.mktemp("not told") / "a folder"
+    (folder / "logitsmith" / "presets").mkdir(parents=True)
+    (folder / "other.gguf").symlink_to(pruned_model)
+    (folder / "text.gguf").write_text("no model")
+    (folder / "wrong.gbnf").write_text("root ::= (")
+    settings = {
+        "guided": {"guidance": {"scale": 2, "model": f"{folder}/other.gguf"}},
+        "missing-model": {"guidance": {"scale": 2, "model": f"{folder}/none.gguf"}},
+        "no-model": {"guidance": {"scale": 2, "model": f"{folder}/text.gguf"}},
+        "missing-grammar": {"grammar": {"file": f"{folder}/none.gbnf"}},
+        "wrong-grammar": {"grammar": {"file": f"{folder}/wrong.gbnf"}},
+        "missing-schema": {"grammar": {"json_schema_file": f"{folder}/none.json"}},
+        "unknown-key": {"tempretaure": 1},
+    }
+    for name, table in settings.items():
+        (folder / "logitsmith" / "presets" / f"{name}.yaml").write_text(json.dumps(table))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server_with_presets(private_folder, pruned_model):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(private_folder))
+        with GenServe(
+            "--cfg-scale", "2", "--cfg-model", str(private_folder / "other.gguf"), model=pruned_model
+        ) as server:
+            yield server
+
+
+@pytest.mark.parametrize("route", ["/v1/completions", "/gen/generate", "/gen/next", "/api/v1/generate"])
+def test_no_answer_tells_a_folder(server_with_presets, private_folder, route):
+    names = [path.stem for path in (private_folder / "logitsmith" / "presets").iterdir()]
+    for fields in ({}, *({"preset": name} for name in names), {"against": names[:3]}):
+        length = {} if route == "/gen/next" else {"max_tokens": 1}
+        _, _, answer = server_with_presets.request("POST", route, PROMPT | length | fields)
+        assert "a folder" not in str(answer), fields
+        assert "not told" not in str(answer), fields
+    _, _, listed = server_with_presets.request("GET", "/gen/presets")
+    assert "unknown-key" in str(listed)
+    assert "a folder" not in str(listed)
 
 
 def test_a_fault_has_an_id(strict):
