@@ -378,13 +378,12 @@ def private_folder(tmp_path_factory, pruned_model):
     return folder
 
 
-@pytest.fixture(scope="module")
-def server_with_presets(private_folder, pruned_model):
+@pytest.fixture(scope="module", params=[True, False], ids=["guided by a flag", "guided by presets"])
+def server_with_presets(request, private_folder, pruned_model):
+    flags = ("--cfg-scale", "2", "--cfg-model", str(private_folder / "other.gguf")) if request.param else ()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(private_folder))
-        with GenServe(
-            "--cfg-scale", "2", "--cfg-model", str(private_folder / "other.gguf"), model=pruned_model
-        ) as server:
+        with GenServe(*flags, model=pruned_model) as server:
             yield server
 
 
