@@ -32,7 +32,7 @@ from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from .errors import ContextLengthError, InvalidRequestError, client_message
-from .limits import check_logprobs
+from .limits import check_logprobs, check_overrides, check_steps
 from .requested_names import check_grammar_source, find_listed_preset
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
@@ -112,8 +112,10 @@ class RequestMaker:
     def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None) -> PreparedRequest:
         asked = ask(fields, ignored)
         _check_names(asked)
+        check_overrides(asked.overrides)
         unused = [*asked.ignored, *self.resolver.unread_fields(asked)]
         settings = self.resolver.settings(asked, unused)
+        check_steps(settings.steps, lambda origin: _named_field(origin, fields) is not None)
         first_seed = fixed_seed(settings["seed"].value)
         if fields.cache_prompt and self._reuses_answers is None:
             unused.append("cache_prompt")

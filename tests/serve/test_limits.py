@@ -26,6 +26,8 @@ def endless_lark(number):
 
 
 PROMPT = {"prompt": "Once", "max_tokens": 1}
+MANY = [f"b{number}" for number in range(limits.MAX_ITEMS + 1)]
+LONG = "a" * (limits.MAX_STRING_CHARACTERS + 1)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,26 @@ def test_bodies(small_server, body, message):
         pytest.param({"prompt": "a" * 3_000_000}, "prompt", id="long-text"),
         pytest.param({"logprobs": 1000, "max_tokens": 4000}, "logprobs", id="logprobs"),
         pytest.param({"chain": "top_k " * 2000}, "chain", id="chain"),
+        pytest.param({"stop_sequence": MANY}, "stop_sequence", id="stops-of-kobold"),
+        pytest.param({"set": {"stop": MANY}}, "set", id="stops-of-set"),
+        pytest.param({"bans": MANY}, "bans", id="bans"),
+        pytest.param({"bans": [{"text": LONG}]}, "bans", id="long-ban"),
+        pytest.param({"bans": [{"regex": LONG}]}, "bans", id="long-regex"),
+        pytest.param({"banned_regex": MANY}, "banned_regex", id="regexes"),
+        pytest.param({"bans": MANY[:600], "banned_strings": MANY[:600]}, "bans", id="bans-of-two-fields"),
+        pytest.param({"set": {"bans": MANY}}, "set", id="bans-of-set"),
+        pytest.param({"set": [f"bans={json.dumps(MANY)}"]}, "set", id="bans-in-a-text"),
+        pytest.param({"set": [f"bans={'a' * 200_000}"]}, "set", id="long-text"),
+        pytest.param({"set": {"ban.strings": MANY}}, "set", id="strings-of-set"),
+        pytest.param({"set": {"sequence_bias.bias": dict.fromkeys(MANY, 1)}}, "set", id="sequences-of-set"),
+        pytest.param({"bad_words": [LONG]}, "bad_words", id="long-bad-word"),
+        pytest.param({"logit_bias": json.dumps(dict.fromkeys(MANY, 1))}, "logit_bias", id="biases-in-a-text"),
+        pytest.param({"logit_bias": {LONG: 1}}, "logit_bias", id="long-bias"),
+        pytest.param({"banned_tokens": ",".join(map(str, range(1100)))}, "banned_tokens", id="ids-in-a-text"),
+        pytest.param(
+            {"dry_multiplier": 1, "dry_sequence_breakers": [LONG]}, "dry_sequence_breakers", id="long-breaker"
+        ),
+        pytest.param({"phases": [{"until": LONG, "chain": "temp1"}, {}]}, "phases", id="long-end-of-a-phase"),
     ],
 )
 def test_fields(small_server, fields, field):
@@ -109,6 +131,16 @@ def test_fields_have_limits_on_every_route(small_server, path):
     body = {"prompt": "a", "stop": "a" * (limits.MAX_STRING_CHARACTERS + 1)}
     status, answer = small_server.post(path, body)
     assert (status, answer["error"]["param"]) == (400, "stop")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"guided_choice": MANY}, {"structured_outputs": {"choice": MANY}}, {"allowed_token_ids": list(range(2000))}],
+    ids=["choices", "choices-of-vllm", "vocabulary"],
+)
+def test_grammars_and_vocabularies_have_no_limit_of_items(small_server, fields):
+    status, answer = small_server.post("/v1/completions", PROMPT | fields)
+    assert status == 200, answer
 
 
 def test_messages(small_server):
