@@ -318,7 +318,7 @@ class ChainChanges:
         self._add(name, "repetition_penalty.slope", slope)
         self._add(name, "repetition_penalty.shape", "halves")
         if length is not None:
-            self._add(range_name, "repetition_penalty.range", max(length, 0))
+            self._add(range_name, "repetition_penalty.range", max(length, 1))  # as KoboldCpp reads it
 
     def _read_min_keep(self) -> None:
         name, value = self._value("min_keep")
