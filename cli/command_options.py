@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import UnionType
@@ -20,7 +21,7 @@ import typer
 from ..common.errors import UsageError
 from ..common.flags import Flag
 from .flags import REQUIRED, DeclaredFlag, Options, flag_of_field, iterate_flags
-from .messages import report_failures, require_stdout
+from .messages import FLAGS, report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
@@ -39,7 +40,7 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
         def flat_command(**values: Any) -> None:
             options = _build_options(cls, values)
             check_options(options)
-            with report_failures():
+            with report_failures(partial(advice_words, cls)):
                 if options.needs_stdout:
                     require_stdout()
                 command(options)
@@ -61,7 +62,7 @@ def takes_group_options(
 
     def decorate(callback: Callable[[OptionsT, str | None], None]) -> Callable[..., None]:
         def group_callback(context: typer.Context) -> None:
-            with report_failures():
+            with report_failures(partial(advice_words, cls)):
                 callback(_build_options(cls, command_line_of(context).values), context.invoked_subcommand)
 
         group_callback.__name__, group_callback.__doc__ = callback.__name__, callback.__doc__
@@ -88,6 +89,15 @@ def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
             yield DeclaredFlag(declared.name, flag, value_type, is_list, default)
         elif types[declared.name] is not TypedFlags:
             yield from declared_flags(types[declared.name])
+
+
+def advice_words(cls: type[Options]) -> Mapping[str, str | None]:
+    """Return what the advice of an error says to the user of a command for each `Word`: a flag of the command."""
+    flags = {name for declared in declared_flags(cls) for name in declared.flag.names}
+    return {
+        word: cls.advice_words.get(word, text if text.split()[0] in flags else None)
+        for word, text in FLAGS.items()
+    }
 
 
 def field_types(cls: type[Options]) -> Mapping[str, Any]:

@@ -6,12 +6,12 @@ The help, the completion in shells, the flag's name in messages and the check of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from inspect import get_annotations
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..common.flags import CompletionKind, Flag, declare_flag
 
@@ -25,6 +25,9 @@ class Options:
 
     # A field is a flag (declared by `flag` or `argument`), or a nested group, whose type is a subclass of this
     # class. The value None means that a flag without a default is not given.
+
+    # what the advice of an error says for a `Word` whose usual flag the command does not have
+    advice_words: ClassVar[Mapping[str, str]] = {}
 
     @property
     def needs_stdout(self) -> bool:

@@ -26,9 +26,10 @@ FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong 
 # The installed name of each package that differs from the name of its module.
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
 
-# The flag for each `Word` that the advice of a `LogitsmithError` may name
+# The flag for each `Word` that the advice of a `LogitsmithError` may name, if the command has the flag
 FLAGS: Mapping[str, str] = {
     Word.BASIS_FROM_ROWS: "--rows",
+    Word.CHAIN: "--chain",
     Word.CHAT_TEMPLATE: "--chat-template",
     Word.CHECKPOINT: "--checkpoint",
     Word.JSON_SCHEMA_FILE: "-jf",
@@ -38,16 +39,20 @@ FLAGS: Mapping[str, str] = {
     Word.N_CTX: "-c",
     Word.RESUME: "--resume",
     Word.SCHEMA_LENIENT: "--schema-lenient",
+    Word.SET: "--set",
 }
 
 
+Words = Mapping[str, str | None]  # what an advice says for a `Word`; None: the advice is left out
+
+
 @contextmanager
-def report_failures() -> Iterator[None]:
+def report_failures(find_words: Callable[[], Words] | None = None) -> Iterator[None]:
     """Turn an expected exception into a message on stderr and an exit code."""
-    # The code is 1 after a failure, 2 after wrong usage, 130 after Ctrl-C. A closed pipe (`gen … | head -1`) ends
-    # the command without a message, with code 0.
+    # ``find_words``: returns the words of the command. The code is 1 after a failure, 2 after wrong usage, 130
+    # after Ctrl-C. A closed pipe (`gen … | head -1`) ends the command without a message, with code 0.
     try:
-        with named_failures(fail):
+        with named_failures(fail, find_words):
             yield
             sys.stdout.flush()
     except BrokenPipeError:
@@ -59,21 +64,23 @@ def report_failures() -> Iterator[None]:
 
 
 @contextmanager
-def named_failures(report: Callable[[str, int], object], words: Mapping[str, str] | None = None) -> Iterator[None]:
+def named_failures(
+    report: Callable[[str, int], object], find_words: Callable[[], Words] | None = None
+) -> Iterator[None]:
     """Inside the block, pass the message and the exit code of an expected exception to ``report``."""
-    # ``words``: see `flag_sentence`. Other exceptions, and the exception of a closed pipe, are raised.
+    # ``find_words``: see `flag_sentence`. Other exceptions, and the exception of a closed pipe, are raised.
     try:
         yield
     except (typer.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        sentence = _failure_sentence(error, words)
+        sentence = _failure_sentence(error, find_words() if find_words else {})
         if sentence is None:
             raise
         report(sentence, getattr(error, "exit_code", FAILED))
 
 
-def _failure_sentence(error: Exception, words: Mapping[str, str] | None) -> str | None:
+def _failure_sentence(error: Exception, words: Words) -> str | None:
     """Return the message of an expected exception; None for an exception that is a bug of this program."""
     if _is_out_of_memory(error):
         return "memory ran out; try a smaller model or a smaller -c, or raise the limit (ulimit -v)"
@@ -84,9 +91,9 @@ def _failure_sentence(error: Exception, words: Mapping[str, str] | None) -> str 
     return flag_sentence(error, words) if isinstance(error, LogitsmithError) else None
 
 
-def flag_sentence(error: Exception, words: Mapping[str, str] | None = None) -> str:
+def flag_sentence(error: Exception, words: Words | None = None) -> str:
     """Return the message of an error, whose advice names flags instead of Python parameters."""
-    # ``words``: the field of a line, or the command of a chat, for a `Word`; takes precedence over the flag.
+    # ``words``: those of a line, of a chat, or of a command, which take precedence over the flags.
     return error.sentence({**FLAGS, **(words or {})}) if isinstance(error, LogitsmithError) else str(error)
 
 

@@ -78,14 +78,15 @@ class LogitsmithError(Exception):
     def __str__(self) -> str:
         return f"{self.statement}; {''.join(self.advice)}" if self.advice else self.statement
 
-    def sentence(self, words: Mapping[str, str]) -> str:
+    def sentence(self, words: Mapping[str, str | None]) -> str:
         """Return the text of the error, whose advice has the words of a front end."""
         return str(self.with_words(words))
 
-    def with_words(self, words: Mapping[str, str]) -> Self:
-        """Return the error with an advice in the words of a front end."""
+    def with_words(self, words: Mapping[str, str | None]) -> Self:
+        """Return the error with an advice in the words of a front end; without it if a word is None."""
         worded = copy(self)
-        worded.advice = tuple(words.get(part, part) if isinstance(part, Word) else part for part in self.advice)
+        parts = [words.get(part, part) if isinstance(part, Word) else part for part in self.advice]
+        worded.advice = () if None in parts else tuple(filter(None, parts))
         return worded
 
     def at(self, origin: str, place: Place = ()) -> Self:

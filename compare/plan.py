@@ -187,7 +187,15 @@ class TextTable:
         return [self.text(plan.request_id(arm, prompt, seed)) for seed in plan.seeds(prompt)]
 
 
-def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, counts: BatchCounts) -> BatchRun:
+def make_run(  # noqa: PLR0913 - what a run consists of
+    plan: Plan,
+    arms: Sequence[Arm],
+    model: Model,
+    table: TextTable,
+    counts: BatchCounts,
+    *,
+    describe_error: Callable[[Exception], str],
+) -> BatchRun:
     """Return the run that generates the texts of the arms that share a model."""
     # Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
     resolver = plan.resolver(model.metadata)
@@ -202,6 +210,7 @@ def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, co
         is_openai=False,
         keeps_mismatched_results=False,
         advice="use the same settings, or choose another file with --results",
+        describe_error=describe_error,
     )
     run.check_results(plan.lines(arms))
     return run

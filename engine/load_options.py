@@ -6,10 +6,12 @@ The module needs neither llama_cpp nor numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import isfinite
+from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from pathlib import Path
+from typing import Any, TypeGuard
 
+from ..common.errors import wrong_value
 from ..common.llama_cpp_limits import (
     CACHE_TYPES,
     FLASH_ATTENTION_MODES,
@@ -87,31 +89,13 @@ class LoadOptions:
     overrides: MetadataOverrides = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, number, minimum, maximum in (
-            ("n_ctx", self.n_ctx, 0, INT32_MAX),
-            ("threads", self.threads, 1, MAX_THREADS),
-            ("batch_threads", self.batch_threads, 1, MAX_THREADS),
-            ("microbatch", self.microbatch, 1, INT32_MAX),
-        ):
-            if number is not None:
-                check_integer(name, number, minimum, maximum)
-        check_integer("batch", self.batch, 1, INT32_MAX)
-        check_integer("gpu_layers", self.gpu_layers, -1, INT32_MAX)
-        for name, value, allowed in (
-            ("flash_attention", self.flash_attention, FLASH_ATTENTION_MODES),
-            ("cache_type_k", self.cache_type_k, CACHE_TYPES),
-            ("cache_type_v", self.cache_type_v, CACHE_TYPES),
-            ("rope_scaling", self.rope_scaling or "none", ROPE_SCALINGS),
-            ("split_mode", self.split_mode, SPLIT_MODES),
-        ):
-            if value not in allowed:
-                raise ModelError(f"{name}: {value!r} is not one of {', '.join(allowed)}")
+        for option in fields(self):
+            value = getattr(self, option.name)
+            is_unset = value is None and option.default is None
+            if not is_unset:
+                _VALUES[option.name].check(option.name, value)
         if self.cache_type_v.startswith(("q", "iq")) and self.flash_attention == "off":
             raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
-        if self.main_gpu < -1:
-            raise ModelError(f"main_gpu: {self.main_gpu!r} is not ≥ -1")
-        if not all(isfinite(share) and share >= 0 for share in self.tensor_split):
-            raise ModelError(f"tensor_split: {self.tensor_split!r} has a share that is not a number ≥ 0")
         if self.tensor_split and not any(self.tensor_split):
             raise ModelError("tensor_split: no GPU gets a share")
 
@@ -134,10 +118,93 @@ class LoadOptions:
         return self.mmap
 
 
+@dataclass(frozen=True)
+class _Values:
+    """The values of an option that llama.cpp reads as they are, and does not crash with."""
+
+    allowed: str  # for messages
+    contains: Callable[[Any], bool]
+
+    def check(self, name: str, value: object) -> None:
+        if not self.contains(value):
+            raise ModelError(f"{name}: {wrong_value(value, self.allowed)}")
+
+
+def _integers(minimum: int, maximum: int = INT32_MAX) -> _Values:
+    allowed = f"an integer within {minimum}..{maximum}"
+    return _Values(allowed, lambda value: _is_integer(value) and minimum <= value <= maximum)
+
+
+def _one_of(choices: Sequence[str]) -> _Values:
+    allowed = f"one of {', '.join(choices)}"
+    return _Values(allowed, lambda value: isinstance(value, str) and value in choices)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, Real) and value is not True and value is not False
+    return is_real and bool(abs(value) <= _FLOAT32_MAX)
+
+
+def _are_shares(value: object) -> bool:
+    return _is_list(value) and all(_is_number(share) and share >= 0 for share in value)
+
+
+def _are_adapters(value: object) -> bool:
+    return _is_list(value) and all(
+        _is_list(item) and len(item) == _PAIR and isinstance(item[0], (str, Path)) and _is_number(item[1])
+        for item in value
+    )
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _is_metadata(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(key, str)
+        and (type(entry) in (bool, float, str) or (type(entry) is int and abs(entry) <= _MAX_METADATA_INTEGER))
+        for key, entry in value.items()
+    )
+
+
+_PAIR = 2
+_FLOAT32_MAX = 3.4028235e38  # llama.cpp's numbers have 32 bits
+_MAX_METADATA_INTEGER = 2**63 - 1
+_NUMBER = _Values("a number of 32 bits", _is_number)
+_THREADS = _integers(1, MAX_THREADS)
+_SWITCH = _Values("true or false", lambda value: isinstance(value, bool))
+# the values of each option; None is one more where it is the default
+_VALUES: Mapping[str, _Values] = {
+    "n_ctx": _integers(0),
+    "threads": _THREADS,
+    "batch_threads": _THREADS,
+    "batch": _integers(1),
+    "microbatch": _integers(1),
+    "flash_attention": _one_of(FLASH_ATTENTION_MODES),
+    "cache_type_k": _one_of(CACHE_TYPES),
+    "cache_type_v": _one_of(CACHE_TYPES),
+    "rope_scaling": _one_of(ROPE_SCALINGS),
+    "rope_freq_base": _NUMBER,
+    "rope_freq_scale": _NUMBER,
+    "gpu_layers": _integers(-1),
+    "split_mode": _one_of(SPLIT_MODES),
+    "main_gpu": _integers(-1),
+    "tensor_split": _Values("a tuple of numbers ≥ 0", _are_shares),
+    "mmap": _SWITCH,
+    "mlock": _SWITCH,
+    "lora": _Values("a list of pairs, each a file and a number", _are_adapters),
+    "overrides": _Values("a mapping of strings to integers of 64 bits, floats, bools or strings", _is_metadata),
+}
+
+
 def check_integer(name: str, value: object, minimum: int, maximum: int) -> None:
     """Raise ``ModelError`` for a value that C would misread, or that would crash llama.cpp."""
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-        raise ModelError(f"{name}: {value!r} is not an integer within {minimum}..{maximum}")
+    _integers(minimum, maximum).check(name, value)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ _PARAMETERS = tuple(
 )
 
 _DRY_WINDOW = _PARAMETER_OF_FIELD["dry_penalty_last_n"]
+_SLOPE_FIELDS = _PARAMETER_OF_FIELD["rep_pen_slope"].request_names
+_ADAPTIVE_FIELDS = _PARAMETER_OF_FIELD["adaptive_target"].request_names
+_DRY_FIELDS = _PARAMETER_OF_FIELD["dry_multiplier"].request_names
+_BIAS_FIELDS = _PARAMETER_OF_FIELD["logit_bias"].request_names
 # The fields that say the same. Of several in a request the first counts.
 MIROSTAT_FIELDS = ("mirostat", "mirostat_mode")
 LOW_FIELDS, HIGH_FIELDS = ("dynatemp_low", "dynatemp_min"), ("dynatemp_high", "dynatemp_max")
@@ -59,8 +63,17 @@ def _off_values(row: Parameter) -> Mapping[str, Any]:
     return find_sampler(row.sampler).about.off_values
 
 
+# The types of fields by the type of a parameter, besides numbers.
+_FIELD_TYPES: Mapping[type, Any] = {
+    bool: bool,
+    int: int,
+    list: list[str] | str,
+    dict: Json | list[list[Any]] | list[Json] | str,
+}
+
+
 def _field_type(row: Parameter) -> Any:
-    return {bool: bool, int: int, list: list[str] | str}.get(type(row.off_value), Number)
+    return _FIELD_TYPES.get(type(row.off_value), Number)
 
 
 if TYPE_CHECKING:
@@ -117,7 +130,6 @@ CHAIN_FIELDS = frozenset(
 class SamplerFields(_ChainFields):
     """The fields that set samplers and their order, under the names of all tools."""
 
-    logit_bias: Json | list[list[Any]] | list[Json] | str | None = None
     ignore_eos: bool | None = None
     ban_eos_token: bool | None = None
     bypass_eos: bool | None = None
@@ -168,7 +180,7 @@ def read_bias_changes(fields: SamplerFields) -> ChainChanges:
 
 def field_names(targets: Container[str]) -> list[str]:
     """Return the fields that set one of these parameters, ``sampler.parameter``."""
-    return [name for row in _PARAMETERS for name in row.request_names if row.target in targets]
+    return [name for row in PARAMETERS for name in row.request_names if row.target in targets]
 
 
 def _read_value(row: Parameter, name: str, value: Any) -> Any:
@@ -209,7 +221,7 @@ def _check_mirostat(name: str, version: Number | bool | None) -> None:
 
 
 def _is_dry_on(fields: SamplerFields, window: int) -> bool:
-    return bool(window and first_given(fields, ("dry_multiplier",), [])[1])
+    return bool(window and first_given(fields, _DRY_FIELDS, [])[1])
 
 
 # Whether the value of a field changes the chain of some tool, if the field does not set one parameter alone.
@@ -218,8 +230,8 @@ _IS_EFFECTIVE: Mapping[str, Callable[[SamplerFields, Any], bool]] = {
     **dict.fromkeys(_DRY_WINDOW.request_names, _is_dry_on),
     **dict.fromkeys((*LOW_FIELDS, *HIGH_FIELDS), lambda fields, _: fields.dynamic_temperature is True),
     "min_keep": lambda _, count: count > 1,
-    "rep_pen_slope": lambda _, slope: 0 < slope < 1,
-    "adaptive_target": lambda _, target: target >= 0,
+    **dict.fromkeys(_SLOPE_FIELDS, lambda _, slope: 0 < slope < 1),
+    **dict.fromkeys(_ADAPTIVE_FIELDS, lambda _, target: target >= 0),
     "do_sample": lambda _, is_drawn: not is_drawn,
 }
 
@@ -288,10 +300,11 @@ class ChainChanges:
 
     def _read_dry_window(self) -> None:
         """Read llama-server's default window of DRY, for a request at its own route that turns DRY on."""
-        is_new = self._value("dry_multiplier")[1] and "dry" not in self._step_names
+        name, multiplier = self._value(*_DRY_FIELDS)
+        is_new = multiplier and "dry" not in self._step_names
         is_at_llama_server = self._fields.tool_of_route == "llama.cpp"
         if is_new and is_at_llama_server and self._value(*_DRY_WINDOW.request_names)[1] is None:
-            self._add("dry_multiplier", _DRY_WINDOW.target, _DRY_WINDOW.off_value)
+            self._add(name, _DRY_WINDOW.target, _DRY_WINDOW.off_value)
 
     def _read_temperature_range(self) -> None:
         """Read the range of a dynamic temperature that is given by both ends."""
@@ -315,7 +328,7 @@ class ChainChanges:
 
     def _read_rep_pen_slope(self) -> None:
         """Read KoboldCpp's slope: the older half of the range gets a part of the penalty."""
-        name, slope = self._value("rep_pen_slope")
+        name, slope = self._value(*_SLOPE_FIELDS)
         penalty_name, penalty = self._value(*_PARAMETER_OF_FIELD["rep_pen"].request_names)
         if slope is None or penalty is None or not is_sloped(penalty, slope):
             return
@@ -325,7 +338,7 @@ class ChainChanges:
         self._add(name, "repetition_penalty.slope", slope)
         self._add(name, "repetition_penalty.shape", "halves")
         if length is not None:
-            self._add(range_name, "repetition_penalty.range", max(length, 0))
+            self._add(range_name, "repetition_penalty.range", max(length, 1))  # as KoboldCpp reads it
 
     def _read_min_keep(self) -> None:
         name, value = self._value("min_keep")
@@ -338,8 +351,9 @@ class ChainChanges:
         name, value = self._value("ignore_eos", "ban_eos_token")
         if value:
             self._add(name, "ignore_eos", True)
-        if fields.logit_bias and (biases := _read("logit_bias", lists.read_biases, fields.logit_bias)):
-            self._add("logit_bias", "logit_bias.bias", biases)
+        name, value = self._value(*_BIAS_FIELDS)
+        if value and (biases := _read(name, lists.read_biases, value)):
+            self._add(name, "logit_bias.bias", biases)
         token_ids = _read_list("custom_token_bans", fields)
         token_ids += [item for item in _banned_tokens(fields) if isinstance(item, int)]
         if token_ids:
@@ -361,14 +375,14 @@ class ChainChanges:
             self._read_selecting_step(MIROSTAT_VERSIONS[version])
         elif version is not None:
             self.rearrangements.append(rearrange_for_mirostat(0, name))
-        target = self._value("adaptive_target")[1]
+        target_name, target = self._value(*_ADAPTIVE_FIELDS)
         wants_adaptive = target is not None and target >= 0
         if version:
-            self.unused_names += ["adaptive_target"] if wants_adaptive else []
+            self.unused_names += [target_name] if wants_adaptive else []
             self.unused_names += ["do_sample"] if fields.do_sample is False else []
         elif wants_adaptive:
             self.unused_names += ["do_sample"] if fields.do_sample is False else []
-            self.rearrangements.append(ChainRearrangement("adaptive_target", new_selector="adaptive_p"))
+            self.rearrangements.append(ChainRearrangement(target_name, new_selector="adaptive_p"))
             self._read_selecting_step("adaptive_p")
         elif fields.do_sample is False:
             self._add("do_sample", "temperature.t", 0)  # the most likely token, as greedy would take

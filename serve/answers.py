@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -38,8 +40,8 @@ from .errors import (
     RequestError,
     TimedOutError,
     UnavailableError,
+    client_message,
 )
-from .limits import without_paths
 from .request_log import CLIENT_LEFT, RequestRecord, record_of
 from .resolution import PreparedRequest
 from .x_gen import x_gen
@@ -146,7 +148,7 @@ async def _collect(request: Request, engine: EngineThread, stream: EventStream) 
                 record.push(event)
                 if isinstance(event, BatchFailure):
                     raise _as_request_error(event)
-                runs[index].append(event)
+                runs[index].append(_public_start(event) if isinstance(event, Start) else event)
 
     try:
         await until_client_leaves(request.receive, collect())
@@ -166,9 +168,17 @@ def _as_request_error(failure: BatchFailure) -> RequestError:
     if isinstance(error, PromptTooLongError):
         return ContextLengthError(str(error), "prompt", error.prompt_tokens, error.context_tokens)
     if isinstance(error, (ModelError, SamplingError, GrammarError)):
-        message = without_paths(str(error))
-        return InvalidRequestError(message) if failure.id is not None else EngineError(message)
-    return EngineError(f"{type(error).__name__}: {without_paths(str(error))}")
+        return (InvalidRequestError if failure.id is not None else EngineError)(client_message(error))
+    return EngineError(f"{type(error).__name__}: {client_message(error)}")
+
+
+def _public_start(start: Start) -> Start:
+    """Return the event, in which the model of guidance has the name of its file."""
+    guidance = start.text_rules.get("guidance", {})
+    if "model" not in guidance:
+        return start
+    named = {**guidance, "model": Path(guidance["model"]).stem}
+    return replace(start, text_rules={**start.text_rules, "guidance": named})
 
 
 def _exactness(start: Event, done: Event) -> str:
@@ -218,7 +228,7 @@ async def _stream_parts(
                 continue
             facts = None
             if isinstance(event, Start):
-                starts[index] = event
+                event = starts[index] = _public_start(event)  # noqa: PLW2901 - this is what clients get
             elif isinstance(event, Done):
                 start = starts[index]
                 facts = x_gen(prepared, prepared.choices[index], start, _exactness(start, event))

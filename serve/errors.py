@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ..common.errors import LogitsmithError, Word
+from ..grammars.schema_keywords import ALL_RESTRICTING
 
 
 class RequestError(Exception):
@@ -57,9 +59,15 @@ _WORDS: Mapping[str, str] = {
 }
 
 
-def setting_message(error: Exception) -> str:
-    """Return the message of an error about a setting. Its advice says what a client can do."""
-    return error.sentence(_WORDS) if isinstance(error, LogitsmithError) else str(error)
+# The folders of an absolute path. JSON pointers, which begin with a keyword of a schema, name no folders.
+_KEYWORDS = "|".join(map(re.escape, (*ALL_RESTRICTING, "$defs", "definitions")))
+_FOLDERS = re.compile(rf"(?<![\w.…/:#~])/(?!(?:{_KEYWORDS})/)(?:[^\s/:;,'\"][^/:;,'\"\n]*/)+(?=[^\s/])")
+
+
+def client_message(error: Exception) -> str:
+    """Return the message of an error for a client: what the client can do, without the folders of this machine."""
+    message = error.sentence(_WORDS) if isinstance(error, LogitsmithError) else str(error)
+    return _FOLDERS.sub("…/", message)
 
 
 class ContextLengthError(InvalidRequestError, code="context_length_exceeded"):

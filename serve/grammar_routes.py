@@ -17,7 +17,7 @@ from ..grammars.spec import GRAMMAR_KEYS, resolve_grammar
 from ..requests.grammar_fields import text_grammar
 from ..requests.sources import grammar_folders
 from ..requests.strict_model import Json, StrictModel
-from .errors import setting_message
+from .errors import client_message
 from .limits import public_origin
 from .requested_names import check_grammar_source
 from .resolution import RequestMaker
@@ -62,11 +62,10 @@ def _checked(maker: RequestMaker, fields: GrammarCheckFields) -> Json:
         grammar = spec.compile(maker.model.vocabulary if spec.has_token_references else None)
         mismatch = None if fields.text is None else find_mismatch(grammar, fields.text)
     except GrammarError as error:
-        problem = GrammarError(error.message, place=error.place, advice=error.advice)
-        message = setting_message(problem)
+        message = client_message(GrammarError(error.message, place=error.place, advice=error.advice))
         return {"ok": False, "message": message, "line": error.line, "column": error.column}
     except LogitsmithError as error:
-        return {"ok": False, "message": setting_message(error), "line": None, "column": None}
+        return {"ok": False, "message": client_message(error), "line": None, "column": None}
     answer: Json = {"ok": True, "kind": spec.kind, "ignored_schema_paths": list(spec.ignored_schema_paths)}
     if fields.text is not None:
         answer |= {"matches": mismatch is None, "mismatch": None if mismatch is None else _mismatch_json(mismatch)}

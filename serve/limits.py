@@ -5,17 +5,14 @@ Without these limits, a small body could fill the memory or keep the server busy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import environ
-from pathlib import Path
-from tempfile import gettempdir
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..common.text import count_noun
 from ..engine.request import ChatMessages, GenerationRequest
-from ..presets.parameter_names import request_names
-from ..presets.setting_table import SETTINGS
+from ..presets.overrides import Override
 from ..requests.fields import ChatFields, GenerationFields, PromptFields
 from ..requests.grammar_fields import GRAMMAR_FIELDS
+from ..samplers.chain import StepSpec
 from .errors import InvalidRequestError
 
 # Maximum number of commas in a body. Values take much more memory than their text.
@@ -24,7 +21,7 @@ MAX_PROMPTS = 1_024
 # Maximum number of prompts multiplied by the choices of each.
 MAX_TEXTS = 1_024
 MAX_MESSAGES = 4_096
-# Maximum number of stop strings, of banned strings, and of other entries of a list.
+# Maximum number of stop strings, of banned strings, and of other entries of a list or a table.
 MAX_ITEMS = 1_024
 # Maximum length of a stop string and of a banned string.
 MAX_STRING_CHARACTERS = 4_096
@@ -32,12 +29,12 @@ MAX_TEMPLATE_CHARACTERS = 100_000
 # Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices.
 MAX_LOGPROB_ENTRIES = 2_000_000
 
-_STOPS = request_names(SETTINGS["stop"].names)
 # The fields with lists and tables of any size: prompts and messages have limits of their own, a vocabulary may be
 # listed, and the process that compiles grammars is limited.
-_UNLIMITED = {"prompt", "messages", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS} - {"guided_choice"}
-# The fields with strings that are limited. Most are searched in the text after each token.
-_STRINGS = (*_STOPS, "bad_words", "banned_strings", "chain", "preset")
+_UNLIMITED = {"prompt", "messages", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS}
+# The settings of any size: the process that compiles grammars is limited, a negative prompt is a prompt, and a
+# vocabulary may be listed.
+_UNLIMITED_SETTINGS = ("grammar", "guidance", "allow.tokens")
 
 
 def check_fields(fields: PromptFields | ChatFields) -> None:
@@ -52,18 +49,46 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
     for name, value in fields:
         if isinstance(value, (list, dict)) and name not in _UNLIMITED:
             _check_count(name.rstrip("_"), len(value), MAX_ITEMS, "item")
-    for name in _STRINGS:
-        value = getattr(fields, name)
-        for text in [value] if isinstance(value, str) else value or ():
-            if isinstance(text, str):
-                _check_count(name, len(text), MAX_STRING_CHARACTERS, "character")
-    if fields.chat_template is not None:
-        _check_count("chat_template", len(fields.chat_template), MAX_TEMPLATE_CHARACTERS, "character")
+    for name, text, limit in (
+        ("chain", fields.chain, MAX_STRING_CHARACTERS),
+        ("preset", fields.preset, MAX_STRING_CHARACTERS),
+        ("chat_template", fields.chat_template, MAX_TEMPLATE_CHARACTERS),
+        *(("set", text, MAX_TEMPLATE_CHARACTERS) for text in fields.set_ or () if isinstance(fields.set_, list)),
+    ):
+        _check_count(name, len(text or ""), limit, "character")
+
+
+def check_overrides(overrides: Iterable[Override]) -> None:
+    """Raise ``InvalidRequestError`` for a setting of a request that is too large, whichever field sets it."""
+    for override in overrides:
+        if override.target not in _UNLIMITED_SETTINGS:
+            _check_value(override.origin, override.value)
+
+
+def check_steps(steps: Iterable[StepSpec], is_of_request: Callable[[str], bool]) -> None:
+    """Raise ``InvalidRequestError`` for a parameter of a sampler that a request sets, and that is too large."""
+    # ``is_of_request``: whether a request set a parameter, by the origin of its value.
+    for step in steps:
+        for name, origin in step.origins.items():
+            if is_of_request(origin) and f"{step.name}.{name}" not in _UNLIMITED_SETTINGS:
+                _check_value(origin, getattr(step.sampler, name))
+
+
+def _check_value(origin: str, value: object) -> None:
+    """Raise ``InvalidRequestError`` for a value with too many items, or with too long a string, at any depth."""
+    # Strings are searched in the text after each token.
+    if isinstance(value, str):
+        _check_count(origin, len(value), MAX_STRING_CHARACTERS, "character")
+    elif isinstance(value, (Mapping, Sequence)):
+        _check_count(origin, len(value), MAX_ITEMS, "item")
+        for item in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            _check_value(origin, item)
 
 
 def _check_count(name: str, count: int, limit: int, noun: str) -> None:
     if count > limit:
-        raise InvalidRequestError(f"{name}: {count_noun(count, noun)}; the limit is {limit:,}", name)
+        message = f"{name}: {count_noun(count, noun)}; the limit is {limit:,}"
+        raise InvalidRequestError(message, name.partition(" ")[0])
 
 
 def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
@@ -83,17 +108,6 @@ def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
             f"{field}, max_tokens or n",
             field,
         )
-
-
-def without_paths(message: str, *files: Path) -> str:
-    """Return a message without the names of this machine's folders, also those of ``files``."""
-    folders = {str(Path.home()), str(Path.cwd()), gettempdir(), str(Path(__file__).parent.parent)}
-    folders |= {environ[name] for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME") if environ.get(name)}
-    folders |= {str(file.parent) for file in files}
-    for folder in sorted(folders, key=len, reverse=True):
-        if len(folder) > 1:
-            message = message.replace(f"{folder.rstrip('/')}/", "…/").replace(folder, "…")
-    return message
 
 
 def brings_program(fields: GenerationFields) -> bool:

@@ -29,8 +29,7 @@ from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from ..samplers.kernels import Floats
 from .answers import run_requests
-from .errors import InvalidRequestError, setting_message
-from .limits import without_paths
+from .errors import InvalidRequestError, client_message
 from .request_log import record_of
 from .requested_names import listed_presets
 from .resolution import PreparedRequest
@@ -113,7 +112,7 @@ def _chain_to_compare(text: str, seed: int, model: Model) -> Chain:
         )
         return build(settings.steps, seed=seed, vocab=model.vocabulary)
     except (PresetError, SamplingError) as error:
-        problem = without_paths(setting_message(error))
+        problem = client_message(error)
         raise InvalidRequestError(
             f"against: {short_repr(text)} is not a preset or a chain: {problem}", "against"
         ) from None

@@ -27,7 +27,7 @@ from ..samplers.building import chain_notation, parse_chain
 from ..samplers.errors import SamplingError
 from ..samplers.methods.dist import Dist
 from ..samplers.registry import catalogue
-from .errors import InvalidRequestError, NotFoundError
+from .errors import InvalidRequestError, NotFoundError, client_message
 from .limits import public_origin
 from .requested_names import find_listed_preset
 from .state import YAML, RouteSpec, ServerState, read_fields
@@ -70,7 +70,7 @@ def _chain_fields(state: ServerState, fields: ChainFields) -> Json:
         try:
             samplers = parse_chain(fields.chain)
         except SamplingError as error:
-            raise InvalidRequestError(str(error), "chain") from None
+            raise InvalidRequestError(client_message(error), "chain") from None
         if not samplers or not samplers[-1].about.is_selector:
             samplers.append(Dist())
     else:
@@ -109,7 +109,7 @@ def _preset_json(entry: PresetEntry) -> Json:
     try:
         preset = preset_of_text(read_text(entry.path, entry.name), entry.name)
     except PresetError as error:
-        return fields | {"error": str(error)}
+        return fields | {"error": client_message(error)}
     return fields | {"description": preset.description, **_notation_of(preset)}
 
 
@@ -181,7 +181,7 @@ def _imported(fields: PresetImportFields) -> Response:
         body = InvalidRequestError(str(error), "section").as_json()
         return JSONResponse(body | {"sections": list(error.names)}, 400)
     except (PresetError, SamplingError) as error:
-        raise InvalidRequestError(str(error), "text") from None
+        raise InvalidRequestError(client_message(error), "text") from None
     return JSONResponse(facts)
 
 
@@ -212,7 +212,7 @@ async def write_preset(request: Request, state: ServerState) -> Response:
     try:
         return JSONResponse({"preset": await state.run(lambda: _preset_file_text(fields))})
     except (PresetError, SamplingError) as error:
-        raise InvalidRequestError(str(error), "chain") from None
+        raise InvalidRequestError(client_message(error), "chain") from None
 
 
 def _preset_file_text(fields: PresetTextFields) -> str:

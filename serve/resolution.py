@@ -31,8 +31,8 @@ from ..requests.resolve import RequestDefaults, RequestResolver
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
-from .errors import ContextLengthError, InvalidRequestError, setting_message
-from .limits import check_logprobs, without_paths
+from .errors import ContextLengthError, InvalidRequestError, client_message
+from .limits import check_logprobs, check_overrides, check_steps
 from .requested_names import check_grammar_source, find_listed_preset
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
@@ -106,14 +106,15 @@ class RequestMaker:
         try:
             return self._make(fields, ignored, fit)
         except SETTING_ERRORS as error:
-            message = without_paths(setting_message(error), self.model.path)
-            raise InvalidRequestError(message, _field_of(error, fields)) from None
+            raise InvalidRequestError(client_message(error), _field_of(error, fields)) from None
 
     def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None) -> PreparedRequest:
         asked = ask(fields, ignored)
         _check_names(asked)
+        check_overrides(asked.overrides)
         unused = [*asked.ignored, *self.resolver.unread_fields(asked)]
         settings = self.resolver.settings(asked, unused)
+        check_steps(settings.steps, lambda origin: _field_at(origin, fields) is not None)
         first_seed = fixed_seed(settings["seed"].value)
         if fields.cache_prompt and self._reuses_answers is None:
             unused.append("cache_prompt")
@@ -237,10 +238,13 @@ class RequestMaker:
 
 def _field_of(error: LogitsmithError, fields: GenerationFields) -> str | None:
     """Return the field of a request that an error is about; None if the request has no such field."""
-    # an origin such as ``set top_p`` or ``grammar.json_schema`` begins with the field
-    first = error.origin or str(next(iter(error.place), ""))
+    return _field_at(error.origin or str(next(iter(error.place), "")), fields)
+
+
+def _field_at(origin: str, fields: GenerationFields) -> str | None:
+    """Return the field with which an origin such as ``set top_p`` or ``grammar.json_schema`` begins."""
     given = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
-    return max((name for name in given if re.match(rf"{re.escape(name)}(?!\w)", first)), key=len, default=None)
+    return max((name for name in given if re.match(rf"{re.escape(name)}(?!\w)", origin)), key=len, default=None)
 
 
 def _check_names(asked: AskedRequest) -> None:

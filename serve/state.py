@@ -24,8 +24,8 @@ from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
 from .answers import AnswerFormat, answer, until_client_leaves
 from .engine_thread import EngineThread
-from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, setting_message
-from .limits import MAX_JSON_VALUES, brings_program, check_fields, without_paths
+from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, client_message
+from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
 from .resolution import SETTING_ERRORS, PreparedRequest, RequestMaker
@@ -107,8 +107,7 @@ class ServerState:
         try:
             return await asyncio.get_running_loop().run_in_executor(workers, work)
         except SETTING_ERRORS as error:
-            files = () if self.model is None else (self.model.path,)
-            raise InvalidRequestError(without_paths(setting_message(error), *files)) from None
+            raise InvalidRequestError(client_message(error)) from None
 
     async def prepare(
         self, request: Request, fields: PromptFields | ChatFields, work: Callable[[], _Result]

@@ -67,7 +67,7 @@ def run_loop(chat: Chat) -> int:
 
     while True:
         try:
-            with named_failures(report, _COMMANDS):
+            with named_failures(report, lambda: _COMMANDS):
                 _run_turn(chat)
         except EndOfInputError:
             return exit_code

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -25,7 +25,7 @@ from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.overrides import flag_overrides
 from ..inputs.settings import ChatTemplateFlags, reported_seed
 from ..interrupt import Interrupt, interruptible
-from ..messages import FAILED, print_message, print_note
+from ..messages import FAILED, flag_sentence, print_message, print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import ChatOptions, ComparedLengthOptions, EscapeOptions, PromptOptions
 from ..options.sampling import GrammarOptions
@@ -57,6 +57,8 @@ class CompareFormat(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Options):
     """The options of `gen compare`."""
+
+    advice_words: ClassVar[Mapping[str, str]] = {"--chain": "chain with --arm NAME=CHAIN"}
 
     typed_flags: TypedFlags
     prompt: PromptOptions
@@ -176,7 +178,7 @@ def compare(options: CompareOptions) -> None:
     try:
         prompts, piped = _read_prompts(options)
     except InvalidLineError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError.of(error) from None
     seed = reported_seed(options.seed, "the seed")
     plan = Plan(arms, prompts, seed, options.seeds, _defaults(options))
     job = _Comparison(options, plan, piped)
@@ -257,7 +259,7 @@ class _Comparison:
         try:
             check_arms(self._plan, metadata, print_note)
         except InvalidLineError as error:
-            raise UsageError(str(error)) from None
+            raise UsageError.of(error) from None
 
     def run(self, table: TextTable, interrupt: Interrupt, stack: ExitStack) -> None:
         """Generate the texts, measure, and write the result; after a signal, the texts so far are measured."""
@@ -319,7 +321,7 @@ class _Comparison:
         with show_progress(progress, prints_results=False) as display:
             for model, arms in self._arms_by_model(model_of_arm):
                 if not interrupt.requested:
-                    make_run(plan, arms, model, table, progress).run(
+                    make_run(plan, arms, model, table, progress, describe_error=flag_sentence).run(
                         model,
                         plan.lines(arms),
                         self._options.parallel or model.default_parallel,

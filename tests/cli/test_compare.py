@@ -213,6 +213,10 @@ def test_the_default_length(gen):
 
 
 WRONG = {
+    "an ignored parameter": (
+        ["compare", "x", "--arm", "greedy", "--arm", "temp1.5", "--set", "top_p=0.5"],
+        "which ignores top_p; choose another preset or give a chain with --arm NAME=CHAIN\n",
+    ),
     "one arm": (["compare", "x", "--arm", "default"], "two arms or more"),
     "two prompts": (["compare", "x", "-f", "prompts.jsonl", *ARMS], "given twice"),
     "resume": ([*COMPARE, "--resume"], "--resume needs a file of results"),

@@ -1,17 +1,27 @@
 """Options classes: each flag is declared once, and its field says what is true."""
 
+import re
 from dataclasses import dataclass
 
 import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
-from logitsmith.cli.command_options import TypedFlags, check_options, declared_flags, takes_options
+from logitsmith.cli.command_options import (
+    TypedFlags,
+    advice_words,
+    check_options,
+    declared_flags,
+    options_class_of,
+    takes_options,
+)
+from logitsmith.cli.command_table import COMMANDS, load_command
 from logitsmith.cli.commands.batch import BatchOptions
 from logitsmith.cli.commands.recover import RecoverOptions
 from logitsmith.cli.commands.run import RunOptions
 from logitsmith.cli.commands.score import ScoreOptions
 from logitsmith.cli.flags import REQUIRED, Options, argument, flag, iterate_flags
-from logitsmith.common.errors import UsageError
+from logitsmith.cli.messages import flag_sentence
+from logitsmith.common.errors import LogitsmithError, UsageError, Word
 from logitsmith.common.flags import POSITIVE, at_least, within
 from logitsmith.presets.parameter_names import MAIN_SAMPLER_FLAGS, SAMPLER_FLAGS
 from logitsmith.presets.setting_table import SETTINGS
@@ -118,3 +128,32 @@ def test_the_type_of_a_flag_is_that_of_its_parameter():
         sampler, _, parameter = (declared.setting_name or "").partition(".")
         if parameter and declared.value_type in (int, float):
             assert find_sampler(sampler).model_fields[parameter].annotation is declared.value_type, declared.name
+
+
+FLAG_IN_TEXT = re.compile(r"(?<![\w-])--?[a-z][\w-]*", re.IGNORECASE)
+
+
+def options_classes():
+    """The options class of each command by its name, also of commands of groups."""
+    for name in COMMANDS:
+        command = load_command(name)
+        functions = {name: command}
+        if isinstance(command, typer.Typer):
+            found = {info.callback.__name__: info.callback for info in command.registered_commands}
+            functions = {
+                name: command.registered_callback.callback,
+                **{f"{name} {key}": found[key] for key in found},
+            }
+        for full_name, function in functions.items():
+            if (cls := options_class_of(function)) is not None:
+                yield pytest.param(cls, id=full_name)
+
+
+@pytest.mark.parametrize("cls", list(options_classes()))
+def test_advice_names_only_flags_that_the_command_has(cls):
+    flags = {name for declared in declared_flags(cls) for name in (*declared.flag.names, *declared.flag.negatives)}
+    for word in Word:
+        text = flag_sentence(LogitsmithError("a", advice=("try ", word)), advice_words(cls))
+        assert set(FLAG_IN_TEXT.findall(text)) <= flags
+        is_of_setting = word not in (Word.BASIS_FROM_ROWS, Word.CHECKPOINT, Word.RESUME)
+        assert text != "a" or not (is_of_setting and "--set" in flags), word

@@ -33,7 +33,9 @@ def values():
     plan = Plan(make_arms(["default", "temp1"], None, [])[:1], prompts, 0, SEEDS, defaults)
     table = TextTable()
     with Model.load(locate()[0]) as model:
-        make_run(plan, plan.arms, model, table, BatchCounts()).run(model, plan.lines(plan.arms), 8)
+        make_run(plan, plan.arms, model, table, BatchCounts(), describe_error=str).run(
+            model, plan.lines(plan.arms), 8
+        )
     return {measure: table.values(plan, plan.arms[0], measure) for measure in MEASURES}
 
 

@@ -120,6 +120,8 @@ def gen_as_extended(tmp_path_factory):
     insert("presets/parameter_names.py", '            "frequency_penalty": "', name)
     name = indent(block('"output_length"'), " " * 12)
     insert("presets/setting_table.py", '            "max_new_tokens": "', name)
+    insert("presets/parameter_names.py", '            "logit_bias": "', '            "token_bias": "clients",\n')
+    replace("presets/parameter_names.py", '{"rep_pen_slope": "', '{"penalty_slope": "clients", "rep_pen_slope": "')
     insert("presets/parameter_names.py", '    _more("--mirostat-lr"', indent(block("_more("), "    "))
     (package / "cli/render/tsv.py").write_text(block('"""A run as a table'))
     replace("cli/options/output.py", 'jsonl = "jsonl"\n', 'jsonl = "jsonl"\n    tsv = "tsv"\n')
@@ -211,10 +213,12 @@ READ_SAMPLERS = """
 from logitsmith.presets.foreign.formats import export_preset, import_text
 from logitsmith.requests.fields import PromptFields, read_body, read_settings
 from logitsmith.requests.sampler_fields import read_chain_changes
-request = {"prompt": "x", "freq_penalty": 0.5, "output_length": 7}
+request = {"prompt": "x", "freq_penalty": 0.5, "output_length": 7, "token_bias": {"5": 1}}
 fields, _ = read_body(PromptFields, request, is_strict=True)
 overrides = [*read_chain_changes(fields, ()).overrides, *read_settings(fields, [])]
 print([(override.origin, override.target, override.value) for override in overrides])
+sloped, _ = read_body(PromptFields, {"prompt": "x", "rep_pen": 1.1, "penalty_slope": 0.5}, is_strict=True)
+print([(change.origin, change.target, change.value) for change in read_chain_changes(sloped, ()).overrides][-4:])
 imported = import_text('{"rep_pen": 1.1, "freq_penalty": 0.5}', "preset.json", "koboldcpp")
 print([params for name, params in imported.chain if name == "penalties"], imported.unsupported_settings)
 print('"freq_penalty": 0.5' in export_preset(imported.preset, "koboldcpp").text)
@@ -224,7 +228,11 @@ print('"freq_penalty": 0.5' in export_preset(imported.preset, "koboldcpp").text)
 def test_the_name_of_another_tool_is_known_everywhere(gen_as_extended):
     read = gen_as_extended(program=READ_SAMPLERS)
     assert read.stdout.splitlines() == [
-        "[('freq_penalty', 'penalties.frequency', 0.5), ('output_length', 'max_tokens', 7)]",
+        "[('freq_penalty', 'penalties.frequency', 0.5), ('token_bias', 'logit_bias.bias', {5: 1.0}),"
+        " ('output_length', 'max_tokens', 7)]",
+        "[('rep_pen', 'penalties.repeat', 1), ('rep_pen', 'repetition_penalty.penalty', 1.1),"
+        " ('penalty_slope', 'repetition_penalty.slope', 0.5),"
+        " ('penalty_slope', 'repetition_penalty.shape', 'halves')]",
         "[{'repeat': 1.1, 'frequency': 0.5, 'last_n': 320}] []",
         "True",
     ], read.stderr

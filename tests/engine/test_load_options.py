@@ -1,6 +1,8 @@
 """The options of loading: what is checked, what is filled in, what llama.cpp gets, and that they travel."""
 
+import dataclasses
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ WRONG = {
     "a context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not an integer within 0..2147483647"),
     "no thread": ({"threads": 0}, "threads: 0 is not an integer within 1..512"),
     "no thread for prompts": ({"batch_threads": 0}, "batch_threads: 0 is not an integer within 1..512"),
-    "no batch": ({"batch": None}, "batch: None is not an integer within 1..2147483647"),
+    "no batch": ({"batch": None}, "batch: null is not an integer within 1..2147483647"),
     "a part of a token": ({"microbatch": 2.5}, "microbatch: 2.5 is not an integer within 1..2147483647"),
     "layers": ({"gpu_layers": -2}, "gpu_layers: -2 is not an integer within -1..2147483647"),
     "flash attention": ({"flash_attention": "yes"}, "flash_attention: 'yes' is not one of on, off, auto"),
@@ -29,9 +31,19 @@ WRONG = {
     ),
     "RoPE": ({"rope_scaling": "cubic"}, "rope_scaling: 'cubic' is not one of none, linear, yarn"),
     "split mode": ({"split_mode": "both"}, "split_mode: 'both' is not one of none, layer, row, tensor"),
-    "main GPU": ({"main_gpu": -2}, "main_gpu: -2 is not ≥ -1"),
-    "a share below 0": ({"tensor_split": (1.0, -1.0)}, "tensor_split: .* has a share that is not a number ≥ 0"),
-    "a share that is no number": ({"tensor_split": (float("nan"),)}, "tensor_split: .* is not a number ≥ 0"),
+    "main GPU": ({"main_gpu": -2}, "main_gpu: -2 is not an integer within -1..2147483647"),
+    "a share below 0": ({"tensor_split": (1.0, -1.0)}, "tensor_split: .* is not a tuple of numbers ≥ 0"),
+    "a share that is no number": ({"tensor_split": (float("nan"),)}, "tensor_split: .* is not a tuple of numbers"),
+    "adapters without scales": ({"lora": ["a.gguf"]}, r"lora: \['a.gguf'\] is not a list of pairs, each a file"),
+    "a value of the metadata": (
+        {"overrides": {"k": None}},
+        "overrides: {'k': null} is not a mapping of ",
+    ),
+    "a value of 65 bits": (
+        {"overrides": {"k": 2**64}},
+        "overrides: .* is not a mapping of strings to ",
+    ),
+    "a number beyond float32": ({"rope_freq_base": 1e39}, "rope_freq_base: 1e\\+39 is not a number of 32 bits"),
     "no shares": ({"tensor_split": (0.0,)}, "tensor_split: no GPU gets a share"),
 }
 
@@ -40,6 +52,26 @@ WRONG = {
 def test_a_wrong_value_is_named_before_the_file_is_opened(fields, message):
     with pytest.raises(ModelError, match=f"^{message}"):
         Model.load("no such file.gguf", **fields)
+
+
+ODD_VALUES = (None, True, "", "x", -5, 1.5, float("nan"), 10**400, [None], ("x",), {1: 2}, object())
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(LoadOptions), ids=lambda field: field.name)
+def test_an_odd_value_of_any_option_is_named_or_taken(field):
+    def use(value):
+        options = LoadOptions(**{field.name: value})
+        native_model_params(options, Path("m.gguf"))
+        native_context_params(options, ContextSize(64, 64), AbortFlag())
+
+    for value in ODD_VALUES:
+        try:
+            use(value)
+        except ModelError as error:
+            message = str(error)
+        else:
+            continue
+        assert re.match(f"{field.name}: .+ is not .+", message)
 
 
 def test_options_or_their_fields(small_model):

@@ -109,6 +109,17 @@ FORMS = {
     ],
 }
 """Settings whose names hold values of different forms."""
+SLOPED = {"rep_pen": 1.2, "rep_pen_slope": 0.7}
+RANGE_NAMES = {name for row in PARAMETERS if row.target == "penalties.last_n" for name in row.request_names}
+FORMS |= {
+    f"a slope over {length}": [SLOPED | {name: length} for name in sorted(RANGE_NAMES)] for length in (48, 0)
+}
+OF_ANY_TOOL = {"api_type": None}  # the meaning that each route has for clients of its tool
+FORMS |= {
+    f"{label} for any tool": [form | OF_ANY_TOOL for form in forms]
+    for label, forms in FORMS.items()
+    if label.startswith("a slope")
+}
 DIFFERS_BY_DOOR = {"a negative prompt"}
 """Chats write it with the chat template, and KoboldCpp before the prompt."""
 

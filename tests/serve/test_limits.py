@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from logitsmith.models.errors import ModelError
 from logitsmith.serve import limits
+from logitsmith.serve.errors import client_message
 from logitsmith.serve.request_log import RequestLog, RequestRecord, printable
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer
@@ -24,6 +26,8 @@ def endless_lark(number):
 
 
 PROMPT = {"prompt": "Once", "max_tokens": 1}
+MANY = [f"b{number}" for number in range(limits.MAX_ITEMS + 1)]
+LONG = "a" * (limits.MAX_STRING_CHARACTERS + 1)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,26 @@ def test_bodies(small_server, body, message):
         pytest.param({"prompt": "a" * 3_000_000}, "prompt", id="long-text"),
         pytest.param({"logprobs": 1000, "max_tokens": 4000}, "logprobs", id="logprobs"),
         pytest.param({"chain": "top_k " * 2000}, "chain", id="chain"),
+        pytest.param({"stop_sequence": MANY}, "stop_sequence", id="stops-of-kobold"),
+        pytest.param({"set": {"stop": MANY}}, "set", id="stops-of-set"),
+        pytest.param({"bans": MANY}, "bans", id="bans"),
+        pytest.param({"bans": [{"text": LONG}]}, "bans", id="long-ban"),
+        pytest.param({"bans": [{"regex": LONG}]}, "bans", id="long-regex"),
+        pytest.param({"banned_regex": MANY}, "banned_regex", id="regexes"),
+        pytest.param({"bans": MANY[:600], "banned_strings": MANY[:600]}, "bans", id="bans-of-two-fields"),
+        pytest.param({"set": {"bans": MANY}}, "set", id="bans-of-set"),
+        pytest.param({"set": [f"bans={json.dumps(MANY)}"]}, "set", id="bans-in-a-text"),
+        pytest.param({"set": [f"bans={'a' * 200_000}"]}, "set", id="long-text"),
+        pytest.param({"set": {"ban.strings": MANY}}, "set", id="strings-of-set"),
+        pytest.param({"set": {"sequence_bias.bias": dict.fromkeys(MANY, 1)}}, "set", id="sequences-of-set"),
+        pytest.param({"bad_words": [LONG]}, "bad_words", id="long-bad-word"),
+        pytest.param({"logit_bias": json.dumps(dict.fromkeys(MANY, 1))}, "logit_bias", id="biases-in-a-text"),
+        pytest.param({"logit_bias": {LONG: 1}}, "logit_bias", id="long-bias"),
+        pytest.param({"banned_tokens": ",".join(map(str, range(1100)))}, "banned_tokens", id="ids-in-a-text"),
+        pytest.param(
+            {"dry_multiplier": 1, "dry_sequence_breakers": [LONG]}, "dry_sequence_breakers", id="long-breaker"
+        ),
+        pytest.param({"phases": [{"until": LONG, "chain": "temp1"}, {}]}, "phases", id="long-end-of-a-phase"),
     ],
 )
 def test_fields(small_server, fields, field):
@@ -107,6 +131,16 @@ def test_fields_have_limits_on_every_route(small_server, path):
     body = {"prompt": "a", "stop": "a" * (limits.MAX_STRING_CHARACTERS + 1)}
     status, answer = small_server.post(path, body)
     assert (status, answer["error"]["param"]) == (400, "stop")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"guided_choice": MANY}, {"structured_outputs": {"choice": MANY}}, {"allowed_token_ids": list(range(2000))}],
+    ids=["choices", "choices-of-vllm", "vocabulary"],
+)
+def test_grammars_and_vocabularies_have_no_limit_of_items(small_server, fields):
+    status, answer = small_server.post("/v1/completions", PROMPT | fields)
+    assert status == 200, answer
 
 
 def test_messages(small_server):
@@ -337,13 +371,65 @@ def test_errors_name_no_folder(small_server, fields):
     assert "root:" not in str(answer)
 
 
-def test_paths_in_messages(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    message = f"{tmp_path}/.config/x.yaml: line 1; /properties/a; /models/a.gguf"
-    assert (
-        limits.without_paths(message, Path("/models/a.gguf"))
-        == "…/.config/x.yaml: line 1; /properties/a; …/a.gguf"
-    )
+MESSAGES = {
+    "a folder": ("/srv/a model/m.gguf: no such file", "…/m.gguf: no such file"),
+    "two folders": (
+        "the vocabularies of /a/b.gguf, '/c d/e.gguf' differ",
+        "the vocabularies of …/b.gguf, '…/e.gguf' differ",
+    ),
+    "a pointer": ("json_schema: /properties/a/minimum: 'x'", "json_schema: /properties/a/minimum: 'x'"),
+    "an address": ("see https://example.com/a/b and/or c", "see https://example.com/a/b and/or c"),
+    "a relative path": ("./presets/a.yaml: line 1", "./presets/a.yaml: line 1"),
+}
+
+
+@pytest.mark.parametrize(("message", "told"), MESSAGES.values(), ids=MESSAGES)
+def test_paths_in_messages(message, told):
+    assert client_message(ModelError(message)) == told
+
+
+@pytest.fixture(scope="module")
+def private_folder(tmp_path_factory, pruned_model):
+    """A folder with the models and grammars that presets name; its presets are those of the server."""
+    folder = tmp_path_factory.mktemp("not told") / "a folder"
+    (folder / "logitsmith" / "presets").mkdir(parents=True)
+    (folder / "other.gguf").symlink_to(pruned_model)
+    (folder / "text.gguf").write_text("no model")
+    (folder / "wrong.gbnf").write_text("root ::= (")
+    settings = {
+        "guided": {"guidance": {"scale": 2, "model": f"{folder}/other.gguf"}},
+        "missing-model": {"guidance": {"scale": 2, "model": f"{folder}/none.gguf"}},
+        "no-model": {"guidance": {"scale": 2, "model": f"{folder}/text.gguf"}},
+        "missing-grammar": {"grammar": {"file": f"{folder}/none.gbnf"}},
+        "wrong-grammar": {"grammar": {"file": f"{folder}/wrong.gbnf"}},
+        "missing-schema": {"grammar": {"json_schema_file": f"{folder}/none.json"}},
+        "unknown-key": {"tempretaure": 1},
+    }
+    for name, table in settings.items():
+        (folder / "logitsmith" / "presets" / f"{name}.yaml").write_text(json.dumps(table))
+    return folder
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["guided by a flag", "guided by presets"])
+def server_with_presets(request, private_folder, pruned_model):
+    flags = ("--cfg-scale", "2", "--cfg-model", str(private_folder / "other.gguf")) if request.param else ()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(private_folder))
+        with GenServe(*flags, model=pruned_model) as server:
+            yield server
+
+
+@pytest.mark.parametrize("route", ["/v1/completions", "/gen/generate", "/gen/next", "/api/v1/generate"])
+def test_no_answer_tells_a_folder(server_with_presets, private_folder, route):
+    names = [path.stem for path in (private_folder / "logitsmith" / "presets").iterdir()]
+    for fields in ({}, *({"preset": name} for name in names), {"against": names[:3]}):
+        length = {} if route == "/gen/next" else {"max_tokens": 1}
+        _, _, answer = server_with_presets.request("POST", route, PROMPT | length | fields)
+        assert "a folder" not in str(answer), fields
+        assert "not told" not in str(answer), fields
+    _, _, listed = server_with_presets.request("GET", "/gen/presets")
+    assert "unknown-key" in str(listed)
+    assert "a folder" not in str(listed)
 
 
 def test_a_fault_has_an_id(strict):
