@@ -1,0 +1,26 @@
+"""Acme's API."""
+
+from __future__ import annotations
+
+from ..errors import RecoverError
+from .base import Bias, EndpointLimits, EndpointResponse
+from .http import HttpEndpoint, HttpOptions
+
+
+class AcmeEndpoint(HttpEndpoint):
+    """Acme's API."""
+
+    def __init__(self, url: str, vocab_size: int, window: int = 10, *, options: HttpOptions | None = None) -> None:
+        super().__init__(url, options or HttpOptions(key_env="ACME_KEY"))
+        self.vocab_size = vocab_size
+        self.limits = EndpointLimits(window, max_bias_nats=50.0)
+        self.identity = {"api": "acme", "url": self._http.shown_url, "window": window}
+
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
+        """Return one token after the prompt, and its window."""
+        body = self._http.post("next", {"prompt": prompt, "bias": list(logit_bias.items())})
+        try:
+            step = body["next"]
+            return EndpointResponse(int(step["token"]), logprobs={int(i): float(x) for i, x in step["top"]})
+        except (KeyError, TypeError, ValueError):
+            raise RecoverError(f"{self._http.shown_url}: the response does not have the format of Acme's API") from None
