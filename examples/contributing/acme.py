@@ -23,4 +23,6 @@ class AcmeEndpoint(HttpEndpoint):
             step = body["next"]
             return EndpointResponse(int(step["token"]), logprobs={int(i): float(x) for i, x in step["top"]})
         except (KeyError, TypeError, ValueError):
-            raise RecoverError(f"{self._http.shown_url}: the response does not have the format of Acme's API") from None
+            raise RecoverError(
+                f"{self._http.shown_url}: the response does not have the format of Acme's API"
+            ) from None

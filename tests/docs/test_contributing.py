@@ -19,7 +19,8 @@ from ..recover.conftest import api
 from .markdown import FILES, ROOT, name_of, without_blocks
 from .test_counts import number_in_words
 
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+EXAMPLES = ROOT / "examples" / "contributing"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text() + (EXAMPLES / "README.md").read_text()
 FILE = re.compile(
     r"`((?:cli|chats|cluster|common|compare|engine|grammars|jobs|logprobs|models|presets|recover|request|samplers|serve|tests|docs|examples)/[^`\s]*)`"
 )
@@ -43,7 +44,7 @@ def block(beginning):
 
 def test_the_sampler_works():
     names = {"__package__": "logitsmith.samplers.methods", "__name__": "logitsmith.samplers.methods.top_m"}
-    exec(block('"""Top-m'), names)
+    exec((EXAMPLES / "top_m.py").read_text(), names)
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], dtype=np.float32))
     assert build([names["TopM"](m=1.0)]).apply(logits).ids.tolist() == [0, 1]
     assert build([names["TopM"](m=0.0)]).apply(logits).ids.tolist() == [0, 1, 2, 3]
@@ -53,7 +54,7 @@ def test_the_format_works():
     from logitsmith.engine import Done, Timings, Token
 
     names = {"__package__": "logitsmith.cli.render"}
-    exec(block('"""A run as a table'), names)
+    exec((EXAMPLES / "tsv.py").read_text(), names)
     distributions = (Distribution("model", -0.5, ()),)
     token = Token(0, 42, b" sea", " sea", is_control=False, distributions=distributions)
     done = Done("length", None, " sea", "", None, 3, 1, 0, None, None, Timings(0.1, 0.1, 0.01, 0.0))
@@ -67,14 +68,6 @@ def test_what_is_done_for_a_format_is_there():
     assert set(output.FORMATS) == set(output.Format)
     assert "case Format.jsonl:" in (ROOT / "cli" / "render" / "answers.py").read_text()
     assert "LLAMA_CPPS_FLAGS" in (ROOT / "tests" / "cli" / "test_commands.py").read_text()
-
-
-def test_the_groups_of_flags_are_where_the_table_says():
-    rows = re.findall(r"^\| ((?:`\w+Options`(?:, )?)+) \| `(cli/options/\w+\.py)`", CONTRIBUTING, re.MULTILINE)
-    assert len(rows) == 13
-    for groups, path in rows:
-        source = (ROOT / path).read_text()
-        assert all(f"class {group}(" in source for group in re.findall(r"\w+Options", groups)), path
 
 
 ACME_LOGITS = np.array([1.0, 0.0, -1.0, -2.0])
@@ -123,7 +116,7 @@ def gen_as_extended(tmp_path_factory):
     insert("presets/parameter_names.py", '            "logit_bias": "', '            "token_bias": "clients",\n')
     replace("presets/parameter_names.py", '{"rep_pen_slope": "', '{"penalty_slope": "clients", "rep_pen_slope": "')
     insert("presets/parameter_names.py", '    _more("--mirostat-lr"', indent(block("_more("), "    "))
-    (package / "cli/render/tsv.py").write_text(block('"""A run as a table'))
+    shutil.copy(EXAMPLES / "tsv.py", package / "cli/render")
     replace("cli/options/output.py", 'jsonl = "jsonl"\n', 'jsonl = "jsonl"\n    tsv = "tsv"\n')
     insert("cli/options/output.py", "    Format.openai: ", f"    {block('Format.tsv: ')}")
     insert(
@@ -131,8 +124,8 @@ def gen_as_extended(tmp_path_factory):
         "            case Format.jsonl:",
         indent(block("case Format.tsv:"), "            "),
     )
-    (package / "recover/endpoints/acme.py").write_text(block('"""Acme\'s API'))
-    exported = re.search(r"\*\*Export it\*\* in .*?: `(.*?)`.*?`(.*?)`", CONTRIBUTING, re.DOTALL).groups()
+    shutil.copy(EXAMPLES / "acme.py", package / "recover/endpoints")
+    exported = re.search(r"\*\*Export it\*\* in\s+`.*?`: `(.*?)`.*?`(.*?)`", CONTRIBUTING, re.DOTALL).groups()
     insert("recover/__init__.py", "    from .endpoints.base import", f"    {exported[0]}\n")
     insert("recover/__init__.py", '        ".endpoints.base": ', f"        {exported[1]},\n")
     replace("cli/commands/recover.py", 'openai = "openai"\n', 'openai = "openai"\n    acme = "acme"\n')
@@ -306,7 +299,7 @@ def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
         )
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
-    (tree / "samplers" / "methods" / "top_m.py").write_text(block('"""Top-m'))
+    shutil.copy(EXAMPLES / "top_m.py", tree / "samplers" / "methods")
     case, brute = re.findall(r'^ *("top_m": .*)$', CONTRIBUTING, re.MULTILINE)
     edit("tests/samplers/test_notes.py", r"(?m)^CASES = \{$", f"CASES = {{\n    {case}")
     edit("tests/oracle/test_trace.py", r"(?m)^BRUTE = \{$", f"BRUTE = {{\n    {brute}")
@@ -319,13 +312,6 @@ def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
     run("-m", "ruff", "check", "samplers/methods/top_m.py")
     run("-m", "ruff", "format", "--check", "samplers/methods/top_m.py")
     run("-m", "pytest", "-q", "-p", "no:cacheprovider", *catalogue_walks())
-
-
-def test_the_walk_throughs_record_the_screens_that_they_change():
-    parts = re.split(r"(?m)^## ", CONTRIBUTING)
-    walks = {part.partition("\n")[0]: part for part in parts if part.startswith("Add a")}
-    for title in ("Add a sampler", "Add a setting", "Add a flag", "Add an output format", "Add an endpoint"):
-        assert "python -m tests.record_screens" in walks[title], title
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
