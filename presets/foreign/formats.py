@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...common.text import join_alternatives
 from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
 from ..errors import PresetError
@@ -15,13 +14,12 @@ from ..preset import Preset, load_preset
 from ..search import is_file_reference, is_path, split_section
 from ..setting_table import SETTINGS
 from ..yaml_reader import check_table, parse_yaml, read_text
-from . import llama_cpp_import, webui
-from .conversion import Imported, ImportedPreset, build_imported_preset
+from . import llama_cpp, webui
+from .conversion import ImportedPreset, build_imported_preset
 from .exporter import ExportedPreset, PresetExporter
-from .llama_cpp import TOOL as LLAMA_CPP
 from .preset_file import MissingSectionError, PresetFile
-from .recognition import AmbiguousFormatError, recognize_own_format
-from .registry import OWN_FORMATS, Format, find_format, plugin_formats
+from .recognition import AmbiguousFormatError, read_format, recognize_format
+from .registry import find_format
 from .table import parse_json, parse_yaml_1_1, read_lines, unify_newlines
 
 
@@ -60,86 +58,25 @@ def import_text(
     chosen = recognize_format(file) if format is None else find_format(format)
     other_format = None if format is None else _different_format(file, chosen.name)
     try:
-        imported = _read(chosen, file)
+        imported = read_format(chosen, file)
     except MissingSectionError:
         raise
     except PresetError as error:
         raise PresetError(f"{error}; the content looks like {other_format}") if other_format else error from None
-    if format is None and chosen in OWN_FORMATS and not chosen.has_structure:
-        _reject_mostly_unknown(chosen, imported, file)
     is_doubtful = other_format is not None and bool(imported.unknown_keys)
     description = f"imported from {Path(origin).name} ({chosen.name})"
     preset = build_imported_preset(imported, chosen.name, origin, origin, description)
     return replace(preset, other_format=other_format) if is_doubtful else preset
 
 
-def _read(chosen: Format, file: PresetFile) -> Imported:
-    if chosen.read is None:
-        raise PresetError(f"{file.origin}: the format {chosen.name} cannot be imported")
-    if not chosen.holds_several:
-        file.reject_section()
-    return chosen.read(file)
-
-
-def recognize_format(file: PresetFile) -> Format:
-    """Return the format that a file has: the one whose tool knows most of it."""
-    # Raises ``AmbiguousFormatError`` if several tools know the same share.
-    shares = {each.name: _known_share(each, file) for each in plugin_formats()}
-    best_share = max(shares.values(), default=0.0)
-    rivals = [each for each in plugin_formats() if shares[each.name] == best_share >= _MIN_KNOWN_SHARE]
-    try:
-        own = find_format(recognize_own_format(file.text, file.origin))
-    except PresetError:
-        if not rivals:
-            raise
-    else:
-        if not rivals or own.has_structure or best_share <= _known_share(own, file):
-            return own
-    if len(rivals) > 1:
-        names = join_alternatives([each.name for each in rivals])
-        raise AmbiguousFormatError(f"{file.origin}: the content fits {names}; name the format")
-    return rivals[0]
-
-
-_MIN_KNOWN_SHARE = 0.5
-_MAX_SHOWN_KEYS = 6
-
-
-def _known_share(candidate: Format, file: PresetFile) -> float:
-    """Return the share of a file that the tool of a format knows; 0 if it cannot read the file."""
-    if candidate.recognize is not None:
-        return candidate.recognize(file)
-    try:
-        return _read(candidate, file).known_share
-    except MissingSectionError:
-        return 1.0
-    except PresetError:
-        return 0.0
-
-
-def _reject_mostly_unknown(chosen: Format, imported: Imported, file: PresetFile) -> None:
-    """Raise ``AmbiguousFormatError`` if the recognized tool does not know most keys of a file."""
-    unknown = imported.unknown_keys
-    if not unknown or imported.known_share >= _MIN_KNOWN_SHARE:
-        return
-    others = [each for each in OWN_FORMATS if each.read is not None and each != chosen]
-    candidates = [each.name for each in others if _known_share(each, file) >= _MIN_KNOWN_SHARE]
-    better = f"; it also fits {join_alternatives(candidates)}" if candidates else ""
-    keys = ", ".join(unknown[:_MAX_SHOWN_KEYS]) + (", …" if len(unknown) > _MAX_SHOWN_KEYS else "")
-    raise AmbiguousFormatError(
-        f"{file.origin}: the content looks like a preset of {chosen.tool}, which does not know most of its keys"
-        f" ({keys}){better}; if it is a preset of a known tool, name the format"
-    )
-
-
 def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
     """Return the preset that a model's author recommends in a GGUF file; None if there is none."""
     # The preset is llama.cpp's complete chain with the values of the ``general.sampling.*`` keys. llama.cpp
     # samples in the same way for this model if no flag is given. Raises ``PresetError`` that names the key.
-    if not llama_cpp_import.has_settings(metadata):
+    if not llama_cpp.has_settings(metadata):
         return None
-    imported = llama_cpp_import.convert_metadata(metadata, "").imported()
-    return build_imported_preset(imported, LLAMA_CPP, "", "model", "what the model's author recommends")
+    imported = llama_cpp.convert_metadata(metadata, "").imported()
+    return build_imported_preset(imported, llama_cpp.TOOL, "", "model", "what the model's author recommends")
 
 
 def _different_format(file: PresetFile, format_name: str) -> str | None:

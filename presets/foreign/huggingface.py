@@ -19,7 +19,8 @@ from ...samplers.methods.sequence_bias import SequenceBias
 from ...samplers.methods.synthid import Synthid
 from .conversion import DECODING_KEYS, ForeignStep, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
-from .preset_file import PresetFile
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
@@ -84,6 +85,19 @@ _IGNORED_KEYS = (
     *("renormalize_logits", "low_memory", "generation_kwargs", "trust_remote_code", "eos_token_id"),
     *("bos_token_id", "pad_token_id", "decoder_start_token_id", "continuous_batching_config"),
 )
+
+
+_KNOWN_KEYS = frozenset(
+    ("do_sample", "max_new_tokens", "stop_strings", *SAMPLING_SLOTS, *SLOTS_BEFORE_SAMPLING, _LAST_SLOT)
+).union(_IGNORED_KEYS, _UNSUPPORTED_KEYS, DECODING_KEYS)
+
+
+def _known_keys(values: Mapping[str, Any]) -> frozenset[str]:
+    return _KNOWN_KEYS.union(key for key in values if key.endswith(("_token_id", "_token_ids")))
+
+
+def recognize(file: PresetFile) -> float:
+    return known_share(file.json_object, _known_keys(file.json_object))
 
 
 def read(file: PresetFile) -> Imported:
@@ -214,10 +228,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     for key, (neutral_value, effect) in _UNSUPPORTED_KEYS.items():
         if table.is_set(key) and table.raw_value(key) not in (neutral_value, [], {}):
             builder.report_unsupported(key, effect)
-    keys = ("do_sample", "max_new_tokens", "stop_strings", *SAMPLING_SLOTS, *SLOTS_BEFORE_SAMPLING, _LAST_SLOT)
-    known_keys = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
-    known_keys |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
-    builder.report_unknown(known_keys)
+    builder.report_unknown(_known_keys(table.values))
 
 
 def to_config(exporter: PresetExporter) -> str:
@@ -311,3 +322,16 @@ def _add_biases(
         slot = "bad_words_sequences" if value == BAN else "sequence_bias"
         if slot not in exporter.written_slots:
             exporter.written_slots.append(slot)
+
+
+FORMATS = (
+    Format(
+        "huggingface",
+        TOOL,
+        "a generation_config.json of Hugging Face",
+        read,
+        to_config,
+        recognize,
+        aliases=("hf", "transformers"),
+    ),
+)

@@ -34,7 +34,8 @@ from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, entries_in_order, has_halves_slope, is_sloped
-from .preset_file import PresetFile
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable
 
@@ -96,6 +97,7 @@ _IGNORED_KOBOLDAI_KEYS = (
     *SETTINGS_FILE_KEYS,
 )
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
+_ALL_KOBOLDAI_KEYS = frozenset((*KOBOLDAI_KEYS, *_IGNORED_KOBOLDAI_KEYS))
 
 
 def read_koboldai(file: PresetFile) -> Imported:
@@ -106,6 +108,19 @@ def read_koboldai(file: PresetFile) -> Imported:
 def read_koboldcpp(file: PresetFile) -> Imported:
     """Read the body of a request, or one preset of a list."""
     return _read_chosen(file, lambda values, _is_list: convert_koboldcpp(values, file.origin))
+
+
+def recognize_koboldai(file: PresetFile) -> float:
+    return _share_of_all_presets(file, _ALL_KOBOLDAI_KEYS)
+
+
+def recognize_koboldcpp(file: PresetFile) -> float:
+    return _share_of_all_presets(file, _ALL_KOBOLDCPP_KEYS)
+
+
+def _share_of_all_presets(file: PresetFile, known_keys: frozenset[str]) -> float:
+    keys = {key for preset in file.json_objects for key in preset}
+    return known_share(keys, known_keys) if keys - set(LABEL_KEYS) else 0.0
 
 
 def _read_chosen(file: PresetFile, convert: Callable[[Mapping[Any, Any], bool], ImportedChainBuilder]) -> Imported:
@@ -179,7 +194,7 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
         builder.set_mirostat_chain(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     else:
         _arrange_by_numbers(builder, order, (), _KOBOLDAI_SLOTS)
-    builder.report_unknown({*KOBOLDAI_KEYS, *_IGNORED_KOBOLDAI_KEYS})
+    builder.report_unknown(_ALL_KOBOLDAI_KEYS)
     return builder
 
 
@@ -285,6 +300,7 @@ _IGNORED_KOBOLDCPP_KEYS = (
     *("grammar_retain_state", "auto_ctxlen", "auto_genamt", "replace_instruct_placeholders", "using_openai_tools"),
     *("bypass_eos_token", "adapter", "Model Type", "Model Size", "Model Name", "Preset Category"),
 )
+_ALL_KOBOLDCPP_KEYS = frozenset((*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS)).union(*KEY_SPELLINGS.values())
 
 
 def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
@@ -306,7 +322,7 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
         builder.set_mirostat_chain(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
         _arrange_by_numbers(builder, order, _LEADING_SLOTS, KOBOLDCPP_SLOTS)
-    builder.report_unknown({*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS})
+    builder.report_unknown(_ALL_KOBOLDCPP_KEYS)
     return builder
 
 
@@ -542,3 +558,30 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
         exporter.report_unsupported(f"seed {seed}", "KoboldCpp reads a seed below 1 as a random one")
     exporter.write_grammar(settings, {"gbnf": "grammar"}, "KoboldCpp takes a grammar as text")
     return settings
+
+
+FORMATS = (
+    Format(
+        "koboldai",
+        KOBOLDAI,
+        "a preset of KoboldAI",
+        read_koboldai,
+        to_presets,
+        recognize_koboldai,
+        aliases=("kobold",),
+        holds_several=True,
+        has_penalty_slope=True,
+    ),
+    Format(
+        "koboldcpp",
+        KOBOLDCPP,
+        "a preset of KoboldCpp",
+        read_koboldcpp,
+        to_request,
+        recognize_koboldcpp,
+        aliases=("kobold-lite",),
+        extends=("koboldai", "llama.cpp"),
+        holds_several=True,
+        has_penalty_slope=True,
+    ),
+)

@@ -23,6 +23,7 @@ from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
 from .preset_file import PresetFile
+from .registry import Format
 from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 
@@ -69,6 +70,12 @@ _FLAGS_OF_RUN = {
     "reasoning.enabled": "--chat-template-kwargs '{\"enable_thinking\": false}'",
 }
 _SPECULATION_PREFIX, _REASONING_PREFIX = "speculativeDecoding.", "reasoning."
+
+
+def recognize(file: PresetFile) -> float:
+    """Return 1 for a file that has the structure of either version, and otherwise 0."""
+    data = file.json_object
+    return float("inference_params" in data or isinstance(data.get("operation"), dict) or "fields" in data)
 
 
 def read(file: PresetFile) -> Imported:
@@ -232,3 +239,6 @@ def to_preset(exporter: PresetExporter) -> str:
 def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
     """Return the value of a field with a checkbox, which is unchecked if ``value`` is None."""
     return {"checked": value is not None, "value": unchecked_value if value is None else value}
+
+
+FORMATS = (Format("lmstudio", TOOL, "a preset of LM Studio", read, to_preset, recognize, aliases=("lm-studio",)),)

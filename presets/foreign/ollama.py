@@ -12,6 +12,7 @@ even of steps that are off. Parameters that Ollama rejects are reported.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
 from .preset_file import PresetFile
+from .registry import Format
 from .sampler_keys import off_values, rename_keys
 from .table import ForeignTable
 
@@ -55,6 +57,14 @@ _REJECTED_PARAMETERS = {
     "tfs_z": "until December 2024 it cut off the tail of the tokens",
     "grammar": "it would have made the text match a grammar",
 }
+
+
+_INSTRUCTION_PATTERN = re.compile(rf"[ \t]*(?:{'|'.join(INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
+
+
+def recognize(file: PresetFile) -> float:
+    """Return 1 for a file that begins with an instruction, and otherwise 0."""
+    return float(_INSTRUCTION_PATTERN.match(file.first_line) is not None)
 
 
 def read(file: PresetFile) -> Imported:
@@ -252,3 +262,6 @@ def _quoted_lines(exporter: PresetExporter, start: str, text: str) -> list[str]:
         start.rsplit(maxsplit=1)[-1].lower(), f"no quotes of a Modelfile can hold {text!r}"
     )
     return []
+
+
+FORMATS = (Format("ollama", TOOL, "a Modelfile of Ollama", read, to_modelfile, recognize, aliases=("modelfile",)),)

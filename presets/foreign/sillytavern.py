@@ -23,10 +23,12 @@ from typing import Any
 
 from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
 from ..parameter_names import BREAKERS
-from . import lists
-from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
+from . import lists, sillytavern_chat
+from .conversion import DECODING_KEYS, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter, entries_in_order
 from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable, read_window, unify_newlines
 from .webui import (
@@ -62,9 +64,28 @@ KEY_SPELLINGS = {
 }
 
 
+def recognize(file: PresetFile) -> float:
+    if sillytavern_chat.is_chat_preset(file.json_object):
+        return 1.0
+    return known_share(_text_completion(file.json_object), _ALL_KEYS) if len(file.json_objects) == 1 else 0.0
+
+
+def read(file: PresetFile) -> Imported:
+    """Read a preset of text completion, or of chat completion if the keys are that one's."""
+    data = file.json_table()
+    is_chat = sillytavern_chat.is_chat_preset(data)
+    builder = sillytavern_chat.convert(data, file.origin) if is_chat else convert(data, file.origin)
+    return builder.imported()
+
+
+def _text_completion(values: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the keys of text completion; a master export contains other settings, too."""
+    inner = values.get("preset")
+    return inner if isinstance(inner, dict) else values
+
+
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    if isinstance(values.get("preset"), dict):  # a master export contains other settings, too
-        values = values["preset"]
+    values = _text_completion(values)
     table = ForeignTable(values, origin, KEY_SPELLINGS)
     builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
@@ -83,7 +104,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         builder.notes.append("temperature_last: true, as in a fresh session")
     arrange_chain(builder, order, table.boolean("temperature_last", True))
     _report_windows(builder)
-    builder.report_unknown({*KNOWN_KEYS, *_IGNORED_KEYS})
+    builder.report_unknown(_ALL_KEYS)
     return builder
 
 
@@ -259,6 +280,7 @@ _IGNORED_KEYS = (
     *("logits_processors_aphrodite", "mancer_model", "togetherai_model", "infermaticai_model", "ollama_model"),
     *("aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
 )
+_ALL_KEYS = frozenset((*KNOWN_KEYS, *_IGNORED_KEYS)).union(*KEY_SPELLINGS.values())
 
 
 def to_json(exporter: PresetExporter) -> str:
@@ -320,3 +342,16 @@ def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> 
             values["logit_bias"].append(
                 {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
             )
+
+
+FORMATS = (
+    Format(
+        "sillytavern",
+        TOOL,
+        "a preset of SillyTavern (text completion)",
+        read,
+        to_json,
+        recognize,
+        extends=("huggingface",),
+    ),
+)

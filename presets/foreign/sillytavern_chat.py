@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from . import sillytavern
-from .conversion import Imported, ImportedChainBuilder
-from .preset_file import PresetFile
+from .conversion import ImportedChainBuilder
 from .sampler_keys import keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
 # keys of which other files have one at most
-MARKS = {
+_MARKS = {
     *(
         "chat_completion_source",
         "openai_model",
@@ -39,11 +37,8 @@ _SAMPLER_KEYS = keys_by_sampler(
 _ORDER = ("penalties", "temperature", "top_k", "top_p", "min_p", "top_a")
 
 
-def read(file: PresetFile) -> Imported:
-    """Read a preset of text completion, or of chat completion if the keys are that one's."""
-    data = file.json_table()
-    is_chat = len({str(key) for key in data} & MARKS) > 1
-    return (convert if is_chat else sillytavern.convert)(data, file.origin).imported()
+def is_chat_preset(data: Mapping[Any, Any]) -> bool:
+    return len({str(key) for key in data} & _MARKS) > 1
 
 
 def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:

@@ -19,6 +19,7 @@ from ..yaml_writer import write_yaml
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter
 from .preset_file import PresetFile
+from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys, tool_key
 from .table import ForeignTable
 
@@ -82,6 +83,13 @@ _FORMER_KEYS = {
     "dry_multiplier": (0.0, "made repetitions less likely"),
     "mirostat_mode": (0.0, "kept the surprise of the text constant"),
 }
+
+
+def recognize(file: PresetFile) -> float:
+    """Return the share of the entries that are overrides."""
+    entries = file.yaml_object.values()
+    overrides = [entry for entry in entries if isinstance(entry, Mapping) and "override" in entry]
+    return len(overrides) / len(entries) if entries else 0.0
 
 
 def read(file: PresetFile) -> Imported:
@@ -248,3 +256,8 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     allowed = "a grammar as text, a JSON Schema or a regular expression"
     exporter.write_grammar(settings, keys, f"TabbyAPI takes {allowed}")
     return settings
+
+
+FORMATS = (
+    Format("tabbyapi", TOOL, "sampler overrides of TabbyAPI", read, to_overrides, recognize, aliases=("tabby",)),
+)

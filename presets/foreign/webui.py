@@ -36,7 +36,8 @@ from .conversion import (
     read_decoding,
 )
 from .exporter import PresetExporter
-from .preset_file import PresetFile
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
 from .table import ForeignTable, read_window
 
@@ -124,6 +125,14 @@ FORMER_KEYS = {
 _TOOL_DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
 
 
+_ALL_KEYS = frozenset((*KNOWN_KEYS, *_GENERATION_KEYS, *_IGNORED_KEYS, *FORMER_KEYS))
+
+
+def recognize(file: PresetFile) -> float:
+    is_flat = not any(isinstance(value, Mapping) for value in file.yaml_object.values())
+    return known_share(file.yaml_object, _ALL_KEYS) if is_flat else 0.0
+
+
 def read(file: PresetFile) -> Imported:
     return convert(file.yaml_table(), file.origin).imported()
 
@@ -146,7 +155,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         if table.is_set(key):
             effect = former_effect.format(temperature=table.number("temperature", 1.0))
             builder.report_unsupported(key, f"{TOOL} no longer knows this key; {effect}")
-    builder.report_unknown({*KNOWN_KEYS, *_GENERATION_KEYS, *_IGNORED_KEYS, *FORMER_KEYS})
+    builder.report_unknown(_ALL_KEYS)
     return builder
 
 
@@ -347,3 +356,16 @@ def _merge_penalty_windows(exporter: PresetExporter) -> None:
         )
     if shared_window is not None:
         values["repetition_penalty_range"] = shared_window
+
+
+FORMATS = (
+    Format(
+        "webui",
+        TOOL,
+        "a preset of text-generation-webui",
+        read,
+        to_yaml,
+        recognize,
+        aliases=("text-generation-webui", "oobabooga"),
+    ),
+)

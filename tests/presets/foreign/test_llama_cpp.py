@@ -2,7 +2,7 @@
 
 import pytest
 from logitsmith.presets import PresetError
-from logitsmith.presets.foreign.table import parse_ini
+from logitsmith.presets.foreign.ini import parse_ini
 
 from .conftest import steps
 

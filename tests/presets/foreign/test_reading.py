@@ -69,10 +69,10 @@ def test_a_list_of_lites_presets_is_koboldcpp(load):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"temp": 1, "rep_pen": 1.1}', ("sillytavern", "koboldai", "typical_p", "sampler_order")),
+        ('{"temp": 1, "rep_pen": 1.1}', ("sillytavern", "koboldai")),
         (
             '{"temp": 1, "typical_p": 1, "dynatemp_range": 1}',
-            ("sillytavern", "koboldcpp", "typical_p", "dynatemp_range"),
+            ("sillytavern", "llama.cpp"),
         ),
     ],
 )

@@ -96,7 +96,6 @@ def test_files_that_are_named_for_what_they_are(body, tool):
 
 UNKNOWN = {
     "a flat YAML": ("host: localhost\nport: 80\ntemperature: 0.5\nuser: x\n", ["host", "port", "user"]),
-    "YAML without a known key": ("a: 1\nb: 2\n", ["a", "b"]),
     "JSON with one known key": ('{"temperature": 0.5, "x": 1, "y": 2}', ["x", "y"]),
     "JSON with two known keys": ('{"do_sample": true, "top_k": 3, "x": 1, "y": 2, "z": 3}', ["x", "y", "z"]),
     "an INI file": ("[a]\ntemp = 0.5\nx = 1\ny = 2\n", ["x", "y"]),
@@ -120,10 +119,24 @@ def test_a_named_format_is_read_whatever_the_keys_are():
     assert len(imported.unsupported_settings) == 2
 
 
-def test_candidates_are_listed():
-    keys = ("do_sample", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "max_new_tokens", "num_beams")
-    with pytest.raises(AmbiguousFormatError, match=r"it also fits .*huggingface"):
-        import_text(json.dumps({"messages": [], **dict.fromkeys(keys, 0)}), "x.json")
+KEYS_OF_TRANSFORMERS = ("epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "max_new_tokens", "num_beams")
+FITTING = {
+    "the one that knows most keys": ({"messages": [], **dict.fromkeys(KEYS_OF_TRANSFORMERS, 0)}, "huggingface"),
+    "KoboldAI before KoboldCpp": ({"temp": 1, "typical": 1, "tfs": 1}, "koboldai"),
+    "llama.cpp before KoboldCpp": ({"temperature": 1, "mirostat": 2, "mirostat_tau": 5}, "llama.cpp"),
+    "transformers before SillyTavern": ({"do_sample": True, "top_k": 5}, "huggingface"),
+}
+
+
+@pytest.mark.parametrize(("values", "form"), FITTING.values(), ids=FITTING)
+def test_the_tool_that_knows_most_of_a_file(values, form):
+    assert import_text(json.dumps(values), "x.json").format == form
+
+
+@pytest.mark.parametrize("values", [{"temperature": 0.7}, {"temp": 1, "rep_pen": 1.1}, {"min_p": 0.1}])
+def test_a_file_that_several_tools_know_is_asked_for(values):
+    with pytest.raises(AmbiguousFormatError, match=r"^x.json: the content fits .+ or .+; name the format$"):
+        import_text(json.dumps(values), "x.json")
 
 
 LM_STUDIO = {

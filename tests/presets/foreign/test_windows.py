@@ -129,7 +129,7 @@ def test_llama_cpps_dry_looks_at_64_tokens_if_a_file_leaves_them_out(load):
 
 
 def test_metadata_of_a_model_says_that_a_negative_window_is_off_now():
-    from logitsmith.presets.foreign.llama_cpp_import import convert_metadata
+    from logitsmith.presets.foreign.llama_cpp import convert_metadata
 
     builder = convert_metadata(
         {"general.sampling.penalty_last_n": -1, "general.sampling.penalty_repeat": 1.1}, "x.gguf"
