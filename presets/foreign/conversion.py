@@ -262,6 +262,27 @@ class ImportedChainBuilder:
         if string_value:
             self.other_settings[setting] = string_value
 
+    def read_settings(self, keys: Mapping[str, str], unlimited_values: Container[int] = ()) -> None:
+        """Read settings beside the chain from these keys, by setting."""
+        for setting, key in keys.items():
+            match setting:
+                case "max_tokens":
+                    self.read_max_tokens(key, unlimited_values)
+                case "seed":
+                    self.read_seed(key)
+                case "stop":
+                    self.read_strings(key, setting)
+                case _:
+                    self.read_string(key, setting)
+
+    def read_grammar(self, keys: Mapping[str, str]) -> None:
+        """Read the grammar from these keys, by its kind; the first one that has a value counts."""
+        for kind, key in keys.items():
+            value = self.table.string(key) if kind == "gbnf" else self.table.raw_value(key)
+            if value:
+                self.other_settings["grammar"] = value if kind == "gbnf" else {kind: value}
+                return
+
     def report_unknown(self, known_keys: Iterable[str]) -> None:
         for key in self.table.unknown_keys(known_keys):
             value = short_repr(self.table.values[key])

@@ -280,24 +280,23 @@ class PresetExporter:
                 finite_bias_by_id[token] = number
         return finite_bias_by_id
 
-    def write_grammar(self, settings: dict[str, Any], keys: Mapping[str, str], reason: str) -> None:
-        """Replace ``grammar`` in the settings by the format's key; report a grammar that the format cannot hold.
+    def take_grammar(self, keys: Mapping[str, str], allowed: str) -> dict[str, Any]:
+        """Remove the grammar from the settings, and return it by the format's key. Report one that it cannot hold.
 
         Args:
-            settings: the settings by the keys of the format, with a grammar as presets write it.
             keys: the key for each kind of grammar: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
-            reason: the reason for the report.
+            allowed: the kinds of grammars that the format holds, for the report.
         """
-        grammar = settings.pop("grammar", None)
+        grammar = self.other_settings.pop("grammar", None)
         table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
         if isinstance(table, Mapping) and len(table) == 1:
             ((kind, value),) = table.items()
             if kind in keys:
                 is_text_of_schema = kind == "json_schema" and isinstance(value, str)
-                settings[keys[kind]] = _parsed(value) if is_text_of_schema else value
-                return
+                return {keys[kind]: _parsed(value) if is_text_of_schema else value}
         if grammar is not None:
-            self.report_unsupported("grammar", reason)
+            self.report_unsupported("grammar", f"{self.tool} takes {allowed}")
+        return {}
 
     def make_result(self, text: str) -> ExportedPreset:
         """Return the text together with the sentences about unsupported settings."""

@@ -25,6 +25,7 @@ from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
 TOOL = "transformers"
+_SETTING_KEYS = {"max_tokens": "max_new_tokens", "stop": "stop_strings"}
 _LENGTH_DECAY = "exponential_decay_length_penalty"
 _keys = partial(sampler_keys, "transformers")
 _SAMPLER_KEYS = keys_by_sampler(
@@ -118,8 +119,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         keys = ("do_sample",) if table.is_set("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
         builder.set_chain([*first_steps, *last_steps, ForeignStep("greedy", comment=comment, keys=keys)])
-    builder.read_max_tokens("max_new_tokens")
-    builder.read_strings("stop_strings", "stop")
+    builder.read_settings(_SETTING_KEYS)
     read_decoding(builder)
     _report_unsupported_keys(builder)
     return builder
@@ -252,7 +252,7 @@ def to_config(exporter: PresetExporter) -> str:
             "SynthIDTextWatermarkingConfig(**watermarking_config) to its generate",
         )
     values |= exporter.take_guidance("guidance_scale", None)
-    values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
+    values |= exporter.convert_other_settings(_SETTING_KEYS)
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -97,6 +97,7 @@ _IGNORED_KOBOLDAI_KEYS = (
     *SETTINGS_FILE_KEYS,
 )
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
+_KOBOLDAI_SETTING_KEYS = {"max_tokens": "genamt", "grammar": "grammar"}
 _ALL_KOBOLDAI_KEYS = frozenset((*KOBOLDAI_KEYS, *_IGNORED_KOBOLDAI_KEYS))
 
 
@@ -186,8 +187,7 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
     builder.defaults_owner = builder.tool
     _read_steps(builder)
     order = _read_order(builder, order)
-    builder.read_max_tokens("genamt")
-    builder.read_string("grammar", "grammar")
+    builder.read_settings(_KOBOLDAI_SETTING_KEYS)
     if _read_mirostat(builder, "as KoboldCpp applies it"):
         change = "KoboldAI has no mirostat; the chain is KoboldCpp's: penalty, temperature, mirostat"
         builder.report_changed("mirostat", change)
@@ -372,8 +372,7 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
         # In a request, and in Lite's settings, max_length limits the answer. In a preset, it is the context size.
         builder.read_max_tokens("max_length")
     builder.read_seed("seed", min_fixed_seed=1)
-    builder.read_strings("stop", "stop")
-    builder.read_string("grammar", "grammar")
+    builder.read_settings({"stop": "stop", "grammar": "grammar"})
     read_guidance(builder, "guidance_scale")
     if "negative_prompt" in builder.other_settings.get("guidance", ()):
         builder.report_changed("negative_prompt", _NEGATIVE_PROMPT_PLACE)
@@ -439,10 +438,10 @@ def to_presets(exporter: PresetExporter) -> str:
     numbers = entries_in_order(_KOBOLDAI_ORDER, _KOBOLDAI_SLOTS.__getitem__, exporter.written_slots)
     values["sampler_order"] = numbers
     exporter.report_order([slot for number in numbers for slot in _KOBOLDAI_SLOTS[number]])
-    settings = exporter.convert_other_settings({"max_tokens": "genamt", "grammar": "grammar"})
-    exporter.write_grammar(settings, {"gbnf": "grammar"}, "SillyTavern takes a grammar as text")
-    if "grammar" in settings:
+    grammar = exporter.take_grammar({"gbnf": "grammar"}, "a grammar as text, for SillyTavern")
+    if grammar:
         exporter.report_unsupported("grammar", _ONLY_FOR_SILLYTAVERN)
+    settings = exporter.convert_other_settings(_KOBOLDAI_SETTING_KEYS) | grammar
     preset = {
         "preset": exporter.name,
         "description": exporter.description,
@@ -545,10 +544,11 @@ def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
 
 
 def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
-    keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
+    keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence"}
     phrases = exporter.take_banned_phrases()
     guidance = exporter.take_guidance("guidance_scale")
-    settings = exporter.convert_other_settings(keys) | guidance
+    grammar = exporter.take_grammar({"gbnf": "grammar"}, "a grammar as text")
+    settings = exporter.convert_other_settings(keys) | guidance | grammar
     if "negative_prompt" in guidance:
         exporter.report_unsupported("guidance.negative_prompt", _NEGATIVE_PROMPT_PLACE)
     if phrases:
@@ -556,7 +556,6 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     if settings.get("sampler_seed", 1) < 1:
         seed = settings.pop("sampler_seed")
         exporter.report_unsupported(f"seed {seed}", "KoboldCpp reads a seed below 1 as a random one")
-    exporter.write_grammar(settings, {"gbnf": "grammar"}, "KoboldCpp takes a grammar as text")
     return settings
 
 

@@ -394,14 +394,18 @@ def _read_reasoning_budget(builder: ImportedChainBuilder) -> None:
         builder.report_unsupported("reasoning-budget-message", "no effect without reasoning-budget")
 
 
-_SETTING_OPTIONS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
+_SETTING_OPTIONS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt"}
+_GRAMMAR_OPTIONS = {"gbnf": "grammar", "json_schema": "json-schema"}
+_GRAMMAR_FILE_OPTIONS = {"file": "grammar-file", "json_schema_file": "json-schema-file"}
+_ALLOWED_GRAMMARS = "a grammar or a JSON Schema as text"
 
 
 def to_command(exporter: PresetExporter) -> str:
     # Biases of strings are reported, and so is a grammar that is neither text, a JSON Schema nor a file.
     values = _write_chain_values(exporter)
-    values |= exporter.convert_other_settings({**_SETTING_OPTIONS, "system": "system-prompt"}, unlimited_value=-1)
-    values |= _grammar_option(exporter, values.pop("grammar", None), has_grammar_file_option=True)
+    grammar = exporter.take_grammar({**_GRAMMAR_OPTIONS, **_GRAMMAR_FILE_OPTIONS}, _ALLOWED_GRAMMARS)
+    keys = {**_SETTING_OPTIONS, "system": "system-prompt"}
+    values |= exporter.convert_other_settings(keys, unlimited_value=-1) | grammar
     for key in OPTIONS_WITH_ESCAPES:
         if key in values:
             values[key] = [escape(text) for text in values[key]]
@@ -429,8 +433,8 @@ def to_body(exporter: PresetExporter) -> str:
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
     values.setdefault("mirostat", 0)
-    values |= exporter.convert_other_settings(_SETTING_OPTIONS, unlimited_value=-1)
-    values |= _grammar_option(exporter, values.pop("grammar", None), has_grammar_file_option=False)
+    grammar = exporter.take_grammar(_GRAMMAR_OPTIONS, _ALLOWED_GRAMMARS)
+    values |= exporter.convert_other_settings(_SETTING_OPTIONS, unlimited_value=-1) | grammar
     if "logit-bias" in values:
         bias = values["logit-bias"]
         values["logit-bias"] = [
@@ -494,22 +498,6 @@ def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) 
         else:
             words.append(f"{key}{number:+}" if number != float("-inf") else f"{key}-inf")
     return words
-
-
-def _grammar_option(exporter: PresetExporter, grammar: Any, has_grammar_file_option: bool) -> dict[str, Any]:
-    # A grammar that is neither text, a JSON Schema nor a file is reported.
-    if grammar is None:
-        return {}
-    table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
-    keys = {"gbnf": "grammar", "json_schema": "json-schema"}
-    keys |= {"file": "grammar-file", "json_schema_file": "json-schema-file"} if has_grammar_file_option else {}
-    if isinstance(table, dict) and len(table) == 1:
-        ((kind, value),) = table.items()
-        if kind in keys:
-            is_text = has_grammar_file_option and not isinstance(value, str)
-            return {keys[kind]: json.dumps(value) if is_text else value}
-    exporter.report_unsupported("grammar", f"{exporter.tool} takes a grammar or a JSON Schema as text")
-    return {}
 
 
 FORMATS = (

@@ -51,6 +51,7 @@ def _names(version: str, tfs: str) -> dict[str, str]:
 
 
 _OLD_NAMES, _NEW_NAMES = _names("lmstudio-0.2", "tfs_z"), _names("lmstudio", "llama.tailFreeSampling")
+_GRAMMAR_KEYS = {"gbnf": "gbnfGrammar", "json_schema": "jsonSchema"}
 _MAX_TOKENS_FIELD = _NEW_NAMES["max_tokens"]
 _MIROSTAT_FIELD = "llama.mirostatSampling"
 _TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
@@ -168,9 +169,7 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
     llama_chain.report_negative_windows(builder, "LM Studio has no such setting since version 0.3")
     builder.read_step(_TFS_KEYS)
     llama_chain.arrange_chain(builder, _ORDER)
-    builder.read_max_tokens("max_tokens", (-1,))
-    builder.read_strings("stop", "stop")
-    builder.read_string("system", "system")
+    builder.read_settings({name: name for name in ("max_tokens", "stop", "system")}, unlimited_values=(-1,))
     return builder
 
 
@@ -213,13 +212,11 @@ def to_preset(exporter: PresetExporter) -> str:
     exporter.write_steps(_SAMPLER_KEYS)
     exporter.report_order(_ORDER)
     values = {**_OFF_VALUES_OF_PLAIN_FIELDS, **exporter.values}
+    grammar = exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, or a JSON Schema")
     keys = {name: _NEW_NAMES[name] for name in ("max_tokens", "seed", "stop", "system")}
-    values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
-    keys_by_kind = {"gbnf": "gbnfGrammar", "json_schema": "jsonSchema"}
-    exporter.write_grammar(values, keys_by_kind, "LM Studio takes a grammar as text, or a JSON Schema")
-    for kind, key in (("gbnf", "gbnfGrammar"), ("json", "jsonSchema")):
-        if key in values:
-            values["structured"] = {"type": kind, key: values.pop(key)}
+    values |= exporter.convert_other_settings(keys, unlimited_value=-1)
+    for key in grammar:
+        values["structured"] = {"type": "gbnf" if key == _GRAMMAR_KEYS["gbnf"] else "json", **grammar}
     checkbox_fields = {key: _checkbox_value(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
     if _MAX_TOKENS_FIELD in values:
         max_tokens = values.pop(_MAX_TOKENS_FIELD)

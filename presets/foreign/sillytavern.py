@@ -43,6 +43,8 @@ from .webui import (
 )
 
 TOOL = "SillyTavern"
+_SETTING_KEYS = {"max_tokens": "genamt", "seed": "seed"}
+_GRAMMAR_KEYS = {"gbnf": "grammar_string", "json_schema": "json_schema"}
 _TOOL_DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
 _STEP_ORDER = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "temperature", "dynamic_temperature"),
@@ -94,7 +96,8 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     if table.boolean("dynamic_temperature", False):
         _discard_temperature(builder)
     _read_biases(builder)
-    _read_other_settings(builder)
+    builder.read_settings(_SETTING_KEYS)
+    builder.read_grammar(_GRAMMAR_KEYS)
     read_decoding(builder)
     _report_settings_of_others(builder)
     order = _complete_order(table.raw_value("sampler_priority"), _STEP_ORDER)
@@ -184,15 +187,6 @@ def _read_token_ids(builder: ImportedChainBuilder, key: str, text: str) -> list[
     except ValueError as error:
         builder.unsupported_settings.append(f"{key}: {error}; SillyTavern skips it")
         return []
-
-
-def _read_other_settings(builder: ImportedChainBuilder) -> None:
-    builder.read_max_tokens("genamt")
-    builder.read_seed("seed")
-    builder.read_string("grammar_string", "grammar")
-    schema = builder.table.raw_value("json_schema")
-    if isinstance(schema, dict) and schema and "grammar" not in builder.other_settings:
-        builder.other_settings["grammar"] = {"json_schema": schema}
 
 
 def _report_windows(builder: ImportedChainBuilder) -> None:
@@ -302,10 +296,8 @@ def to_json(exporter: PresetExporter) -> str:
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
     values |= exporter.take_guidance("guidance_scale")
-    keys = {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar"}
-    values |= exporter.convert_other_settings(keys)
-    reason = "SillyTavern takes a grammar as text, or a JSON Schema"
-    exporter.write_grammar(values, {"gbnf": "grammar_string", "json_schema": "json_schema"}, reason)
+    values |= exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, or a JSON Schema")
+    values |= exporter.convert_other_settings(_SETTING_KEYS)
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
     written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]

@@ -49,9 +49,7 @@ def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     builder.read_steps(_SAMPLER_KEYS, "penalties", "top_k", "top_p", "top_a", "min_p")
     builder.read_temperature(_SAMPLER_KEYS["temperature"])
     builder.set_chain(builder.steps_in_order(_ORDER))
-    builder.read_max_tokens("openai_max_tokens")
-    builder.read_seed("seed")
-    builder.read_string("system", "system")
+    builder.read_settings({"max_tokens": "openai_max_tokens", "seed": "seed", "system": "system"})
     prompt = _main_prompt(table)
     if prompt:
         builder.other_settings["system"] = prompt

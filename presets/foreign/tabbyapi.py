@@ -45,6 +45,8 @@ KEY_SPELLINGS = {
     "cfg_scale": ("cfg_scale", "guidance_scale"),
     "repetition_decay": ("repetition_decay", "rep_pen_decay"),
 }
+_SETTING_KEYS = {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop"}
+_GRAMMAR_KEYS = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
 _IGNORED_KEYS = (
     *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "logprobs"),
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
@@ -144,8 +146,6 @@ def _read_token_ids(table: ForeignTable, key: str) -> list[int]:
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.read_max_tokens("max_tokens")
-    builder.read_seed("seed")
     stops = table.raw_value("stop")
     if isinstance(stops, list) and any(isinstance(stop, int) for stop in stops):
         ids = [stop for stop in stops if isinstance(stop, int)]
@@ -153,11 +153,8 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
             f"stop {ids}: token ids would have ended the text; here, only strings end it"
         )
         table.values[table.key_in_file("stop")] = [stop for stop in stops if not isinstance(stop, int)]
-    builder.read_strings("stop", "stop")
-    builder.read_string("grammar_string", "grammar")
-    for key, kind in (("json_schema", "json_schema"), ("regex_pattern", "regex")):
-        if table.raw_value(key) and "grammar" not in builder.other_settings:
-            builder.other_settings["grammar"] = {kind: table.raw_value(key)}
+    builder.read_settings(_SETTING_KEYS)
+    builder.read_grammar(_GRAMMAR_KEYS)
 
 
 def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
@@ -247,14 +244,10 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     guidance = exporter.take_guidance("cfg_scale")
     if guidance:
         exporter.report_unsupported("guidance", "TabbyAPI applies it with exllamav2 only")
-    settings = guidance | exporter.convert_other_settings(
-        {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"}
-    )
+    grammar = exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, a JSON Schema or a regular expression")
+    settings = guidance | exporter.convert_other_settings(_SETTING_KEYS) | grammar
     if phrases:
         settings["banned_strings"] = [*exporter.values.get("banned_strings", []), *phrases]
-    keys = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
-    allowed = "a grammar as text, a JSON Schema or a regular expression"
-    exporter.write_grammar(settings, keys, f"TabbyAPI takes {allowed}")
     return settings
 
 

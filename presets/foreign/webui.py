@@ -169,9 +169,7 @@ def looks_at_all_tokens(builder: ImportedChainBuilder) -> bool:
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.read_max_tokens("max_new_tokens")
-    builder.read_seed("seed")
-    builder.read_string("grammar_string", "grammar")
+    builder.read_settings({"max_tokens": "max_new_tokens", "seed": "seed", "grammar": "grammar_string"})
     builder.read_ignore_eos("ban_eos_token")
     if table.is_set("custom_token_bans"):
         ids = table.read("custom_token_bans", lists.read_token_ids)
