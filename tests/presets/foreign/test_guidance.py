@@ -1,60 +1,13 @@
-"""Classifier-free guidance in the presets of other tools."""
+"""Classifier-free guidance in the exports to other tools. `imports/guidance.txt` has the imports."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 import yaml
-from logitsmith.presets.foreign.formats import export_preset, import_text
+from logitsmith.presets.foreign.formats import export_preset
 from logitsmith.presets.preset import Preset
-
-TEXTS = {
-    "webui": ("webui", "guidance_scale: 1.5\nnegative_prompt: Be rude."),
-    "sillytavern": (
-        "sillytavern",
-        json.dumps({"temp": 0.8, "rep_pen": 1.1, "guidance_scale": 1.5, "negative_prompt": "Be rude."}),
-    ),
-    "koboldcpp": (
-        "koboldcpp",
-        json.dumps({"temperature": 0.8, "rep_pen": 1.1, "guidance_scale": 1.5, "negative_prompt": "Be rude."}),
-    ),
-    "tabbyapi": (
-        "tabbyapi",
-        "temperature: {override: 0.8}\ncfg_scale: {override: 1.5}\nnegative_prompt: {override: Be rude.}",
-    ),
-}
-
-
-@pytest.mark.parametrize(("format_name", "text"), TEXTS.values(), ids=TEXTS)
-def test_scale_and_negative_prompt_are_imported(format_name: str, text: str) -> None:
-    imported = import_text(text, "file", format_name)
-    assert imported.preset.guidance == {"scale": 1.5, "negative_prompt": "Be rude."}
-    assert yaml.safe_load(imported.yaml_text())["guidance"] == imported.preset.guidance
-
-
-@pytest.mark.parametrize(("format_name", "text"), TEXTS.values(), ids=TEXTS)
-def test_the_scale_1_is_off(format_name: str, text: str) -> None:
-    imported = import_text(text.replace("1.5", "1.0"), "file", format_name)
-    assert imported.preset.guidance is None
-    assert not [sentence for sentence in imported.unsupported_settings if "guidance" in sentence]
-
-
-def test_the_place_of_koboldcpps_negative_prompt_is_reported() -> None:
-    imported = import_text(TEXTS["koboldcpp"][1], "file", "koboldcpp")
-    assert [sentence.partition(":")[0] for sentence in imported.changed_settings] == ["negative_prompt 'Be rude.'"]
-
-
-def test_tabbyapi_knows_the_negative_prompt() -> None:
-    imported = import_text(TEXTS["tabbyapi"][1], "file", "tabbyapi")
-    assert [sentence.partition(":")[0] for sentence in imported.unsupported_settings] == ["cfg_scale 1.5"]
-
-
-def test_generation_config_has_a_scale_only() -> None:
-    imported = import_text('{"do_sample": true, "guidance_scale": 2}', "generation_config.json", "huggingface")
-    assert imported.preset.guidance == {"scale": 2.0}
-
 
 EXPORTED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "webui": ("webui", {"guidance_scale": 1.5}, ["guidance.negative_prompt"]),

@@ -1,0 +1,30 @@
+"""Files of other tools become these presets, with the numbers, the reasons and the comments: see `cases`."""
+
+import pytest
+from logitsmith.presets import FORMATS, Preset
+from logitsmith.presets.yaml_reader import parse_yaml
+from logitsmith.samplers import parse_chain
+
+from .cases import FILES, read_cases
+
+CASES = {f"{path.stem}: {case.title}": case for path in FILES for case in read_cases(path)}
+PRESETS = {title: case for title, case in CASES.items() if case.expected.startswith("description: ")}
+
+
+def test_cases_have_names_of_their_own_and_every_format():
+    assert len(CASES) == sum(len(read_cases(path)) for path in FILES)
+    assert {*FORMATS, "auto"} <= {title.split(": ")[1].partition("#")[0] for title in CASES}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_import(case):
+    assert case.result() == case.expected
+
+
+@pytest.mark.parametrize("case", PRESETS.values(), ids=PRESETS)
+def test_the_yaml_is_the_imported_preset(case):
+    imported, preset = case.imported(), Preset.from_table(parse_yaml(case.expected, "x"))
+    assert preset.samplers() == imported.preset.samplers()
+    assert preset.samplers() == parse_chain([{name: params} for name, params in imported.chain])
+    assert preset.settings == imported.preset.settings
+    assert set(imported.changed_settings) <= set(imported.unsupported_settings)
