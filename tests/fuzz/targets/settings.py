@@ -43,14 +43,6 @@ def foreign(data: bytes) -> None:
     import_preset(file("foreign.json", data))
 
 
-def _text(value: object) -> list[bytes]:
-    from json import dumps
-
-    rows = value.values() if isinstance(value, dict) else value
-    texts = [row[0] if isinstance(row, tuple) else row for row in rows]
-    return [text.encode() if isinstance(text, str) else dumps(text, default=str).encode() for text in texts]
-
-
 TARGETS = (
     Target(
         "presets",

@@ -1,7 +1,7 @@
-"""Files of other tools become these presets, with the numbers, the reasons and the comments: see `cases`."""
+"""Files of other tools become these presets, and presets these files: see `cases`."""
 
 import pytest
-from logitsmith.presets import FORMATS, Preset
+from logitsmith.presets import EXPORT_FORMATS, FORMATS, Preset
 from logitsmith.presets.yaml_reader import parse_yaml
 from logitsmith.samplers import parse_chain
 
@@ -13,11 +13,12 @@ PRESETS = {title: case for title, case in CASES.items() if case.expected.startsw
 
 def test_cases_have_names_of_their_own_and_every_format():
     assert len(CASES) == sum(len(read_cases(path)) for path in FILES)
-    assert {*FORMATS, "auto"} <= {title.split(": ")[1].partition("#")[0] for title in CASES}
+    assert {*FORMATS, "auto"} == {case.format for case in CASES.values() if not case.is_export}
+    assert {*EXPORT_FORMATS} == {case.format for case in CASES.values() if case.is_export}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_import(case):
+def test_result(case):
     assert case.result() == case.expected
 
 
