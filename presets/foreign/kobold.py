@@ -30,6 +30,7 @@ from typing import Any
 from ...samplers.base import Sampler
 from ..errors import PresetError
 from ..overrides import MIROSTAT_VERSIONS
+from ..parameter_names import spellings
 from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
@@ -242,15 +243,9 @@ SAMPLERS_BY_NUMBER: Mapping[int, Sequence[str]] = {**KOBOLDCPP_SLOTS, 6: ("repet
 _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 KEY_SPELLINGS = {
-    "temp": ("temp", "temperature"),
-    "typical": ("typical", "typ_s"),
-    "tfs": ("tfs", "tfs_s"),
+    **spellings("koboldcpp"),
     "mirostat": ("mirostat", "miro_type"),
-    "mirostat_tau": ("mirostat_tau", "miro_tau"),
-    "mirostat_eta": ("mirostat_eta", "miro_eta"),
     "seed": ("sampler_seed", "seed"),
-    "adaptive_target": ("adaptive_target", "adaptivep_target"),
-    "adaptive_decay": ("adaptive_decay", "adaptivep_decay"),
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
@@ -281,7 +276,7 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     *_MIROSTAT_KEYS,
     _cpp_keys("adaptive_p", is_active_at=lambda target: target >= 0),
     _cpp_keys("logit_bias"),
-    sampler_keys("koboldcpp-import", "ban"),
+    sampler_keys("koboldcpp-file", "ban"),
     _cpp_keys("ignore_eos"),
 )
 _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(

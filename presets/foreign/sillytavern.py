@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
-from ..parameter_names import BREAKERS
+from ..parameter_names import BREAKERS, spellings
 from . import lists, sillytavern_chat
 from .conversion import DECODING_KEYS, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter, entries_in_order
@@ -51,14 +51,9 @@ _STEP_ORDER = (
     *("quadratic_sampling", "top_n_sigma", "top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs"),
     *("top_a", "min_p", "adaptive_p", "mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
+# SillyTavern's names of text-generation-webui's keys
 KEY_SPELLINGS = {
-    "temperature": ("temp",),
-    "repetition_penalty": ("rep_pen",),
-    "repetition_penalty_range": ("rep_pen_range",),
-    "presence_penalty": ("presence_pen",),
-    "frequency_penalty": ("freq_pen",),
-    "encoder_repetition_penalty": ("encoder_rep_pen",),
-    "top_n_sigma": ("nsigma",),
+    **spellings("webui", own_tool="sillytavern"),
     "dynamic_temperature": ("dynatemp",),
     "dynatemp_low": ("min_temp",),
     "dynatemp_high": ("max_temp",),

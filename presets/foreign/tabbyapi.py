@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..parameter_names import spellings
 from ..yaml_writer import write_yaml
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter
@@ -30,12 +31,9 @@ _STEP_ORDER = (
 )
 KEY_SPELLINGS = {
     "max_tokens": ("max_tokens", "max_length"),
-    "min_tokens": ("min_tokens", "min_length"),
+    **spellings("tabbyapi"),
     "stop": ("stop", "stop_sequence"),
-    "banned_tokens": ("banned_tokens", "custom_token_bans"),
     "allowed_tokens": ("allowed_tokens", "allowed_token_ids"),
-    "repetition_penalty": ("repetition_penalty", "rep_pen"),
-    "penalty_range": ("penalty_range", "repetition_range", "repetition_penalty_range", "rep_pen_range"),
     "typical": ("typical", "typical_p"),
     "min_temp": ("min_temp", "dynatemp_low"),
     "max_temp": ("max_temp", "dynatemp_high"),
@@ -57,7 +55,7 @@ SAMPLER_KEYS = keys_by_sampler(
     _keys("logit_bias"),
     _keys("penalties", {"last_n": {"off_value": -1, "minimum": -1}}),
     *map(_keys, ("ignore_eos", "min_tokens")),
-    _keys("ban", {"strings": tool_key("tabbyapi-import", "ban.strings")}),
+    _keys("ban", {"strings": tool_key("tabbyapi-file", "ban.strings")}),
     *map(_keys, ("temperature", "top_k")),
     _keys("top_p", fixed_parameters={"boundary": "exclude"}, comment="exllamav3 drops the token that crosses"),
     _keys("min_p"),
