@@ -373,7 +373,7 @@ PARAMETERS = (
         "logit_bias.bias",
         {},
         {
-            "logit_bias": "openai llama-server koboldcpp tabbyapi sillytavern",
+            "logit_bias": "openai llama-server koboldcpp tabbyapi sillytavern lmstudio-0.2",
             "logit-bias": "llama.cpp",
             "llama.logitBias": "lmstudio",
         },

@@ -20,7 +20,6 @@ from ..errors import PresetError
 from ..preset import Preset
 from ..setting_table import SETTINGS
 from ..yaml_writer import write_step, write_yaml
-from . import lists
 from .sampler_keys import SamplerKeys, ToolKey
 from .table import ForeignTable
 
@@ -196,10 +195,6 @@ class ImportedChainBuilder:
             self.put_step(keys.slot, "greedy", {}, keys.key_names, comment)
         else:
             self.read_step(keys)
-
-    def read_logit_bias(self, key: str = "logit_bias") -> None:
-        biases = self.table.read(key, lists.read_biases) if self.table.is_set(key) else {}
-        self.put_step("logit_bias", "logit_bias", {"bias": biases}, [key])
 
     def read_ignore_eos(self, key: str) -> None:
         if self.table.boolean(key, False):

@@ -165,7 +165,12 @@ class PresetExporter:
         for name, field_info in type(sampler).model_fields.items():
             value = getattr(sampler, name)
             tool_value = keys.fixed_parameters.get(name, field_info.get_default(call_default_factory=True))
-            if (key := keys.key_by_parameter.get(name)) is not None:
+            key = keys.key_by_parameter.get(name)
+            if key is not None and key.is_limited_window and value == -1:
+                reason = f"{self.tool} has no number that means all tokens; {UNLIMITED_WINDOW_TOKENS} was written"
+                self.report_unsupported(f"{sampler.about.name}.{name} -1", reason)
+                self.values[key.name] = UNLIMITED_WINDOW_TOKENS
+            elif key is not None:
                 self.values[key.name] = key.tool_value(value)
             elif value != tool_value:
                 subject = f"{sampler.about.name}.{name} {short_repr(value)}"
@@ -255,19 +260,6 @@ class PresetExporter:
             else:
                 value_by_key[keys[name]] = unlimited_value
         return value_by_key
-
-    def write_unlimited_window(self, key: str, subject: str, reason: str = "") -> None:
-        """Replace a penalty window of -1, all tokens, with a large number, and report the replacement.
-
-        Args:
-            key: the tool's key of the window.
-            subject: logitsmith's name of the parameter, for the report.
-            reason: the reason for the report; empty: the tool has no number that means all tokens.
-        """
-        if self.values.get(key) == -1:
-            self.values[key] = UNLIMITED_WINDOW_TOKENS
-            reason = reason or f"{self.tool} has no number that means all tokens"
-            self.report_unsupported(f"{subject} -1", f"{reason}; {UNLIMITED_WINDOW_TOKENS} was written")
 
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
         """Return the finite biases of token ids. Biases of strings, and biases of -inf, are reported."""

@@ -18,9 +18,9 @@ from . import llama_cpp, webui
 from .conversion import ImportedPreset, build_imported_preset
 from .exporter import ExportedPreset, PresetExporter
 from .preset_file import MissingSectionError, PresetFile
-from .recognition import AmbiguousFormatError, read_format, recognize_format
+from .recognition import AmbiguousFormatError, recognize_format
 from .registry import find_format
-from .table import parse_json, parse_yaml_1_1, read_lines, unify_newlines
+from .table import parse_json, read_lines, unify_newlines
 
 
 def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> ImportedPreset:  # noqa: A002
@@ -58,7 +58,7 @@ def import_text(
     chosen = recognize_format(file) if format is None else find_format(format)
     other_format = None if format is None else _different_format(file, chosen.name)
     try:
-        imported = read_format(chosen, file)
+        imported = chosen.read_file(file)
     except MissingSectionError:
         raise
     except PresetError as error:
@@ -86,15 +86,6 @@ def _different_format(file: PresetFile, format_name: str) -> str | None:
     except PresetError:
         return None
     return recognized if recognized != format_name else None
-
-
-def _known_webui_keys(text: str, origin: str) -> list[str]:
-    value = parse_yaml_1_1(text, origin)
-    return (
-        [key for key in value if key in webui.KNOWN_KEYS or key in webui.FORMER_KEYS]
-        if isinstance(value, Mapping)
-        else []
-    )
 
 
 # keys of logitsmith's presets that a preset of text-generation-webui may have, too
@@ -155,32 +146,32 @@ def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
         own_keys = set(value) & set(Preset.model_fields)
         if "chain" in own_keys or (own_keys and len(own_keys) == len(value)):
             return value
-    if _is_foreign(value, text, origin):
+    if _is_foreign(PresetFile(unify_newlines(text), origin)):
         return None
     if error is not None:
         raise error
     return check_table(value, origin)
 
 
-def _is_foreign(value: Any, text: str, origin: str) -> bool:
-    # ``value``: that of the text as YAML; None if the text is not YAML
+def _is_foreign(file: PresetFile) -> bool:
     try:
-        format_name = recognize_format(PresetFile(unify_newlines(text), origin)).name
+        format_name = recognize_format(file).name
     except AmbiguousFormatError:
         raise
     except PresetError:
-        if is_path(Path(origin).name):  # for a .yaml file, the error about a preset of logitsmith is more helpful
+        if is_path(
+            Path(file.origin).name
+        ):  # for a .yaml file, the error about a preset of logitsmith is more helpful
             return False
         raise
     if format_name != "webui":
         return True
-    webui_keys = _known_webui_keys(text, origin)
-    keys = set(value) if isinstance(value, dict) else set()
-    own_keys = sorted((keys & set(Preset.model_fields)) - _WEBUI_KEYS_OF_PRESETS)
+    webui_keys = [key for key in file.yaml_object if key in webui.KNOWN_KEYS or key in webui.FORMER_KEYS]
+    own_keys = sorted((set(file.yaml_object) & set(Preset.model_fields)) - _WEBUI_KEYS_OF_PRESETS)
     if webui_keys and own_keys:
         raise PresetError(
-            f"{origin}: {own_keys[0]} is a key of logitsmith's presets, {webui_keys[0]} is one of"
-            f" text-generation-webui's; for the latter: gen presets import {origin} --from webui"
+            f"{file.origin}: {own_keys[0]} is a key of logitsmith's presets, {webui_keys[0]} is one of"
+            f" text-generation-webui's; for the latter: gen presets import {file.origin} --from webui"
         )
     return bool(webui_keys)
 

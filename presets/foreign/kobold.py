@@ -251,7 +251,7 @@ KEY_SPELLINGS = {
 }
 _cpp_keys = partial(sampler_keys, "koboldcpp")
 _NOT_NEGATIVE = {"minimum": 0.0}
-_PENALTY_RANGE = {"off_value": 320, "minimum": 1}
+_PENALTY_RANGE = {"off_value": 320, "minimum": 1, "is_limited_window": True}
 KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
     _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
@@ -270,7 +270,7 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("penalties", {"last_n": _PENALTY_RANGE}, slot="repetition_penalty"),
     _cpp_keys(
         "dry",
-        {"multiplier": _NOT_NEGATIVE, "last_n": {"off_value": 320, "minimum": 0}},
+        {"multiplier": _NOT_NEGATIVE, "last_n": {**_PENALTY_RANGE, "minimum": 0}},
     ),
     _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),
     *_MIROSTAT_KEYS,
@@ -327,8 +327,7 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
     strings = [*table.strings("banned_tokens"), *table.strings("banned_strings")]
     if strings:
         builder.other_settings["bans"] = strings
-    builder.read_logit_bias()
-    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "dry")
+    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "logit_bias", "dry")
     if table.number("dry_multiplier", 0) > 0 and table.integer("dry_penalty_last_n", 1) < 0:
         builder.report_unsupported(
             "dry_penalty_last_n", "KoboldCpp reads it as 0, so DRY is off; to llama.cpp it once meant all tokens"
@@ -483,8 +482,6 @@ def koboldcpp_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.write_steps(KOBOLDCPP_SAMPLER_KEYS)
     exporter.values |= {"presence_penalty": presence} if presence else {}
     exporter.write_selector(KOBOLDCPP_SAMPLER_KEYS)
-    exporter.write_unlimited_window("rep_pen_range", "penalties.last_n")
-    exporter.write_unlimited_window("dry_penalty_last_n", "dry.last_n")
     values = {**off_values(KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
     values["sampler_order"] = _written_sampler_numbers(exporter)
     values["mirostat"] = exporter.mirostat_version

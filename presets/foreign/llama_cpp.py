@@ -68,7 +68,7 @@ def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> lis
 
 
 _keys = partial(sampler_keys, "llama.cpp")
-_WINDOW = {"minimum": -1, "reader": read_window}
+_WINDOW = {"minimum": -1, "reader": read_window, "is_limited_window": True}
 SAMPLER_KEYS = keys_by_sampler(
     _keys("penalties", {"last_n": _WINDOW}),
     _keys("dry", {"last_n": _WINDOW, "breakers": {"reader": _read_breakers}}),
@@ -331,7 +331,7 @@ def _convert_options(
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     read_steps(builder)
     builder.read_ignore_eos("ignore-eos")
-    builder.read_logit_bias("logit-bias")
+    builder.read_steps(SAMPLER_KEYS, "logit_bias")
     report_negative_windows(builder, meaning_of_negative_windows)
     order = _read_sampler_list(builder)
     if order is None:
@@ -465,8 +465,6 @@ def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
     elif exporter.selector_name != "dist":
         exporter.report_replaced_selector()
     exporter.write_selector(SAMPLER_KEYS)
-    exporter.write_unlimited_window("repeat-last-n", "penalties.last_n")
-    exporter.write_unlimited_window("dry-penalty-last-n", "dry.last_n")
     if not exporter.written_slots:
         # llama.cpp reads an empty list as its default list. A temperature of 1 changes nothing.
         exporter.written_slots, exporter.values["temp"] = ["temperature"], 1.0

@@ -36,7 +36,7 @@ _ORDER = (
 _IGNORED_OLD_KEYS = (
     *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
     *("n_threads", "color", "prompt", "interactive", "in_prefix", "in_suffix", "context_overflow_policy"),
-    *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
+    *("n_batch", "n_ctx", "n_parts", "instruct", "seed", "mirostat", "penalize_nl", "cpu_threads"),
 )
 
 _KEY_PREFIX = "llm.prediction."
@@ -99,11 +99,11 @@ def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder
     builder = ImportedChainBuilder(TOOL, table)
     if str(table.raw_value("penalize_nl")).lower() == "false":
         builder.report_unsupported("penalize_nl", "the penalties would not have applied to the newline")
-    bias = table.raw_value("logit_bias")
+    bias = table.raw_value("logit-bias")
     if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
-        builder.read_logit_bias()
+        builder.read_step(llama_chain.SAMPLER_KEYS["logit_bias"])
     elif bias:
-        builder.report_unsupported("logit_bias", "it is not a table of token ids and numbers")
+        builder.report_unsupported("logit-bias", "it is not a table of token ids and numbers")
     builder.read_seed("seed")
     builder.report_unknown(_IGNORED_OLD_KEYS)
     return _read_common_settings(builder)
@@ -137,7 +137,7 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
     known_keys |= {key for key in table.values if not key.startswith(_KEY_PREFIX)}
     known_keys |= _report_flags_of_run(builder)
     if table.raw_value("logit-bias"):
-        builder.read_logit_bias("logit-bias")
+        builder.read_step(llama_chain.SAMPLER_KEYS["logit_bias"])
     builder.report_unknown(known_keys)
     return _read_common_settings(builder)
 

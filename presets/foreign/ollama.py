@@ -233,7 +233,6 @@ def to_modelfile(exporter: PresetExporter) -> str:
     if exporter.selector_name != "dist":
         exporter.report_replaced_selector()
     exporter.report_order(llama_chain.DEFAULT_ORDER)
-    exporter.write_unlimited_window("repeat_last_n", "penalties.last_n")
     values = {**off_values(_SAMPLER_KEYS), **exporter.values}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
     settings = exporter.convert_other_settings(keys, unlimited_value=-1)

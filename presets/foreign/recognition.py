@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from ...common.text import join_alternatives
 from ..errors import PresetError
-from .conversion import Imported
 from .preset_file import MissingSectionError, PresetFile
 from .registry import Format, format_names, own_formats, plugin_formats
 from .table import parse_yaml_1_1
@@ -24,13 +23,15 @@ def recognize_format(file: PresetFile) -> Format:
     # Raises ``AmbiguousFormatError`` if several tools know the same share, or none knows half of the file.
     other_file = _error_about_other_file(file)
     formats = plugin_formats() if other_file else (*own_formats(), *plugin_formats())
-    shares = {each.name: _known_share(each, file) for each in formats}
+    shares = {each: _known_share(each, file) for each in formats if each.read is not None}
     best_share = max(shares.values(), default=0.0)
-    best = _winners_of_tie([each for each in formats if shares[each.name] == best_share > 0])
-    if best and best_share < _MIN_KNOWN_SHARE and not other_file:
+    best = _winners_of_tie([each for each, share in shares.items() if share == best_share])
+    if best_share < _MIN_KNOWN_SHARE and other_file:
+        raise other_file
+    if best_share == 0:
+        raise _unknown_format_error(file)
+    if best_share < _MIN_KNOWN_SHARE:
         raise _mostly_unknown_error(best[0], file)
-    if not best or best_share < _MIN_KNOWN_SHARE:
-        raise other_file or _unknown_format_error(file)
     if len(best) > 1:
         names = join_alternatives([each.name for each in best])
         raise AmbiguousFormatError(f"{file.origin}: the content fits {names}; name the format")
@@ -43,21 +44,12 @@ def _winners_of_tie(formats: Sequence[Format]) -> list[Format]:
     return [each for each in own if names.isdisjoint(each.extends)] if own else list(formats)
 
 
-def read_format(chosen: Format, file: PresetFile) -> Imported:
-    """Return what a file holds in a format."""
-    if chosen.read is None:
-        raise PresetError(f"{file.origin}: the format {chosen.name} cannot be imported")
-    if not chosen.holds_several:
-        file.reject_section()
-    return chosen.read(file)
-
-
 def _known_share(candidate: Format, file: PresetFile) -> float:
     """Return the share of a file that the tool of a format knows; 0 if it cannot read the file."""
     if candidate.recognize is not None:
         return candidate.recognize(file)
     try:
-        return read_format(candidate, file).known_share if candidate.read is not None else 0.0
+        return candidate.read_file(file).known_share
     except MissingSectionError:
         return 1.0
     except PresetError:
@@ -65,11 +57,15 @@ def _known_share(candidate: Format, file: PresetFile) -> float:
 
 
 def _mostly_unknown_error(best: Format, file: PresetFile) -> PresetError:
-    unknown = read_format(best, file).unknown_keys
-    keys = ", ".join(unknown[:_MAX_SHOWN_KEYS]) + (", …" if len(unknown) > _MAX_SHOWN_KEYS else "")
+    try:
+        unknown = best.read_file(file).unknown_keys
+    except PresetError:
+        unknown = ()
+    listed = ", ".join(unknown[:_MAX_SHOWN_KEYS]) + (", …" if len(unknown) > _MAX_SHOWN_KEYS else "")
+    most = f"most of its keys ({listed})" if listed else "most of it"
     return AmbiguousFormatError(
-        f"{file.origin}: the content looks like a preset of {best.tool}, which does not know most of"
-        f" {f'its keys ({keys})' if keys else 'it'}; if it is a preset of a known tool, name the format"
+        f"{file.origin}: the content looks like a preset of {best.tool}, which does not know {most}; if it is a"
+        " preset of a known tool, name the format"
     )
 
 

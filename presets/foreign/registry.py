@@ -56,6 +56,14 @@ class Format:
     holds_several: bool = False
     has_penalty_slope: bool = False
 
+    def read_file(self, file: PresetFile) -> Imported:
+        """Return what a file holds. Raises ``PresetError`` if it cannot be read."""
+        if self.read is None:
+            raise PresetError(f"{file.origin}: the format {self.name} cannot be imported")
+        if not self.holds_several:
+            file.reject_section()
+        return self.read(file)
+
 
 class _OwnFormat(NamedTuple):
     """Where a format of our own is, and what completion in shells and help show without importing it."""

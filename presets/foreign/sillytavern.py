@@ -30,7 +30,7 @@ from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
 from .preset_file import PresetFile, known_share
 from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
-from .table import ForeignTable, read_window, unify_newlines
+from .table import UNLIMITED_WINDOW_TOKENS, ForeignTable, read_window, unify_newlines
 from .webui import (
     EXPORT_SAMPLER_KEYS,
     LEADING_SLOTS,
@@ -38,8 +38,8 @@ from .webui import (
     chain_values,
     looks_at_all_tokens,
     read_steps,
+    replace_unlimited_window,
     samplers_of_step,
-    window_subject,
 )
 
 TOOL = "SillyTavern"
@@ -281,11 +281,8 @@ def to_json(exporter: PresetExporter) -> str:
         if "temperature" in exporter.written_slots:
             exporter.report_unsupported("temperature", "SillyTavern does not use it together with dynatemp")
             values.pop("temperature", None)
-    exporter.write_unlimited_window(
-        "repetition_penalty_range",
-        window_subject(exporter),
-        "some back ends of SillyTavern read 0 as off, and reject -1",
-    )
+    reason = "some back ends of SillyTavern read 0 as off, and reject -1"
+    replace_unlimited_window(exporter, UNLIMITED_WINDOW_TOKENS, f"{reason}; {UNLIMITED_WINDOW_TOKENS} was written")
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key

@@ -120,9 +120,8 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
 
 def _read_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.read_logit_bias()
     builder.read_ignore_eos("ban_eos_token")
-    builder.read_steps(SAMPLER_KEYS, "min_tokens")
+    builder.read_steps(SAMPLER_KEYS, "logit_bias", "min_tokens")
     tokens = _read_token_ids(table, "banned_tokens")
     builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
     builder.read_strings("banned_strings", "bans")

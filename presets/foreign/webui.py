@@ -266,7 +266,7 @@ _SAMPLERS_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no
 
 def to_yaml(exporter: PresetExporter) -> str:
     """Return the YAML with the values that differ from the defaults, and with the order of the steps."""
-    values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
+    values = request_values(exporter)
     if values.get("adaptive_target") == 0:
         exporter.report_unsupported(
             "adaptive_p.target 0",
@@ -274,12 +274,6 @@ def to_yaml(exporter: PresetExporter) -> str:
         )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
-    if values.get("repetition_penalty_range") == -1:
-        values["repetition_penalty_range"] = 0
-        exporter.report_unsupported(
-            f"{window_subject(exporter)} -1",
-            "0 was written, which is all tokens to the transformers loaders, and off to the llama.cpp loader",
-        )
     values |= exporter.take_guidance("guidance_scale", None)
     exporter.convert_other_settings({})
     return write_yaml(values)
@@ -287,14 +281,17 @@ def to_yaml(exporter: PresetExporter) -> str:
 
 def request_values(exporter: PresetExporter) -> dict[str, Any]:
     values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
-    if values.get("repetition_penalty_range") == -1:
-        values["repetition_penalty_range"] = 0  # all tokens
+    reason = "0 was written, which is all tokens to the transformers loaders, and off to the llama.cpp loader"
+    replace_unlimited_window(exporter, 0, reason)
     return values
 
 
-def window_subject(exporter: PresetExporter) -> str:
-    """Return logitsmith's name of the parameter that the range of the penalties was written from."""
-    return "penalties.last_n" if "penalties" in exporter.written_slots else "dry.last_n"
+def replace_unlimited_window(exporter: PresetExporter, number: int, reason: str) -> None:
+    """Replace the range of the penalties by a number if it is -1, all tokens, and report the reason."""
+    if exporter.values.get("repetition_penalty_range") == -1:
+        exporter.values["repetition_penalty_range"] = number
+        parameter = "penalties.last_n" if "penalties" in exporter.written_slots else "dry.last_n"
+        exporter.report_unsupported(f"{parameter} -1", reason)
 
 
 def chain_values(
