@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,9 @@ from typing import Any
 from ...common.text import unknown_name
 from ..errors import PresetError
 from .table import first_content_line, parse_json, parse_yaml_1_1
+
+# A line that may begin a table in YAML. Other texts, such as long Modelfiles, are not read as YAML, which is slow.
+_YAML_LINE_PATTERN = re.compile(r"\s*(?:---|[%?!&]|.*:(?:\s|$))")
 
 
 class MissingSectionError(PresetError):
@@ -65,7 +69,7 @@ class PresetFile:
     @cached_property
     def yaml_object(self) -> Mapping[Any, Any]:
         """The table of a YAML text that is not JSON; an empty one for another text."""
-        if self.first_line.lstrip()[:1] in ("{", "["):
+        if not _YAML_LINE_PATTERN.match(self.first_line) or self.first_line.lstrip()[0] in "{[":
             return {}
         try:
             return self.yaml_table()
