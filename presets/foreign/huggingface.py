@@ -19,6 +19,7 @@ from ...samplers.methods.sequence_bias import SequenceBias
 from ...samplers.methods.synthid import Synthid
 from .conversion import DECODING_KEYS, ForeignStep, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
+from .other_keys import other_keys
 from .preset_file import PresetFile, known_share
 from .registry import Format
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, sampler_keys
@@ -76,21 +77,11 @@ _UNSUPPORTED_KEYS = {
         "it would have contrasted layers; llama.cpp computes the logits of the last one only",
     ),
 }
-_IGNORED_KEYS = (
-    *("max_length", "max_time", "use_cache", "cache_implementation", "cache_config", "return_legacy_cache"),
-    *("prefill_chunk_size", "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores"),
-    *("output_logits", "return_dict_in_generate", "num_assistant_tokens", "num_assistant_tokens_schedule"),
-    *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "is_assistant"),
-    *("assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "compile_config", "disable_compile"),
-    *("transformers_version", "_from_model_config", "_commit_hash", "token_healing", "remove_invalid_values"),
-    *("renormalize_logits", "low_memory", "generation_kwargs", "trust_remote_code", "eos_token_id"),
-    *("bos_token_id", "pad_token_id", "decoder_start_token_id", "continuous_batching_config"),
-)
 
 
 _KNOWN_KEYS = frozenset(
     ("do_sample", "max_new_tokens", "stop_strings", *SAMPLING_SLOTS, *SLOTS_BEFORE_SAMPLING, _LAST_SLOT)
-).union(_IGNORED_KEYS, _UNSUPPORTED_KEYS, DECODING_KEYS)
+).union(other_keys("huggingface"), _UNSUPPORTED_KEYS, DECODING_KEYS)
 
 
 def _known_keys(values: Mapping[str, Any]) -> frozenset[str]:

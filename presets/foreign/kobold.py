@@ -35,6 +35,7 @@ from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, entries_in_order, has_halves_slope, is_sloped
+from .other_keys import other_keys
 from .preset_file import PresetFile, known_share
 from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys
@@ -78,28 +79,14 @@ _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
 _KOBOLDAI_SLOTS_BEFORE_MIROSTAT = ("repetition_penalty", "temperature")
 
 # Keys of KoboldAI's settings file that do not affect sampling. If one is present, KoboldAI's defaults are used.
-SETTINGS_FILE_KEYS = (
-    *("apikey", "andepth", "useprompt", "adventure", "chatmode", "chatname", "dynamicscan", "nopromptgen"),
-    *("rngpersist", "nogenmod", "autosave", "welcome", "newlinemode", "output_streaming", "show_probs"),
-    *("show_budget", "numseqs", "widepth", "formattriminc", "formatrmblln", "formatrmspch", "formataddsptl"),
-    *("formatoptns", "actionmode", "fulldeterminism", "userscripts", "corescript", "softprompt"),
-)
+SETTINGS_FILE_KEYS = other_keys("koboldai-settings")
 
 # keys that identify a preset, and do not affect sampling
-LABEL_KEYS = (
-    *("preset", "name", "description", "Preset Category", "Model Type", "Model Size", "Model Name"),
-    *("Model Category", "Author", "uid"),
-)
+LABEL_KEYS = other_keys("kobold-labels")
 
-_IGNORED_KOBOLDAI_KEYS = (
-    *LABEL_KEYS,
-    *("max_length", "ikgen", "single_line", "use_stop_sequence"),
-    *("streaming_kobold", "use_default_badwordsids", "api_server", "preset_settings", "extensions", "n"),
-    *SETTINGS_FILE_KEYS,
-)
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
 _KOBOLDAI_SETTING_KEYS = {"max_tokens": "genamt", "grammar": "grammar"}
-_ALL_KOBOLDAI_KEYS = frozenset((*KOBOLDAI_KEYS, *_IGNORED_KOBOLDAI_KEYS))
+_ALL_KOBOLDAI_KEYS = frozenset((*KOBOLDAI_KEYS, *LABEL_KEYS, *SETTINGS_FILE_KEYS, *other_keys("koboldai")))
 
 
 def read_koboldai(file: PresetFile) -> Imported:
@@ -289,13 +276,7 @@ KOBOLDCPP_KEYS = (
     *off_values(KOBOLDCPP_SAMPLER_KEYS),
     *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale", "negative_prompt"),
 )
-_IGNORED_KOBOLDCPP_KEYS = (
-    *("preset", "name", "description", "max_context_length", "n", "quiet", "prompt", "memory", "genkey"),
-    *("trim_stop", "render_special", "use_default_badwordsids", "images", "logprobs"),
-    *("grammar_retain_state", "auto_ctxlen", "auto_genamt", "replace_instruct_placeholders", "using_openai_tools"),
-    *("bypass_eos_token", "adapter", "Model Type", "Model Size", "Model Name", "Preset Category"),
-)
-_ALL_KOBOLDCPP_KEYS = frozenset((*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS)).union(*KEY_SPELLINGS.values())
+_ALL_KOBOLDCPP_KEYS = frozenset((*KOBOLDCPP_KEYS, *other_keys("koboldcpp"))).union(*KEY_SPELLINGS.values())
 
 
 def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:

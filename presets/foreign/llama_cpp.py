@@ -41,6 +41,7 @@ from .llama_cpp_options import (
     read_sections,
     unescape,
 )
+from .other_keys import other_keys
 from .preset_file import PresetFile, known_share
 from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
@@ -145,24 +146,7 @@ METADATA_PREFIX = "general.sampling."  # start of the metadata keys with which a
 GLOBAL_SECTION = "*"  # the section of an INI file that applies to all other sections
 _DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 _OPTION_BY_KEY = {key: option for option, key in BODY_KEYS.items()} | {"max_tokens": "n-predict"}
-_IGNORED_KEYS = (
-    *("prompt", "messages", "model", "stream", "cache_prompt", "n_keep", "n_probs", "id_slot", "t_max_predict_ms"),
-    *("return_tokens", "timings_per_token", "post_sampling_probs", "lora", "n_indent", "response_fields", "tools"),
-    *("grammar_lazy", "chat_format", "logprobs", "top_logprobs", "n", "user", "stream_options"),
-    "preserved_tokens",
-)
-_KNOWN_KEYS = frozenset((*_OPTION_BY_KEY, *_IGNORED_KEYS, "min_keep"))
-_JAN_KEYS = (
-    *("name", "id", "model", "version", "files", "model_path", "mmproj_path", "size_bytes", "embedding", "sha256"),
-    *("prompt_template", "ctx_len", "n_parallel", "ngl", "engine", "object", "created", "owned_by", "cpu_threads"),
-    *("text_model", "vision_model", "sources", "metadata", "format", "description", "author", "tags"),
-    *("model_sha256", "stream", "min_keep", "n_probs", "penalize_nl", "gpu_layers", "arch", "mmproj_sha256"),
-    *("mmproj_size_bytes", "ai_template", "system_template", "user_template", "llama_model_path", "precision"),
-    *("max_model_len", "tp", "caching_enabled", "os", "gpu_arch", "system_prompt", "instructions", "settings"),
-    "quantization_method",
-)
-# keys of Jan's model.yml that no preset has
-_JAN_MARKS = ("prompt_template", "ctx_len", "engine", "model_path", "ngl", "llama_model_path")
+_KNOWN_KEYS = frozenset((*_OPTION_BY_KEY, *other_keys("llama-server"), "min_keep"))
 
 
 def recognize(file: PresetFile) -> float:
@@ -200,7 +184,10 @@ def _is_jan_model(file: PresetFile) -> bool:
         return isinstance(file.json_object.get("parameters"), Mapping) and bool(
             {"settings", "engine"} & file.json_object.keys()
         )
-    return not INI_LINE_PATTERN.fullmatch(file.first_line) and len(file.yaml_object.keys() & {*_JAN_MARKS}) > 1
+    return (
+        not INI_LINE_PATTERN.fullmatch(file.first_line)
+        and len(file.yaml_object.keys() & {*other_keys("jan-only")}) > 1
+    )
 
 
 def _read_ini(file: PresetFile) -> Imported:
@@ -281,7 +268,9 @@ def _convert_jan(values: Mapping[str, Any], origin: str) -> ImportedChainBuilder
     parameters = values.get("parameters")
     inner = parameters if isinstance(parameters, Mapping) else {}
     body = {
-        key: value for key, value in [*values.items(), *inner.items()] if key not in (*_JAN_KEYS, "parameters")
+        key: value
+        for key, value in [*values.items(), *inner.items()]
+        if key not in (*other_keys("jan"), "parameters")
     }
     builder = _convert_body(body, origin)
     builder.key_count = len(values)

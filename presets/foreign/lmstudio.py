@@ -22,6 +22,7 @@ from ..setting_table import SETTINGS
 from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
+from .other_keys import other_keys
 from .preset_file import PresetFile
 from .registry import Format
 from .sampler_keys import SamplerKeys, ToolKey, rename_keys
@@ -33,11 +34,6 @@ _ORDER = (
     "temperature",
 )
 
-_IGNORED_OLD_KEYS = (
-    *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
-    *("n_threads", "color", "prompt", "interactive", "in_prefix", "in_suffix", "context_overflow_policy"),
-    *("n_batch", "n_ctx", "n_parts", "instruct", "seed", "mirostat", "penalize_nl", "cpu_threads"),
-)
 
 _KEY_PREFIX = "llm.prediction."
 
@@ -55,11 +51,7 @@ _GRAMMAR_KEYS = {"gbnf": "gbnfGrammar", "json_schema": "jsonSchema"}
 _MAX_TOKENS_FIELD = _NEW_NAMES["max_tokens"]
 _MIROSTAT_FIELD = "llama.mirostatSampling"
 _TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
-_IGNORED_NEW_KEYS = (
-    *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
-    *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
-    *("toolNaming", "promptPreprocessor", "rawTools", "envVars"),
-)
+_IGNORED_KEYS = other_keys("lmstudio")
 # fields that are not part of a preset, and the flag of `gen run` for each
 _FLAGS_OF_RUN = {
     "speculativeDecoding.draftModel": "-md FILE",
@@ -105,7 +97,7 @@ def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder
     elif bias:
         builder.report_unsupported("logit-bias", "it is not a table of token ids and numbers")
     builder.read_seed("seed")
-    builder.report_unknown(_IGNORED_OLD_KEYS)
+    builder.report_unknown(other_keys("lmstudio-0.2"))
     return _read_common_settings(builder)
 
 
@@ -133,7 +125,7 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
         builder.other_settings["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         builder.other_settings["grammar"] = structured["gbnfGrammar"]
-    known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured")}
+    known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_KEYS, "structured")}
     known_keys |= {key for key in table.values if not key.startswith(_KEY_PREFIX)}
     known_keys |= _report_flags_of_run(builder)
     if table.raw_value("logit-bias"):
@@ -147,7 +139,7 @@ def _report_flags_of_run(builder: ImportedChainBuilder) -> set[str]:
     found = set()
     for key, value in builder.table.values.items():
         name = key.removeprefix(_KEY_PREFIX)
-        if name in _IGNORED_NEW_KEYS or not name.startswith((_SPECULATION_PREFIX, _REASONING_PREFIX)):
+        if name in _IGNORED_KEYS or not name.startswith((_SPECULATION_PREFIX, _REASONING_PREFIX)):
             continue
         found.add(key)
         if value in (None, "", False) and name != "reasoning.enabled":

@@ -17,6 +17,7 @@ from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
 from .modelfile import Instruction, is_modelfile, parse_modelfile
+from .other_keys import other_keys
 from .preset_file import PresetFile
 from .registry import Format
 from .sampler_keys import off_values, rename_keys
@@ -29,11 +30,6 @@ _PARAMETER_BY_OPTION = names_by_option("ollama")
 _OPTIONS = (
     *("temp", "top-k", "top-p", "min-p", "typical", "repeat-penalty", "repeat-last-n", "presence-penalty"),
     "frequency-penalty",
-)
-_IGNORED_KEYS = (
-    *("num_ctx", "num_batch", "num_gpu", "num_gqa", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap"),
-    *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
-    *("rope_frequency_scale", "draft_num_predict"),
 )
 _NUMBER_PARAMETERS = ("num_predict", "seed")
 _DROPPED_PARAMETERS = {
@@ -136,7 +132,7 @@ def _report_dropped(builder: ImportedChainBuilder, dropped_values: dict[str, str
 
 
 def _report_rejected(builder: ImportedChainBuilder) -> None:
-    other_parameters = {*_IGNORED_KEYS, *_NUMBER_PARAMETERS}
+    other_parameters = {*other_keys("ollama"), *_NUMBER_PARAMETERS}
     known_parameters = {*_PARAMETER_BY_OPTION.values(), *other_parameters}
     for key in builder.table.unknown_keys(other_parameters):
         if key in _REJECTED_PARAMETERS:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...common.text import join_alternatives
 from ..errors import PresetError
+from .other_keys import other_keys
 from .preset_file import MissingSectionError, PresetFile
 from .registry import Format, format_names, own_formats, plugin_formats
 from .table import parse_yaml_1_1
@@ -85,15 +86,6 @@ def _unknown_format_error(file: PresetFile) -> PresetError:
     )
 
 
-_NOVELAI_KEYS = {
-    *("phrase_rep_pen", "repetition_penalty_frequency", "repetition_penalty_presence", "streaming_novel"),
-    *("repetition_penalty_default_whitelist", "tail_free_sampling", "math1_temp", "presetVersion"),
-}
-_VLLM_KEYS = {
-    *("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "stop_token_ids"),
-    *("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "prompt_logprobs"),
-    *("truncate_prompt_tokens", "add_generation_prompt", "allowed_token_ids", "use_beam_search", "bad_words"),
-}
 _REQUEST_KEYS = {"messages", "prompt", "input", "model"}
 
 
@@ -102,10 +94,10 @@ def _error_about_other_file(file: PresetFile) -> PresetError | None:
     keys = {str(key) for key in file.json_object}
     inner = file.json_object.get("parameters")
     inner_keys = {str(key) for key in inner} if isinstance(inner, Mapping) else set()
-    if len((keys | inner_keys) & _NOVELAI_KEYS) > 1:
+    if len((keys | inner_keys) & {*other_keys("novelai")}) > 1:
         what = "a preset of NovelAI, whose samplers and their order differ; gen does not import it"
     elif keys & _REQUEST_KEYS and (
-        keys & _VLLM_KEYS or ("repetition_penalty" in keys and "repeat_penalty" not in keys)
+        keys & {*other_keys("vllm")} or ("repetition_penalty" in keys and "repeat_penalty" not in keys)
     ):
         what = (
             "the body of a request to vLLM, and no preset; gen serve answers such requests, and"

@@ -27,6 +27,7 @@ from . import lists, sillytavern_chat
 from .conversion import DECODING_KEYS, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter, entries_in_order
 from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
+from .other_keys import other_keys
 from .preset_file import PresetFile, known_share
 from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
@@ -260,15 +261,7 @@ _STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Sequence[Any], Callable[[Any], Sequenc
 }
 _OTHER_KEYS = ("sampler_priority", "genamt", "global_banned_tokens", *DECODING_KEYS)
 KNOWN_KEYS = (*_OFF_VALUES, *_STEP_LISTS_OF_OTHERS, *_OTHER_KEYS)
-_IGNORED_KEYS = (
-    *("max_length", "truncation_length", "streaming", "streaming_url", "include_reasoning", "max_tokens_second"),
-    *("spaces_between_special_tokens_aphrodite", "n", "name", "preset", "type", "server_urls", "custom_model"),
-    *("bypass_status_check", "derived", "generic_model", "legacy_api", "stopping_strings"),
-    *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "openrouter_model"),
-    *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "vllm_model"),
-    *("logits_processors_aphrodite", "mancer_model", "togetherai_model", "infermaticai_model", "ollama_model"),
-    *("aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
-)
+_IGNORED_KEYS = other_keys("sillytavern")
 _ALL_KEYS = frozenset((*KNOWN_KEYS, *_IGNORED_KEYS)).union(*KEY_SPELLINGS.values())
 
 

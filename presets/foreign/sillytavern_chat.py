@@ -12,22 +12,10 @@ from functools import partial
 from typing import Any
 
 from .conversion import ImportedChainBuilder
+from .other_keys import other_keys
 from .sampler_keys import keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
-# keys of which other files have one at most
-_MARKS = {
-    *(
-        "chat_completion_source",
-        "openai_model",
-        "openai_max_context",
-        "openai_max_tokens",
-        "prompts",
-        "prompt_order",
-    ),
-    *("names_behavior", "stream_openai", "wrap_in_quotes", "jailbreak_system", "impersonation_prompt"),
-    *("new_chat_prompt", "new_group_chat_prompt", "send_if_empty", "max_context_unlocked", "assistant_prefill"),
-}
 _TOOL = "SillyTavern"
 _keys = partial(sampler_keys, "sillytavern-chat")
 _SAMPLER_KEYS = keys_by_sampler(
@@ -38,7 +26,7 @@ _ORDER = ("penalties", "temperature", "top_k", "top_p", "min_p", "top_a")
 
 
 def is_chat_preset(data: Mapping[Any, Any]) -> bool:
-    return len({str(key) for key in data} & _MARKS) > 1
+    return sum(key in data for key in other_keys("sillytavern-chat")) > 1
 
 
 def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:

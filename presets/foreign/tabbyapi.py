@@ -19,6 +19,7 @@ from ..parameter_names import spellings
 from ..yaml_writer import write_yaml
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter
+from .other_keys import other_keys
 from .preset_file import PresetFile
 from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys, tool_key
@@ -45,11 +46,6 @@ KEY_SPELLINGS = {
 }
 _SETTING_KEYS = {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop"}
 _GRAMMAR_KEYS = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
-_IGNORED_KEYS = (
-    *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "logprobs"),
-    *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
-    *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
-)
 _keys = partial(sampler_keys, "tabbyapi")
 SAMPLER_KEYS = keys_by_sampler(
     _keys("logit_bias"),
@@ -175,7 +171,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
         penalties = (key for name, key in SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):
             builder.report_unsupported("penalty_range", "a range of 0 switches the penalties off")
-    builder.report_unknown({*_KNOWN_KEYS, *_IGNORED_KEYS})
+    builder.report_unknown({*_KNOWN_KEYS, *other_keys("tabbyapi")})
 
 
 _CUT_SLOTS = ("top_k", "top_p", "min_p")

@@ -36,6 +36,7 @@ from .conversion import (
     read_decoding,
 )
 from .exporter import PresetExporter
+from .other_keys import other_keys
 from .preset_file import PresetFile, known_share
 from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
@@ -111,11 +112,7 @@ CHAIN_KEYS = (
 KNOWN_KEYS = (*off_values(SAMPLER_KEYS), *CHAIN_KEYS, *DECODING_KEYS)
 # Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
 _GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
-_IGNORED_KEYS = (
-    *("add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
-    *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
-    *("reasoning_effort", "name"),
-)
+_IGNORED_KEYS = other_keys("webui")
 # keys of former versions of the tool, and what each of them did
 FORMER_KEYS = {
     "dynatemp": "early in 2024, it set a dynamic temperature of {temperature:g} plus and minus this value",
