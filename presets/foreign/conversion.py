@@ -81,9 +81,6 @@ class Imported:
         return 1 - len(self.unknown_keys) / self.key_count if self.key_count else 0.0
 
 
-UNKNOWN_KEY = "does not know this key"  # part of every sentence about a key that the tool does not have
-
-
 class ImportedChainBuilder:
     """A builder of a chain and settings from a file of another tool; `Imported` explains what both have."""
 
@@ -102,11 +99,7 @@ class ImportedChainBuilder:
         self.changed_settings: list[str] = []
         self.notes: list[str] = []
         self.description = ""
-        self.key_count = len(table.values)
-
-    @property
-    def unknown_keys(self) -> list[str]:
-        return [text.split(maxsplit=1)[0].rstrip(":") for text in self.unsupported_settings if UNKNOWN_KEY in text]
+        self.unknown_keys: list[str] = []
 
     def imported(self, sections: Sequence[str] = ()) -> Imported:
         # ``sections``: names of the presets, if the file holds several
@@ -118,7 +111,6 @@ class ImportedChainBuilder:
             notes=tuple(self.notes),
             description=self.description,
             sections=tuple(sections),
-            key_count=self.key_count,
             unknown_keys=tuple(self.unknown_keys),
         )
 
@@ -281,7 +273,8 @@ class ImportedChainBuilder:
     def report_unknown(self, known_keys: Iterable[str]) -> None:
         for key in self.table.unknown_keys(known_keys):
             value = short_repr(self.table.values[key])
-            self.unsupported_settings.append(f"{key} {value}: {self.tool} {UNKNOWN_KEY}; it was left out")
+            self.unknown_keys.append(key)
+            self.unsupported_settings.append(f"{key} {value}: {self.tool} does not know this key; it was left out")
 
 
 def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:

@@ -99,15 +99,7 @@ def read_koboldcpp(file: PresetFile) -> Imported:
     return _read_chosen(file, lambda values, _is_list: convert_koboldcpp(values, file.origin))
 
 
-def recognize_koboldai(file: PresetFile) -> float:
-    return _share_of_all_presets(file, _ALL_KOBOLDAI_KEYS)
-
-
-def recognize_koboldcpp(file: PresetFile) -> float:
-    return _share_of_all_presets(file, _ALL_KOBOLDCPP_KEYS)
-
-
-def _share_of_all_presets(file: PresetFile, known_keys: frozenset[str]) -> float:
+def _recognize(known_keys: frozenset[str], file: PresetFile) -> float:
     keys = {key for preset in file.json_objects for key in preset}
     return known_share(keys, known_keys) if keys - set(LABEL_KEYS) else 0.0
 
@@ -539,7 +531,7 @@ FORMATS = (
         "a preset of KoboldAI",
         read_koboldai,
         to_presets,
-        recognize_koboldai,
+        partial(_recognize, _ALL_KOBOLDAI_KEYS),
         aliases=("kobold",),
         holds_several=True,
         has_penalty_slope=True,
@@ -550,7 +542,7 @@ FORMATS = (
         "a preset of KoboldCpp",
         read_koboldcpp,
         to_request,
-        recognize_koboldcpp,
+        partial(_recognize, _ALL_KOBOLDCPP_KEYS),
         aliases=("kobold-lite",),
         extends=("koboldai", "llama.cpp"),
         holds_several=True,

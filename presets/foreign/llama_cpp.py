@@ -251,15 +251,14 @@ def _convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
         if option is not None:
             is_order = option == "samplers" and isinstance(value, list)
             found.values[option] = OptionValue(key, ";".join(map(str, value)) if is_order else value)
+        elif key not in _KNOWN_KEYS:
+            found.report_unknown(key, f"{key}: llama-server does not know this key; it was left out")
     builder = _convert_options(found, origin)
-    builder.key_count = len(body)
     if body.get("min_keep") not in (None, 0, 1):
         builder.unsupported_settings.append(
             f"min_keep {body['min_keep']}: each step would have kept at least this many tokens"
         )
-    for key in body:
-        if key not in _KNOWN_KEYS:
-            builder.unsupported_settings.append(f"{key}: llama-server does not know this key; it was left out")
+    builder.unsupported_settings += found.unsupported_settings
     return builder
 
 
@@ -273,7 +272,6 @@ def _convert_jan(values: Mapping[str, Any], origin: str) -> ImportedChainBuilder
         if key not in (*other_keys("jan"), "parameters")
     }
     builder = _convert_body(body, origin)
-    builder.key_count = len(values)
     builder.notes.append("the inference parameters of Jan's model file")
     return builder
 
@@ -284,7 +282,7 @@ def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainB
     for key, value in _settings_of_metadata(metadata).items():
         option = option_of_metadata(key.removeprefix(METADATA_PREFIX))
         if option is None:
-            found.unsupported_settings.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
+            found.report_unknown(key, f"{key} {value}: {TOOL} does not know this key; it was left out")
         else:
             found.values[option] = OptionValue(key, value)
     builder = _convert_options(found, origin, "llama.cpp now reads it as 0, off")
@@ -318,6 +316,7 @@ def _convert_options(
         {option.key_in_file: option.line for option in options.values() if option.line},
     )
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    builder.unknown_keys = found.unknown_keys
     read_steps(builder)
     builder.read_ignore_eos("ignore-eos")
     builder.read_steps(SAMPLER_KEYS, "logit_bias")

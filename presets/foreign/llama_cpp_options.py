@@ -44,9 +44,14 @@ class FoundOptions:
     values: dict[str, OptionValue] = field(default_factory=dict)  # by option
     unsupported_settings: list[str] = field(default_factory=list)
     changed_settings: list[str] = field(default_factory=list)
+    unknown_keys: list[str] = field(default_factory=list)
     # flags that `gen run` has, but a preset does not hold: as they must be typed, by their first name
     flags_of_run: dict[str, str] = field(default_factory=dict)
     reports_of_flags: list[str] = field(default_factory=list)
+
+    def report_unknown(self, key: str, sentence: str) -> None:
+        self.unknown_keys.append(key)
+        self.unsupported_settings.append(sentence)
 
     def report_changed(self, sentence: str) -> None:
         self.unsupported_settings.append(sentence)
@@ -181,9 +186,7 @@ def _read_key(section: IniSection, key: str, found: FoundOptions) -> None:
         )
     if flag is None:
         if not key.startswith(_IGNORED_VARIABLES):
-            found.unsupported_settings.append(
-                f"{key} {value}: llama.cpp does not know this key, and rejects the file"
-            )
+            found.report_unknown(key, f"{key} {value}: llama.cpp does not know this key, and rejects the file")
         return
     if not flag.is_imported:
         found.add_other_flag(flag, flag.names[-1], value)
