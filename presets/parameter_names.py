@@ -18,11 +18,10 @@ from .setting_table import SAMPLING
 _REQUEST_TOOLS = frozenset(
     ("openai", "llama-server", "vllm", "webui", "koboldai", "koboldcpp", "sillytavern", "tabbyapi", "clients")
 )
-# Tools of the table that are parts of another one: another file, another version, or imports that differ from
-# requests.
+# Tools of the table that are parts of another one: another file, another version, or names that only files have.
 _PARTS = (
     *("webui-export", "sillytavern-export", "sillytavern-chat", "lmstudio-0.2", "lmstudio-mirostat", "yals"),
-    *("koboldcpp-import", "tabbyapi-import"),
+    *("koboldcpp-file", "sillytavern-file", "tabbyapi-file"),
 )
 
 
@@ -102,7 +101,9 @@ PARAMETERS = (
         "temperature.t",
         1.0,
         {
-            "temperature": "openai llama-server webui tabbyapi sillytavern-chat ollama transformers lmstudio",
+            "temperature": (
+                "openai llama-server webui tabbyapi sillytavern-chat ollama transformers lmstudio koboldcpp-file"
+            ),
             "temp": "llama.cpp koboldai koboldcpp sillytavern lmstudio-0.2",
         },
     ),
@@ -161,6 +162,7 @@ PARAMETERS = (
             "typical": "llama.cpp koboldai koboldcpp",
             "typical_p": "llama-server webui ollama transformers lmstudio-0.2",
             "typ_p": "clients",
+            "typ_s": "koboldcpp-file",
             "llama.locallyTypicalSampling": "lmstudio",
         },
         maximum=1.0,
@@ -171,6 +173,7 @@ PARAMETERS = (
         {
             "tfs": "koboldai koboldcpp webui",
             "tfs_z": "clients",
+            "tfs_s": "koboldcpp-file",
         },
         maximum=1.0,
     ),
@@ -179,7 +182,7 @@ PARAMETERS = (
         0.0,
         {
             "top_n_sigma": "llama-server webui",
-            "nsigma": "koboldcpp yals",
+            "nsigma": "koboldcpp yals sillytavern-file",
             "top_nsigma": "clients",
             "top-n-sigma": "llama.cpp",
         },
@@ -212,7 +215,7 @@ PARAMETERS = (
         {
             "repeat_penalty": "llama-server ollama lmstudio-0.2",
             "repetition_penalty": "webui tabbyapi sillytavern-chat transformers",
-            "rep_pen": "koboldcpp sillytavern",
+            "rep_pen": "koboldcpp sillytavern tabbyapi-file",
             "repeat-penalty": "llama.cpp",
             "repeatPenalty": "lmstudio",
         },
@@ -224,6 +227,7 @@ PARAMETERS = (
             "presence_penalty": (
                 "openai llama-server koboldcpp webui tabbyapi sillytavern-chat ollama lmstudio-0.2"
             ),
+            "presence_pen": "sillytavern-file",
             "presence-penalty": "llama.cpp",
             "llama.presencePenalty": "lmstudio",
         },
@@ -233,6 +237,7 @@ PARAMETERS = (
         0.0,
         {
             "frequency_penalty": "openai llama-server webui tabbyapi sillytavern-chat ollama lmstudio-0.2",
+            "freq_pen": "sillytavern-file",
             "frequency-penalty": "llama.cpp",
             "llama.frequencyPenalty": "lmstudio",
         },
@@ -242,8 +247,9 @@ PARAMETERS = (
         64,
         {
             "repeat_last_n": "llama-server ollama lmstudio-0.2",
-            "repetition_penalty_range": "webui",
-            "rep_pen_range": "koboldcpp sillytavern",
+            "repetition_range": "tabbyapi-file",
+            "repetition_penalty_range": "webui tabbyapi-file",
+            "rep_pen_range": "koboldcpp sillytavern tabbyapi-file",
             "rep_pen_size": "clients",
             "penalty_range": "tabbyapi",
             "repeat-last-n": "llama.cpp",
@@ -253,7 +259,11 @@ PARAMETERS = (
     Parameter("repetition_penalty.penalty", 1.0, {"rep_pen": "koboldai koboldcpp"}),
     Parameter("repetition_penalty.range", 1024, {"rep_pen_range": "koboldai koboldcpp"}),
     Parameter("repetition_penalty.slope", 0.0, {"rep_pen_slope": "koboldai koboldcpp"}),
-    Parameter("encoder_repetition_penalty.penalty", 1.0, {"encoder_repetition_penalty": "webui transformers"}),
+    Parameter(
+        "encoder_repetition_penalty.penalty",
+        1.0,
+        {"encoder_repetition_penalty": "webui transformers", "encoder_rep_pen": "sillytavern-file"},
+    ),
     Parameter("no_repeat_ngram.n", 0, {"no_repeat_ngram_size": "webui transformers"}),
     Parameter(
         "dry.multiplier",
@@ -288,6 +298,7 @@ PARAMETERS = (
         5.0,
         {
             "mirostat_tau": "llama-server koboldai koboldcpp lmstudio-0.2",
+            "miro_tau": "koboldcpp-file",
             "mirostat-ent": "llama.cpp",
             "targetEntropy": "lmstudio-mirostat",
         },
@@ -297,6 +308,7 @@ PARAMETERS = (
         0.1,
         {
             "mirostat_eta": "llama-server koboldai koboldcpp lmstudio-0.2",
+            "miro_eta": "koboldcpp-file",
             "mirostat-lr": "llama.cpp",
             "learningRate": "lmstudio-mirostat",
         },
@@ -314,29 +326,46 @@ PARAMETERS = (
     Parameter(
         "adaptive_p.target",
         -1.0,
-        {"adaptive_target": "llama-server koboldcpp webui tabbyapi", "adaptive-target": "llama.cpp"},
+        {
+            "adaptive_target": "llama-server koboldcpp webui tabbyapi",
+            "adaptivep_target": "koboldcpp-file",
+            "adaptive-target": "llama.cpp",
+        },
     ),
     Parameter(
         "adaptive_p.decay",
         0.9,
-        {"adaptive_decay": "llama-server koboldcpp webui tabbyapi", "adaptive-decay": "llama.cpp"},
+        {
+            "adaptive_decay": "llama-server koboldcpp webui tabbyapi",
+            "adaptivep_decay": "koboldcpp-file",
+            "adaptive-decay": "llama.cpp",
+        },
     ),
     Parameter(
         "min_tokens.n",
         0,
-        {"min_tokens": "tabbyapi", "min_length": "sillytavern", "min_new_tokens": "transformers"},
+        {
+            "min_tokens": "tabbyapi",
+            "min_length": "sillytavern tabbyapi-file",
+            "min_new_tokens": "transformers",
+        },
     ),
     Parameter(
         "ban.tokens",
         [],
-        {"banned_tokens": "tabbyapi", "tokens": "sillytavern-export", "bad_words_ids": "transformers"},
+        {
+            "banned_tokens": "tabbyapi",
+            "custom_token_bans": "tabbyapi-file",
+            "tokens": "sillytavern-export",
+            "bad_words_ids": "transformers",
+        },
     ),
     Parameter(
         "ban.strings",
         [],
         {
-            "banned_tokens": "koboldcpp-import",
-            "banned_strings": "tabbyapi-import",
+            "banned_tokens": "koboldcpp-file",
+            "banned_strings": "tabbyapi-file",
             "strings": "sillytavern-export",
         },
     ),
@@ -344,7 +373,7 @@ PARAMETERS = (
         "logit_bias.bias",
         {},
         {
-            "logit_bias": "openai llama-server koboldcpp tabbyapi sillytavern",
+            "logit_bias": "openai llama-server koboldcpp tabbyapi sillytavern lmstudio-0.2",
             "logit-bias": "llama.cpp",
             "llama.logitBias": "lmstudio",
         },
@@ -504,6 +533,23 @@ def names_by_option(tool: str) -> dict[str, str]:
     """Return the name in a tool of each parameter that it has, by llama.cpp's option."""
     names = ((row.name_in("llama.cpp"), row.name_in(tool)) for row in PARAMETERS)
     return {option: name for option, name in names if option is not None and name is not None}
+
+
+def spellings(tool: str, own_tool: str = "") -> dict[str, tuple[str, ...]]:
+    """Return for parameters of a tool all names that its files may have, the one that it writes first."""
+    # ``own_tool``: for a tool whose files have their own names for the parameters of another one
+    found = {}
+    for row in PARAMETERS:
+        own = own_tool or tool
+        names = [name for name in (row.name_in(own), *_all_names(row, f"{own}-file")) if name is not None]
+        main_name = row.name_in(tool)
+        if main_name is not None and names and names != [main_name]:
+            found[main_name] = tuple(names)
+    return found
+
+
+def _all_names(row: Parameter, tool: str) -> list[str]:
+    return [name for name, tools in row.names.items() if tool in tools.split()]
 
 
 def flags_of(target: str) -> tuple[str, ...]:

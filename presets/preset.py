@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -127,7 +127,18 @@ class Preset(_SettingFields):
 
         Raises ``PresetError`` that names the key, the value and the allowed values.
         """
-        preset = validated(cls, table, origin, cls.allowed_values)
+        for key in table:
+            if key not in cls.model_fields:
+                raise PresetError(unknown_name("key", key, cls.model_fields), origin=origin)
+        try:
+            preset = cls.model_validate(dict(table))
+        except ValidationError as error:
+            first = error.errors()[0]
+            if first["type"] == "value_error":  # of a validator of this package
+                raise PresetError.of(first["ctx"]["error"]).within(origin) from None
+            key = str(first["loc"][0])
+            problem = wrong_value(table[key], cls.allowed_values[key])
+            raise PresetError(problem, origin=origin, place=(key,)) from None
         preset._name, preset._source, preset._origin = name, source, origin
         return preset
 
@@ -193,24 +204,3 @@ def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str 
         place = error.place[1:]
         rest = place[1:] if place[:1] == (parameter,) else place
         raise PresetError.of(error.at(origin + place_suffix(rest))) from None
-
-
-_Table = TypeVar("_Table", bound=BaseModel)
-
-
-def validated(
-    model: type[_Table], table: Mapping[Any, Any], origin: str, allowed_values: Mapping[str, str]
-) -> _Table:
-    """Return a table of a file as a model. Raises ``PresetError`` for the first wrong key or value."""
-    # ``allowed_values``: of each key, as noun phrases. A validator of this package raises its own error.
-    for key in table:
-        if key not in model.model_fields:
-            raise PresetError(unknown_name("key", key, model.model_fields), origin=origin)
-    try:
-        return model.model_validate(dict(table))
-    except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "value_error":
-            raise PresetError.of(first["ctx"]["error"]).within(origin) from None
-        key = str(first["loc"][0])
-        raise PresetError(wrong_value(table[key], allowed_values[key]), origin=origin, place=(key,)) from None

@@ -1,16 +1,27 @@
 """The user's defaults, from config.yaml in the user's configuration folder.
 
-Completion in shells imports this module, and few users have the file. So PyYAML and pydantic are imported only if
-the file exists.
+Completion in shells imports this module, and few users have the file. So PyYAML is imported only if the file
+exists.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..common.errors import wrong_value
+from ..common.text import unknown_name
+from .errors import PresetError
 from .search import config_folder, is_path
+
+# the keys of the file, with the allowed values of each as noun phrases for messages
+_ALLOWED_VALUES = {
+    "model": "a path or a model's name",
+    "preset": "a name or a path",
+    "model_folders": "a list of folders",
+}
 
 
 @dataclass(frozen=True)
@@ -34,18 +45,26 @@ def user_config() -> UserConfig:
     # look like a path is kept as a name.
     path = config_file()
     table = _read_config()
-    if not table:
-        return UserConfig()
-    from .config_table import ConfigTable  # noqa: PLC0415 - few users have the file, and importing pydantic takes 40 ms
-
-    config = ConfigTable.checked(table, str(path))
-    preset = config.preset
+    _check(table, str(path))
+    model, preset = table.get("model"), table.get("preset")
     if preset is not None and is_path(preset):
         preset = _absolute_path(preset)
-    model = config.model
     if model is not None and _is_model_path(model, path.parent):
         model = _absolute_path(model)
-    return UserConfig(model, preset, tuple(_absolute_path(folder) for folder in config.model_folders))
+    return UserConfig(model, preset, tuple(_absolute_path(folder) for folder in table.get("model_folders", ())))
+
+
+def _check(table: Mapping[Any, Any], origin: str) -> None:
+    """Raise ``PresetError`` for the first wrong key or value."""
+    for key, value in table.items():
+        if key not in _ALLOWED_VALUES:
+            raise PresetError(unknown_name("key", key, _ALLOWED_VALUES), origin=origin)
+        if key == "model_folders":
+            is_allowed = isinstance(value, list) and all(isinstance(folder, str) for folder in value)
+        else:
+            is_allowed = value is None or (isinstance(value, str) and value != "")
+        if not is_allowed:
+            raise PresetError(wrong_value(value, _ALLOWED_VALUES[key]), origin=origin, place=(key,))
 
 
 def config_file() -> Path:

@@ -13,7 +13,7 @@ from ...common.errors import UsageError
 from ...common.files import is_stdin, write_file_atomically
 from ...common.flags import CompletionKind
 from ...common.text import join_alternatives
-from ...presets.foreign.registry import FORMATS, OWN_FORMATS
+from ...presets.foreign.registry import FORMATS, described_export_formats
 from ...requests.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
@@ -77,13 +77,6 @@ class PresetImportOptions(Options):
                 )
 
 
-_EXPORT_FORMATS = [
-    f"{each.name} ({each.written_as})" if each.written_as else each.name
-    for each in OWN_FORMATS
-    if each.write is not None
-]
-
-
 @dataclass(frozen=True, kw_only=True)
 class PresetExportOptions(Options):
     """The options of `gen presets export`."""
@@ -98,7 +91,7 @@ class PresetExportOptions(Options):
     to: str = flag(
         "--to",
         metavar="FORMAT",
-        help=f"Format: {join_alternatives(_EXPORT_FORMATS)}.",
+        help=f"Format: {join_alternatives(described_export_formats())}.",
         default=REQUIRED,
         completion_kind=CompletionKind.EXPORT_FORMAT,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import PresetError
+from .modelfile import is_modelfile
 from .table import parse_yaml_1_1
 
 
@@ -31,6 +32,8 @@ def find_command(text: str, origin: str = "") -> CommandLine | None:
     """Return the first command line of llama.cpp in a text."""
     # A text that begins with a flag is a command line without its program. Raises ``PresetError`` for open quotes.
     if text.lstrip().startswith(("{", "[")) and "ExecStart" not in text:  # JSON, or an INI file
+        return None
+    if is_modelfile(text):  # it may mention a command line
         return None
     if _CONTAINER_PATTERN.search(text):
         commands = list(_container_commands(text))

@@ -20,7 +20,6 @@ from ..errors import PresetError
 from ..preset import Preset
 from ..setting_table import SETTINGS
 from ..yaml_writer import write_step, write_yaml
-from . import lists
 from .sampler_keys import SamplerKeys, ToolKey
 from .table import ForeignTable
 
@@ -82,9 +81,6 @@ class Imported:
         return 1 - len(self.unknown_keys) / self.key_count if self.key_count else 0.0
 
 
-UNKNOWN_KEY = "does not know this key"  # part of every sentence about a key that the tool does not have
-
-
 class ImportedChainBuilder:
     """A builder of a chain and settings from a file of another tool; `Imported` explains what both have."""
 
@@ -103,11 +99,7 @@ class ImportedChainBuilder:
         self.changed_settings: list[str] = []
         self.notes: list[str] = []
         self.description = ""
-        self.key_count = len(table.values)
-
-    @property
-    def unknown_keys(self) -> list[str]:
-        return [text.split(maxsplit=1)[0].rstrip(":") for text in self.unsupported_settings if UNKNOWN_KEY in text]
+        self.unknown_keys: list[str] = []
 
     def imported(self, sections: Sequence[str] = ()) -> Imported:
         # ``sections``: names of the presets, if the file holds several
@@ -119,7 +111,6 @@ class ImportedChainBuilder:
             notes=tuple(self.notes),
             description=self.description,
             sections=tuple(sections),
-            key_count=self.key_count,
             unknown_keys=tuple(self.unknown_keys),
         )
 
@@ -197,10 +188,6 @@ class ImportedChainBuilder:
         else:
             self.read_step(keys)
 
-    def read_logit_bias(self, key: str = "logit_bias") -> None:
-        biases = self.table.read(key, lists.read_biases) if self.table.is_set(key) else {}
-        self.put_step("logit_bias", "logit_bias", {"bias": biases}, [key])
-
     def read_ignore_eos(self, key: str) -> None:
         if self.table.boolean(key, False):
             self.put_step("ignore_eos", "ignore_eos", {}, [key])
@@ -262,10 +249,32 @@ class ImportedChainBuilder:
         if string_value:
             self.other_settings[setting] = string_value
 
+    def read_settings(self, keys: Mapping[str, str], unlimited_values: Container[int] = ()) -> None:
+        """Read settings beside the chain from these keys, by setting."""
+        for setting, key in keys.items():
+            match setting:
+                case "max_tokens":
+                    self.read_max_tokens(key, unlimited_values)
+                case "seed":
+                    self.read_seed(key)
+                case "stop":
+                    self.read_strings(key, setting)
+                case _:
+                    self.read_string(key, setting)
+
+    def read_grammar(self, keys: Mapping[str, str]) -> None:
+        """Read the grammar from these keys, by its kind; the first one that has a value counts."""
+        for kind, key in keys.items():
+            value = self.table.string(key) if kind == "gbnf" else self.table.raw_value(key)
+            if value:
+                self.other_settings["grammar"] = value if kind == "gbnf" else {kind: value}
+                return
+
     def report_unknown(self, known_keys: Iterable[str]) -> None:
         for key in self.table.unknown_keys(known_keys):
             value = short_repr(self.table.values[key])
-            self.unsupported_settings.append(f"{key} {value}: {self.tool} {UNKNOWN_KEY}; it was left out")
+            self.unknown_keys.append(key)
+            self.unsupported_settings.append(f"{key} {value}: {self.tool} does not know this key; it was left out")
 
 
 def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:

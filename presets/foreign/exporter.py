@@ -165,7 +165,12 @@ class PresetExporter:
         for name, field_info in type(sampler).model_fields.items():
             value = getattr(sampler, name)
             tool_value = keys.fixed_parameters.get(name, field_info.get_default(call_default_factory=True))
-            if (key := keys.key_by_parameter.get(name)) is not None:
+            key = keys.key_by_parameter.get(name)
+            if key is not None and key.is_limited_window and value == -1:
+                reason = f"{self.tool} has no number that means all tokens; {UNLIMITED_WINDOW_TOKENS} was written"
+                self.report_unsupported(f"{sampler.about.name}.{name} -1", reason)
+                self.values[key.name] = UNLIMITED_WINDOW_TOKENS
+            elif key is not None:
                 self.values[key.name] = key.tool_value(value)
             elif value != tool_value:
                 subject = f"{sampler.about.name}.{name} {short_repr(value)}"
@@ -256,19 +261,6 @@ class PresetExporter:
                 value_by_key[keys[name]] = unlimited_value
         return value_by_key
 
-    def write_unlimited_window(self, key: str, subject: str, reason: str = "") -> None:
-        """Replace a penalty window of -1, all tokens, with a large number, and report the replacement.
-
-        Args:
-            key: the tool's key of the window.
-            subject: logitsmith's name of the parameter, for the report.
-            reason: the reason for the report; empty: the tool has no number that means all tokens.
-        """
-        if self.values.get(key) == -1:
-            self.values[key] = UNLIMITED_WINDOW_TOKENS
-            reason = reason or f"{self.tool} has no number that means all tokens"
-            self.report_unsupported(f"{subject} -1", f"{reason}; {UNLIMITED_WINDOW_TOKENS} was written")
-
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
         """Return the finite biases of token ids. Biases of strings, and biases of -inf, are reported."""
         finite_bias_by_id: dict[int, float] = {}
@@ -280,24 +272,23 @@ class PresetExporter:
                 finite_bias_by_id[token] = number
         return finite_bias_by_id
 
-    def write_grammar(self, settings: dict[str, Any], keys: Mapping[str, str], reason: str) -> None:
-        """Replace ``grammar`` in the settings by the format's key; report a grammar that the format cannot hold.
+    def take_grammar(self, keys: Mapping[str, str], allowed: str) -> dict[str, Any]:
+        """Remove the grammar from the settings, and return it by the format's key. Report one that it cannot hold.
 
         Args:
-            settings: the settings by the keys of the format, with a grammar as presets write it.
             keys: the key for each kind of grammar: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
-            reason: the reason for the report.
+            allowed: the kinds of grammars that the format holds, for the report.
         """
-        grammar = settings.pop("grammar", None)
+        grammar = self.other_settings.pop("grammar", None)
         table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
         if isinstance(table, Mapping) and len(table) == 1:
             ((kind, value),) = table.items()
             if kind in keys:
                 is_text_of_schema = kind == "json_schema" and isinstance(value, str)
-                settings[keys[kind]] = _parsed(value) if is_text_of_schema else value
-                return
+                return {keys[kind]: _parsed(value) if is_text_of_schema else value}
         if grammar is not None:
-            self.report_unsupported("grammar", reason)
+            self.report_unsupported("grammar", f"{self.tool} takes {allowed}")
+        return {}
 
     def make_result(self, text: str) -> ExportedPreset:
         """Return the text together with the sentences about unsupported settings."""

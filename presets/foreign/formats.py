@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...common.text import join_alternatives
 from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
 from ..errors import PresetError
@@ -15,14 +14,13 @@ from ..preset import Preset, load_preset
 from ..search import is_file_reference, is_path, split_section
 from ..setting_table import SETTINGS
 from ..yaml_reader import check_table, parse_yaml, read_text
-from . import llama_cpp_import, webui
-from .conversion import Imported, ImportedPreset, build_imported_preset
+from . import llama_cpp, webui
+from .conversion import ImportedPreset, build_imported_preset
 from .exporter import ExportedPreset, PresetExporter
-from .llama_cpp import TOOL as LLAMA_CPP
 from .preset_file import MissingSectionError, PresetFile
-from .recognition import AmbiguousFormatError, recognize_own_format
-from .registry import OWN_FORMATS, Format, find_format, plugin_formats
-from .table import parse_json, parse_yaml_1_1, read_lines, unify_newlines
+from .recognition import AmbiguousFormatError, recognize_format
+from .registry import find_format
+from .table import parse_json, read_lines, unify_newlines
 
 
 def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> ImportedPreset:  # noqa: A002
@@ -60,86 +58,25 @@ def import_text(
     chosen = recognize_format(file) if format is None else find_format(format)
     other_format = None if format is None else _different_format(file, chosen.name)
     try:
-        imported = _read(chosen, file)
+        imported = chosen.read_file(file)
     except MissingSectionError:
         raise
     except PresetError as error:
         raise PresetError(f"{error}; the content looks like {other_format}") if other_format else error from None
-    if format is None and chosen in OWN_FORMATS and not chosen.has_structure:
-        _reject_mostly_unknown(chosen, imported, file)
     is_doubtful = other_format is not None and bool(imported.unknown_keys)
     description = f"imported from {Path(origin).name} ({chosen.name})"
     preset = build_imported_preset(imported, chosen.name, origin, origin, description)
     return replace(preset, other_format=other_format) if is_doubtful else preset
 
 
-def _read(chosen: Format, file: PresetFile) -> Imported:
-    if chosen.read is None:
-        raise PresetError(f"{file.origin}: the format {chosen.name} cannot be imported")
-    if not chosen.holds_several:
-        file.reject_section()
-    return chosen.read(file)
-
-
-def recognize_format(file: PresetFile) -> Format:
-    """Return the format that a file has: the one whose tool knows most of it."""
-    # Raises ``AmbiguousFormatError`` if several tools know the same share.
-    shares = {each.name: _known_share(each, file) for each in plugin_formats()}
-    best_share = max(shares.values(), default=0.0)
-    rivals = [each for each in plugin_formats() if shares[each.name] == best_share >= _MIN_KNOWN_SHARE]
-    try:
-        own = find_format(recognize_own_format(file.text, file.origin))
-    except PresetError:
-        if not rivals:
-            raise
-    else:
-        if not rivals or own.has_structure or best_share <= _known_share(own, file):
-            return own
-    if len(rivals) > 1:
-        names = join_alternatives([each.name for each in rivals])
-        raise AmbiguousFormatError(f"{file.origin}: the content fits {names}; name the format")
-    return rivals[0]
-
-
-_MIN_KNOWN_SHARE = 0.5
-_MAX_SHOWN_KEYS = 6
-
-
-def _known_share(candidate: Format, file: PresetFile) -> float:
-    """Return the share of a file that the tool of a format knows; 0 if it cannot read the file."""
-    if candidate.recognize is not None:
-        return candidate.recognize(file)
-    try:
-        return _read(candidate, file).known_share
-    except MissingSectionError:
-        return 1.0
-    except PresetError:
-        return 0.0
-
-
-def _reject_mostly_unknown(chosen: Format, imported: Imported, file: PresetFile) -> None:
-    """Raise ``AmbiguousFormatError`` if the recognized tool does not know most keys of a file."""
-    unknown = imported.unknown_keys
-    if not unknown or imported.known_share >= _MIN_KNOWN_SHARE:
-        return
-    others = [each for each in OWN_FORMATS if each.read is not None and each != chosen]
-    candidates = [each.name for each in others if _known_share(each, file) >= _MIN_KNOWN_SHARE]
-    better = f"; it also fits {join_alternatives(candidates)}" if candidates else ""
-    keys = ", ".join(unknown[:_MAX_SHOWN_KEYS]) + (", …" if len(unknown) > _MAX_SHOWN_KEYS else "")
-    raise AmbiguousFormatError(
-        f"{file.origin}: the content looks like a preset of {chosen.tool}, which does not know most of its keys"
-        f" ({keys}){better}; if it is a preset of a known tool, name the format"
-    )
-
-
 def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
     """Return the preset that a model's author recommends in a GGUF file; None if there is none."""
     # The preset is llama.cpp's complete chain with the values of the ``general.sampling.*`` keys. llama.cpp
     # samples in the same way for this model if no flag is given. Raises ``PresetError`` that names the key.
-    if not llama_cpp_import.has_settings(metadata):
+    if not llama_cpp.has_settings(metadata):
         return None
-    imported = llama_cpp_import.convert_metadata(metadata, "").imported()
-    return build_imported_preset(imported, LLAMA_CPP, "", "model", "what the model's author recommends")
+    imported = llama_cpp.convert_metadata(metadata, "").imported()
+    return build_imported_preset(imported, llama_cpp.TOOL, "", "model", "what the model's author recommends")
 
 
 def _different_format(file: PresetFile, format_name: str) -> str | None:
@@ -149,15 +86,6 @@ def _different_format(file: PresetFile, format_name: str) -> str | None:
     except PresetError:
         return None
     return recognized if recognized != format_name else None
-
-
-def _known_webui_keys(text: str, origin: str) -> list[str]:
-    value = parse_yaml_1_1(text, origin)
-    return (
-        [key for key in value if key in webui.KNOWN_KEYS or key in webui.FORMER_KEYS]
-        if isinstance(value, Mapping)
-        else []
-    )
 
 
 # keys of logitsmith's presets that a preset of text-generation-webui may have, too
@@ -218,32 +146,32 @@ def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
         own_keys = set(value) & set(Preset.model_fields)
         if "chain" in own_keys or (own_keys and len(own_keys) == len(value)):
             return value
-    if _is_foreign(value, text, origin):
+    if _is_foreign(PresetFile(unify_newlines(text), origin)):
         return None
     if error is not None:
         raise error
     return check_table(value, origin)
 
 
-def _is_foreign(value: Any, text: str, origin: str) -> bool:
-    # ``value``: that of the text as YAML; None if the text is not YAML
+def _is_foreign(file: PresetFile) -> bool:
     try:
-        format_name = recognize_format(PresetFile(unify_newlines(text), origin)).name
+        format_name = recognize_format(file).name
     except AmbiguousFormatError:
         raise
     except PresetError:
-        if is_path(Path(origin).name):  # for a .yaml file, the error about a preset of logitsmith is more helpful
+        if is_path(
+            Path(file.origin).name
+        ):  # for a .yaml file, the error about a preset of logitsmith is more helpful
             return False
         raise
     if format_name != "webui":
         return True
-    webui_keys = _known_webui_keys(text, origin)
-    keys = set(value) if isinstance(value, dict) else set()
-    own_keys = sorted((keys & set(Preset.model_fields)) - _WEBUI_KEYS_OF_PRESETS)
+    webui_keys = [key for key in file.yaml_object if key in webui.KNOWN_KEYS or key in webui.FORMER_KEYS]
+    own_keys = sorted((set(file.yaml_object) & set(Preset.model_fields)) - _WEBUI_KEYS_OF_PRESETS)
     if webui_keys and own_keys:
         raise PresetError(
-            f"{origin}: {own_keys[0]} is a key of logitsmith's presets, {webui_keys[0]} is one of"
-            f" text-generation-webui's; for the latter: gen presets import {origin} --from webui"
+            f"{file.origin}: {own_keys[0]} is a key of logitsmith's presets, {webui_keys[0]} is one of"
+            f" text-generation-webui's; for the latter: gen presets import {file.origin} --from webui"
         )
     return bool(webui_keys)
 

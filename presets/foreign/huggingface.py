@@ -19,11 +19,14 @@ from ...samplers.methods.sequence_bias import SequenceBias
 from ...samplers.methods.synthid import Synthid
 from .conversion import DECODING_KEYS, ForeignStep, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter
-from .preset_file import PresetFile
+from .other_keys import other_keys
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
 TOOL = "transformers"
+_SETTING_KEYS = {"max_tokens": "max_new_tokens", "stop": "stop_strings"}
 _LENGTH_DECAY = "exponential_decay_length_penalty"
 _keys = partial(sampler_keys, "transformers")
 _SAMPLER_KEYS = keys_by_sampler(
@@ -74,16 +77,19 @@ _UNSUPPORTED_KEYS = {
         "it would have contrasted layers; llama.cpp computes the logits of the last one only",
     ),
 }
-_IGNORED_KEYS = (
-    *("max_length", "max_time", "use_cache", "cache_implementation", "cache_config", "return_legacy_cache"),
-    *("prefill_chunk_size", "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores"),
-    *("output_logits", "return_dict_in_generate", "num_assistant_tokens", "num_assistant_tokens_schedule"),
-    *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "is_assistant"),
-    *("assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "compile_config", "disable_compile"),
-    *("transformers_version", "_from_model_config", "_commit_hash", "token_healing", "remove_invalid_values"),
-    *("renormalize_logits", "low_memory", "generation_kwargs", "trust_remote_code", "eos_token_id"),
-    *("bos_token_id", "pad_token_id", "decoder_start_token_id", "continuous_batching_config"),
-)
+
+
+_KNOWN_KEYS = frozenset(
+    ("do_sample", "max_new_tokens", "stop_strings", *SAMPLING_SLOTS, *SLOTS_BEFORE_SAMPLING, _LAST_SLOT)
+).union(other_keys("huggingface"), _UNSUPPORTED_KEYS, DECODING_KEYS)
+
+
+def _known_keys(values: Mapping[str, Any]) -> frozenset[str]:
+    return _KNOWN_KEYS.union(key for key in values if key.endswith(("_token_id", "_token_ids")))
+
+
+def recognize(file: PresetFile) -> float:
+    return known_share(file.json_object, _known_keys(file.json_object))
 
 
 def read(file: PresetFile) -> Imported:
@@ -104,8 +110,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         keys = ("do_sample",) if table.is_set("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
         builder.set_chain([*first_steps, *last_steps, ForeignStep("greedy", comment=comment, keys=keys)])
-    builder.read_max_tokens("max_new_tokens")
-    builder.read_strings("stop_strings", "stop")
+    builder.read_settings(_SETTING_KEYS)
     read_decoding(builder)
     _report_unsupported_keys(builder)
     return builder
@@ -214,10 +219,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     for key, (neutral_value, effect) in _UNSUPPORTED_KEYS.items():
         if table.is_set(key) and table.raw_value(key) not in (neutral_value, [], {}):
             builder.report_unsupported(key, effect)
-    keys = ("do_sample", "max_new_tokens", "stop_strings", *SAMPLING_SLOTS, *SLOTS_BEFORE_SAMPLING, _LAST_SLOT)
-    known_keys = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
-    known_keys |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
-    builder.report_unknown(known_keys)
+    builder.report_unknown(_known_keys(table.values))
 
 
 def to_config(exporter: PresetExporter) -> str:
@@ -241,7 +243,7 @@ def to_config(exporter: PresetExporter) -> str:
             "SynthIDTextWatermarkingConfig(**watermarking_config) to its generate",
         )
     values |= exporter.take_guidance("guidance_scale", None)
-    values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
+    values |= exporter.convert_other_settings(_SETTING_KEYS)
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -311,3 +313,16 @@ def _add_biases(
         slot = "bad_words_sequences" if value == BAN else "sequence_bias"
         if slot not in exporter.written_slots:
             exporter.written_slots.append(slot)
+
+
+FORMATS = (
+    Format(
+        "huggingface",
+        TOOL,
+        "a generation_config.json of Hugging Face",
+        read,
+        to_config,
+        recognize,
+        aliases=("hf", "transformers"),
+    ),
+)

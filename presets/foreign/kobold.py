@@ -30,11 +30,14 @@ from typing import Any
 from ...samplers.base import Sampler
 from ..errors import PresetError
 from ..overrides import MIROSTAT_VERSIONS
+from ..parameter_names import spellings
 from ..preset import make_step
 from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, entries_in_order, has_halves_slope, is_sloped
-from .preset_file import PresetFile
+from .other_keys import other_keys
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable
 
@@ -76,26 +79,14 @@ _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
 _KOBOLDAI_SLOTS_BEFORE_MIROSTAT = ("repetition_penalty", "temperature")
 
 # Keys of KoboldAI's settings file that do not affect sampling. If one is present, KoboldAI's defaults are used.
-SETTINGS_FILE_KEYS = (
-    *("apikey", "andepth", "useprompt", "adventure", "chatmode", "chatname", "dynamicscan", "nopromptgen"),
-    *("rngpersist", "nogenmod", "autosave", "welcome", "newlinemode", "output_streaming", "show_probs"),
-    *("show_budget", "numseqs", "widepth", "formattriminc", "formatrmblln", "formatrmspch", "formataddsptl"),
-    *("formatoptns", "actionmode", "fulldeterminism", "userscripts", "corescript", "softprompt"),
-)
+SETTINGS_FILE_KEYS = other_keys("koboldai-settings")
 
 # keys that identify a preset, and do not affect sampling
-LABEL_KEYS = (
-    *("preset", "name", "description", "Preset Category", "Model Type", "Model Size", "Model Name"),
-    *("Model Category", "Author", "uid"),
-)
+LABEL_KEYS = other_keys("kobold-labels")
 
-_IGNORED_KOBOLDAI_KEYS = (
-    *LABEL_KEYS,
-    *("max_length", "ikgen", "single_line", "use_stop_sequence"),
-    *("streaming_kobold", "use_default_badwordsids", "api_server", "preset_settings", "extensions", "n"),
-    *SETTINGS_FILE_KEYS,
-)
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
+_KOBOLDAI_SETTING_KEYS = {"max_tokens": "genamt", "grammar": "grammar"}
+_ALL_KOBOLDAI_KEYS = frozenset((*KOBOLDAI_KEYS, *LABEL_KEYS, *SETTINGS_FILE_KEYS, *other_keys("koboldai")))
 
 
 def read_koboldai(file: PresetFile) -> Imported:
@@ -106,6 +97,11 @@ def read_koboldai(file: PresetFile) -> Imported:
 def read_koboldcpp(file: PresetFile) -> Imported:
     """Read the body of a request, or one preset of a list."""
     return _read_chosen(file, lambda values, _is_list: convert_koboldcpp(values, file.origin))
+
+
+def _recognize(known_keys: frozenset[str], file: PresetFile) -> float:
+    keys = {key for preset in file.json_objects for key in preset}
+    return known_share(keys, known_keys) if keys - set(LABEL_KEYS) else 0.0
 
 
 def _read_chosen(file: PresetFile, convert: Callable[[Mapping[Any, Any], bool], ImportedChainBuilder]) -> Imported:
@@ -171,15 +167,14 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
     builder.defaults_owner = builder.tool
     _read_steps(builder)
     order = _read_order(builder, order)
-    builder.read_max_tokens("genamt")
-    builder.read_string("grammar", "grammar")
+    builder.read_settings(_KOBOLDAI_SETTING_KEYS)
     if _read_mirostat(builder, "as KoboldCpp applies it"):
         change = "KoboldAI has no mirostat; the chain is KoboldCpp's: penalty, temperature, mirostat"
         builder.report_changed("mirostat", change)
         builder.set_mirostat_chain(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     else:
         _arrange_by_numbers(builder, order, (), _KOBOLDAI_SLOTS)
-    builder.report_unknown({*KOBOLDAI_KEYS, *_IGNORED_KOBOLDAI_KEYS})
+    builder.report_unknown(_ALL_KOBOLDAI_KEYS)
     return builder
 
 
@@ -227,21 +222,15 @@ SAMPLERS_BY_NUMBER: Mapping[int, Sequence[str]] = {**KOBOLDCPP_SLOTS, 6: ("repet
 _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 KEY_SPELLINGS = {
-    "temp": ("temp", "temperature"),
-    "typical": ("typical", "typ_s"),
-    "tfs": ("tfs", "tfs_s"),
+    **spellings("koboldcpp"),
     "mirostat": ("mirostat", "miro_type"),
-    "mirostat_tau": ("mirostat_tau", "miro_tau"),
-    "mirostat_eta": ("mirostat_eta", "miro_eta"),
     "seed": ("sampler_seed", "seed"),
-    "adaptive_target": ("adaptive_target", "adaptivep_target"),
-    "adaptive_decay": ("adaptive_decay", "adaptivep_decay"),
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
 _cpp_keys = partial(sampler_keys, "koboldcpp")
 _NOT_NEGATIVE = {"minimum": 0.0}
-_PENALTY_RANGE = {"off_value": 320, "minimum": 1}
+_PENALTY_RANGE = {"off_value": 320, "minimum": 1, "is_limited_window": True}
 KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("temperature", {"t": _NOT_NEGATIVE}),
     _cpp_keys("dynatemp", {"exponent": _NOT_NEGATIVE}, slot="temperature", switch_key="dynatemp_range"),
@@ -260,13 +249,13 @@ KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     _cpp_keys("penalties", {"last_n": _PENALTY_RANGE}, slot="repetition_penalty"),
     _cpp_keys(
         "dry",
-        {"multiplier": _NOT_NEGATIVE, "last_n": {"off_value": 320, "minimum": 0}},
+        {"multiplier": _NOT_NEGATIVE, "last_n": {**_PENALTY_RANGE, "minimum": 0}},
     ),
     _cpp_keys("xtc", {"threshold": {"off_value": 0.2}}, is_active_at=lambda probability: probability > 0),
     *_MIROSTAT_KEYS,
     _cpp_keys("adaptive_p", is_active_at=lambda target: target >= 0),
     _cpp_keys("logit_bias"),
-    sampler_keys("koboldcpp-import", "ban"),
+    sampler_keys("koboldcpp-file", "ban"),
     _cpp_keys("ignore_eos"),
 )
 _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(
@@ -279,12 +268,7 @@ KOBOLDCPP_KEYS = (
     *off_values(KOBOLDCPP_SAMPLER_KEYS),
     *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale", "negative_prompt"),
 )
-_IGNORED_KOBOLDCPP_KEYS = (
-    *("preset", "name", "description", "max_context_length", "n", "quiet", "prompt", "memory", "genkey"),
-    *("trim_stop", "render_special", "use_default_badwordsids", "images", "logprobs"),
-    *("grammar_retain_state", "auto_ctxlen", "auto_genamt", "replace_instruct_placeholders", "using_openai_tools"),
-    *("bypass_eos_token", "adapter", "Model Type", "Model Size", "Model Name", "Preset Category"),
-)
+_ALL_KOBOLDCPP_KEYS = frozenset((*KOBOLDCPP_KEYS, *other_keys("koboldcpp"))).union(*KEY_SPELLINGS.values())
 
 
 def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
@@ -306,7 +290,7 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
         builder.set_mirostat_chain(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
         _arrange_by_numbers(builder, order, _LEADING_SLOTS, KOBOLDCPP_SLOTS)
-    builder.report_unknown({*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS})
+    builder.report_unknown(_ALL_KOBOLDCPP_KEYS)
     return builder
 
 
@@ -316,8 +300,7 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
     strings = [*table.strings("banned_tokens"), *table.strings("banned_strings")]
     if strings:
         builder.other_settings["bans"] = strings
-    builder.read_logit_bias()
-    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "dry")
+    builder.read_steps(KOBOLDCPP_SAMPLER_KEYS, "logit_bias", "dry")
     if table.number("dry_multiplier", 0) > 0 and table.integer("dry_penalty_last_n", 1) < 0:
         builder.report_unsupported(
             "dry_penalty_last_n", "KoboldCpp reads it as 0, so DRY is off; to llama.cpp it once meant all tokens"
@@ -356,8 +339,7 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
         # In a request, and in Lite's settings, max_length limits the answer. In a preset, it is the context size.
         builder.read_max_tokens("max_length")
     builder.read_seed("seed", min_fixed_seed=1)
-    builder.read_strings("stop", "stop")
-    builder.read_string("grammar", "grammar")
+    builder.read_settings({"stop": "stop", "grammar": "grammar"})
     read_guidance(builder, "guidance_scale")
     if "negative_prompt" in builder.other_settings.get("guidance", ()):
         builder.report_changed("negative_prompt", _NEGATIVE_PROMPT_PLACE)
@@ -423,10 +405,10 @@ def to_presets(exporter: PresetExporter) -> str:
     numbers = entries_in_order(_KOBOLDAI_ORDER, _KOBOLDAI_SLOTS.__getitem__, exporter.written_slots)
     values["sampler_order"] = numbers
     exporter.report_order([slot for number in numbers for slot in _KOBOLDAI_SLOTS[number]])
-    settings = exporter.convert_other_settings({"max_tokens": "genamt", "grammar": "grammar"})
-    exporter.write_grammar(settings, {"gbnf": "grammar"}, "SillyTavern takes a grammar as text")
-    if "grammar" in settings:
+    grammar = exporter.take_grammar({"gbnf": "grammar"}, "a grammar as text, for SillyTavern")
+    if grammar:
         exporter.report_unsupported("grammar", _ONLY_FOR_SILLYTAVERN)
+    settings = exporter.convert_other_settings(_KOBOLDAI_SETTING_KEYS) | grammar
     preset = {
         "preset": exporter.name,
         "description": exporter.description,
@@ -473,8 +455,6 @@ def koboldcpp_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.write_steps(KOBOLDCPP_SAMPLER_KEYS)
     exporter.values |= {"presence_penalty": presence} if presence else {}
     exporter.write_selector(KOBOLDCPP_SAMPLER_KEYS)
-    exporter.write_unlimited_window("rep_pen_range", "penalties.last_n")
-    exporter.write_unlimited_window("dry_penalty_last_n", "dry.last_n")
     values = {**off_values(KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
     values["sampler_order"] = _written_sampler_numbers(exporter)
     values["mirostat"] = exporter.mirostat_version
@@ -529,10 +509,11 @@ def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
 
 
 def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
-    keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
+    keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence"}
     phrases = exporter.take_banned_phrases()
     guidance = exporter.take_guidance("guidance_scale")
-    settings = exporter.convert_other_settings(keys) | guidance
+    grammar = exporter.take_grammar({"gbnf": "grammar"}, "a grammar as text")
+    settings = exporter.convert_other_settings(keys) | guidance | grammar
     if "negative_prompt" in guidance:
         exporter.report_unsupported("guidance.negative_prompt", _NEGATIVE_PROMPT_PLACE)
     if phrases:
@@ -540,5 +521,31 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     if settings.get("sampler_seed", 1) < 1:
         seed = settings.pop("sampler_seed")
         exporter.report_unsupported(f"seed {seed}", "KoboldCpp reads a seed below 1 as a random one")
-    exporter.write_grammar(settings, {"gbnf": "grammar"}, "KoboldCpp takes a grammar as text")
     return settings
+
+
+FORMATS = (
+    Format(
+        "koboldai",
+        KOBOLDAI,
+        "a preset of KoboldAI",
+        read_koboldai,
+        to_presets,
+        partial(_recognize, _ALL_KOBOLDAI_KEYS),
+        aliases=("kobold",),
+        holds_several=True,
+        has_penalty_slope=True,
+    ),
+    Format(
+        "koboldcpp",
+        KOBOLDCPP,
+        "a preset of KoboldCpp",
+        read_koboldcpp,
+        to_request,
+        partial(_recognize, _ALL_KOBOLDCPP_KEYS),
+        aliases=("kobold-lite",),
+        extends=("koboldai", "llama.cpp"),
+        holds_several=True,
+        has_penalty_slope=True,
+    ),
+)

@@ -22,7 +22,9 @@ from ..setting_table import SETTINGS
 from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
+from .other_keys import other_keys
 from .preset_file import PresetFile
+from .registry import Format
 from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 
@@ -32,11 +34,6 @@ _ORDER = (
     "temperature",
 )
 
-_IGNORED_OLD_KEYS = (
-    *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
-    *("n_threads", "color", "prompt", "interactive", "in_prefix", "in_suffix", "context_overflow_policy"),
-    *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
-)
 
 _KEY_PREFIX = "llm.prediction."
 
@@ -50,14 +47,11 @@ def _names(version: str, tfs: str) -> dict[str, str]:
 
 
 _OLD_NAMES, _NEW_NAMES = _names("lmstudio-0.2", "tfs_z"), _names("lmstudio", "llama.tailFreeSampling")
+_GRAMMAR_KEYS = {"gbnf": "gbnfGrammar", "json_schema": "jsonSchema"}
 _MAX_TOKENS_FIELD = _NEW_NAMES["max_tokens"]
 _MIROSTAT_FIELD = "llama.mirostatSampling"
 _TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
-_IGNORED_NEW_KEYS = (
-    *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
-    *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
-    *("toolNaming", "promptPreprocessor", "rawTools", "envVars"),
-)
+_IGNORED_KEYS = other_keys("lmstudio")
 # fields that are not part of a preset, and the flag of `gen run` for each
 _FLAGS_OF_RUN = {
     "speculativeDecoding.draftModel": "-md FILE",
@@ -69,6 +63,12 @@ _FLAGS_OF_RUN = {
     "reasoning.enabled": "--chat-template-kwargs '{\"enable_thinking\": false}'",
 }
 _SPECULATION_PREFIX, _REASONING_PREFIX = "speculativeDecoding.", "reasoning."
+
+
+def recognize(file: PresetFile) -> float:
+    """Return 1 for a file that has the structure of either version, and otherwise 0."""
+    data = file.json_object
+    return float("inference_params" in data or isinstance(data.get("operation"), dict) or "fields" in data)
 
 
 def read(file: PresetFile) -> Imported:
@@ -91,13 +91,13 @@ def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder
     builder = ImportedChainBuilder(TOOL, table)
     if str(table.raw_value("penalize_nl")).lower() == "false":
         builder.report_unsupported("penalize_nl", "the penalties would not have applied to the newline")
-    bias = table.raw_value("logit_bias")
+    bias = table.raw_value("logit-bias")
     if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
-        builder.read_logit_bias()
+        builder.read_step(llama_chain.SAMPLER_KEYS["logit_bias"])
     elif bias:
-        builder.report_unsupported("logit_bias", "it is not a table of token ids and numbers")
+        builder.report_unsupported("logit-bias", "it is not a table of token ids and numbers")
     builder.read_seed("seed")
-    builder.report_unknown(_IGNORED_OLD_KEYS)
+    builder.report_unknown(other_keys("lmstudio-0.2"))
     return _read_common_settings(builder)
 
 
@@ -125,11 +125,11 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
         builder.other_settings["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         builder.other_settings["grammar"] = structured["gbnfGrammar"]
-    known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured")}
+    known_keys = {_KEY_PREFIX + name for name in (*_IGNORED_KEYS, "structured")}
     known_keys |= {key for key in table.values if not key.startswith(_KEY_PREFIX)}
     known_keys |= _report_flags_of_run(builder)
     if table.raw_value("logit-bias"):
-        builder.read_logit_bias("logit-bias")
+        builder.read_step(llama_chain.SAMPLER_KEYS["logit_bias"])
     builder.report_unknown(known_keys)
     return _read_common_settings(builder)
 
@@ -139,7 +139,7 @@ def _report_flags_of_run(builder: ImportedChainBuilder) -> set[str]:
     found = set()
     for key, value in builder.table.values.items():
         name = key.removeprefix(_KEY_PREFIX)
-        if name in _IGNORED_NEW_KEYS or not name.startswith((_SPECULATION_PREFIX, _REASONING_PREFIX)):
+        if name in _IGNORED_KEYS or not name.startswith((_SPECULATION_PREFIX, _REASONING_PREFIX)):
             continue
         found.add(key)
         if value in (None, "", False) and name != "reasoning.enabled":
@@ -161,9 +161,7 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
     llama_chain.report_negative_windows(builder, "LM Studio has no such setting since version 0.3")
     builder.read_step(_TFS_KEYS)
     llama_chain.arrange_chain(builder, _ORDER)
-    builder.read_max_tokens("max_tokens", (-1,))
-    builder.read_strings("stop", "stop")
-    builder.read_string("system", "system")
+    builder.read_settings({name: name for name in ("max_tokens", "stop", "system")}, unlimited_values=(-1,))
     return builder
 
 
@@ -206,13 +204,11 @@ def to_preset(exporter: PresetExporter) -> str:
     exporter.write_steps(_SAMPLER_KEYS)
     exporter.report_order(_ORDER)
     values = {**_OFF_VALUES_OF_PLAIN_FIELDS, **exporter.values}
+    grammar = exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, or a JSON Schema")
     keys = {name: _NEW_NAMES[name] for name in ("max_tokens", "seed", "stop", "system")}
-    values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
-    keys_by_kind = {"gbnf": "gbnfGrammar", "json_schema": "jsonSchema"}
-    exporter.write_grammar(values, keys_by_kind, "LM Studio takes a grammar as text, or a JSON Schema")
-    for kind, key in (("gbnf", "gbnfGrammar"), ("json", "jsonSchema")):
-        if key in values:
-            values["structured"] = {"type": kind, key: values.pop(key)}
+    values |= exporter.convert_other_settings(keys, unlimited_value=-1)
+    for key in grammar:
+        values["structured"] = {"type": "gbnf" if key == _GRAMMAR_KEYS["gbnf"] else "json", **grammar}
     checkbox_fields = {key: _checkbox_value(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
     if _MAX_TOKENS_FIELD in values:
         max_tokens = values.pop(_MAX_TOKENS_FIELD)
@@ -232,3 +228,6 @@ def to_preset(exporter: PresetExporter) -> str:
 def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
     """Return the value of a field with a checkbox, which is unchecked if ``value`` is None."""
     return {"checked": value is not None, "value": unchecked_value if value is None else value}
+
+
+FORMATS = (Format("lmstudio", TOOL, "a preset of LM Studio", read, to_preset, recognize, aliases=("lm-studio",)),)

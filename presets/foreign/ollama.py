@@ -1,8 +1,4 @@
-"""Import and export of Ollama's Modelfile: one instruction per line, of which PARAMETER and SYSTEM are imported.
-
-The format follows Ollama's parser. The case of instructions does not matter. ``#`` begins a comment only at the
-start of a line. A value is plain, or in ``"`` or three of them; a quoted value may span several lines. A value is
-kept as it is written. Quotes end only at the end of a line.
+"""Import and export of Ollama's Modelfile, of which PARAMETER and SYSTEM are imported.
 
 Ollama runs llama.cpp's chain in the default order, which cannot be changed. An absent parameter has the value of
 the base model (server/create.go, ``setParameters``), or else Ollama's default (api/types.go, ``DefaultOptions``).
@@ -14,35 +10,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..errors import PresetError
 from ..parameter_names import names_by_option
 from . import llama_cpp as llama_chain
 from .conversion import Imported, ImportedChainBuilder
 from .exporter import PresetExporter
+from .modelfile import Instruction, is_modelfile, parse_modelfile
+from .other_keys import other_keys
 from .preset_file import PresetFile
+from .registry import Format
 from .sampler_keys import off_values, rename_keys
 from .table import ForeignTable
 
 TOOL = "Ollama"
-INSTRUCTIONS = (
-    *("from", "parameter", "system", "template", "message", "adapter", "license", "renderer", "parser"),
-    *("requires", "draft"),
-)
-
-_ROLES = ("system", "user", "assistant")
 _DEFAULTS = {"temp": 0.8, "top-k": 40, "top-p": 0.9}
 _PARAMETER_BY_OPTION = names_by_option("ollama")
 # in the order of Ollama's documentation
 _OPTIONS = (
     *("temp", "top-k", "top-p", "min-p", "typical", "repeat-penalty", "repeat-last-n", "presence-penalty"),
     "frequency-penalty",
-)
-_IGNORED_KEYS = (
-    *("num_ctx", "num_batch", "num_gpu", "num_gqa", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap"),
-    *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
-    *("rope_frequency_scale", "draft_num_predict"),
 )
 _NUMBER_PARAMETERS = ("num_predict", "seed")
 _DROPPED_PARAMETERS = {
@@ -57,68 +44,13 @@ _REJECTED_PARAMETERS = {
 }
 
 
+def recognize(file: PresetFile) -> float:
+    """Return 1 for a file that begins with an instruction, and otherwise 0."""
+    return float(is_modelfile(file.text))
+
+
 def read(file: PresetFile) -> Imported:
     return convert(parse_modelfile(file.text, file.origin), file.origin).imported()
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """An instruction of a Modelfile."""
-
-    name: str  # the instruction, in lower case
-    value: str  # the value, without quotes; of a MESSAGE, its text without the role
-    line: int  # line number, counted from 1
-    parameter: str = ""  # name of the parameter, for PARAMETER; otherwise empty
-
-
-def parse_modelfile(text: str, origin: str) -> list[Instruction]:
-    # A ``PresetError`` names the line of an unknown or incomplete instruction.
-    lines = text.split("\n")
-    instructions: list[Instruction] = []
-    line_index = 0
-    while line_index < len(lines):
-        line, start_line = lines[line_index].lstrip(" \t"), line_index + 1
-        line_index += 1
-        if not line or line.startswith("#"):
-            continue
-        name, value = _split_word(line)
-        if name.lower() not in INSTRUCTIONS:
-            raise PresetError(f"{origin}: line {start_line}: {name!r} is not an instruction of a Modelfile")
-        parameter = ""
-        if name.lower() == "parameter":
-            parameter, value = _split_word(value)
-        elif name.lower() == "message":
-            role, value = _split_word(value)
-            if role not in _ROLES:
-                raise PresetError(
-                    f"{origin}: line {start_line}: {role!r} is not a role of a MESSAGE: {', '.join(_ROLES)}"
-                )
-        while _unquote(value) is None:
-            if line_index == len(lines):
-                raise PresetError(f"{origin}: line {start_line}: the quotes of {name} are not closed")
-            value += "\n" + lines[line_index]
-            line_index += 1
-        unquoted = _unquote(value) or ""
-        if not value.strip():
-            raise PresetError(f"{origin}: line {start_line}: {name} {parameter}".rstrip() + " has no value")
-        instructions.append(Instruction(name.lower(), unquoted, start_line, parameter))
-    return instructions
-
-
-def _split_word(line: str) -> tuple[str, str]:
-    """Return the first word of a line, and the text after it."""
-    end = next((index for index, char in enumerate(line) if char in " \t"), len(line))
-    return line[:end], line[end:].lstrip(" \t")
-
-
-def _unquote(value: str) -> str | None:
-    """Return the value without quotes; None if the quotes are not closed yet."""
-    text = value.strip()
-    for quotes in ('"""', '"'):
-        if text.startswith(quotes):
-            is_closed = len(text) >= 2 * len(quotes) and text.endswith(quotes)
-            return text[len(quotes) : -len(quotes)] if is_closed else None
-    return text
 
 
 def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBuilder:
@@ -200,7 +132,7 @@ def _report_dropped(builder: ImportedChainBuilder, dropped_values: dict[str, str
 
 
 def _report_rejected(builder: ImportedChainBuilder) -> None:
-    other_parameters = {*_IGNORED_KEYS, *_NUMBER_PARAMETERS}
+    other_parameters = {*other_keys("ollama"), *_NUMBER_PARAMETERS}
     known_parameters = {*_PARAMETER_BY_OPTION.values(), *other_parameters}
     for key in builder.table.unknown_keys(other_parameters):
         if key in _REJECTED_PARAMETERS:
@@ -223,7 +155,6 @@ def to_modelfile(exporter: PresetExporter) -> str:
     if exporter.selector_name != "dist":
         exporter.report_replaced_selector()
     exporter.report_order(llama_chain.DEFAULT_ORDER)
-    exporter.write_unlimited_window("repeat_last_n", "penalties.last_n")
     values = {**off_values(_SAMPLER_KEYS), **exporter.values}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
     settings = exporter.convert_other_settings(keys, unlimited_value=-1)
@@ -252,3 +183,6 @@ def _quoted_lines(exporter: PresetExporter, start: str, text: str) -> list[str]:
         start.rsplit(maxsplit=1)[-1].lower(), f"no quotes of a Modelfile can hold {text!r}"
     )
     return []
+
+
+FORMATS = (Format("ollama", TOOL, "a Modelfile of Ollama", read, to_modelfile, recognize, aliases=("modelfile",)),)

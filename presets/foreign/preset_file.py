@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...common.text import unknown_name
 from ..errors import PresetError
-from .table import parse_json, parse_yaml_1_1
+from .table import first_content_line, parse_json, parse_yaml_1_1
+
+# A line that may begin a table in YAML. Other texts, such as long Modelfiles, are not read as YAML, which is slow.
+_YAML_LINE_PATTERN = re.compile(r"\s*(?:---|[%?!&]|.*:(?:\s|$))")
 
 
 class MissingSectionError(PresetError):
@@ -40,6 +45,36 @@ class PresetFile:
     text: str
     origin: str
     section: str | None = None
+
+    @cached_property
+    def first_line(self) -> str:
+        """The first line that is no comment; empty if there is none."""
+        return first_content_line(self.text)
+
+    @cached_property
+    def json_objects(self) -> Sequence[Mapping[str, Any]]:
+        """The objects of a JSON text, which may be a list of them; none for another text."""
+        try:
+            value = self.json() if self.first_line.lstrip()[:1] in ("{", "[") else []
+        except PresetError:
+            return []
+        entries = value if isinstance(value, list) else [value]
+        return entries if all(isinstance(entry, Mapping) for entry in entries) else []
+
+    @cached_property
+    def json_object(self) -> Mapping[str, Any]:
+        """The object of a JSON text; an empty one for another text."""
+        return self.json_objects[0] if self.json_objects and self.first_line.lstrip()[0] == "{" else {}
+
+    @cached_property
+    def yaml_object(self) -> Mapping[Any, Any]:
+        """The table of a YAML text that is not JSON; an empty one for another text."""
+        if not _YAML_LINE_PATTERN.match(self.first_line) or self.first_line.lstrip()[0] in "{[":
+            return {}
+        try:
+            return self.yaml_table()
+        except PresetError:
+            return {}
 
     def json(self) -> Any:
         """Return the value of a JSON text."""
@@ -77,3 +112,8 @@ class PresetFile:
         """Raise ``PresetError`` if a preset was chosen, since the file holds one only."""
         if self.section is not None:
             raise PresetError(f"{self.origin}: the file holds one preset only, and no section {self.section!r}")
+
+
+def known_share(keys: Collection[str], known_keys: Container[str]) -> float:
+    """Return the share of the keys that are known; 0 without keys."""
+    return sum(key in known_keys for key in keys) / len(keys) if keys else 0.0

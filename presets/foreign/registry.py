@@ -1,4 +1,4 @@
-"""Formats of other tools' presets: our own, and those of plug-ins. A format is imported when it is used."""
+"""The formats of other tools' presets: our own and those of plug-ins, each imported when it is used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...common.errors import PluginError
 from ...common.plugins import Plugin, PluginWarning, find_plugins
@@ -39,11 +39,10 @@ class Format:
             ``read`` counts them. The format with the largest share reads a file whose format is not named, if the
             tool knows half of the file. Our own formats win a tie.
         aliases: other names.
+        extends: names of the formats whose keys this one has, too: they win a tie.
         holds_several: whether a file may hold several presets, of which a section is chosen.
-        has_structure: whether files are recognized by their structure, whatever their keys are.
         has_penalty_slope: whether the tool has KoboldAI's repetition penalty with a slope. Otherwise, ``write``
             gets the penalty without the slope, which is reported.
-        written_as: what is written, if it is no file, such as ``request``.
     """
 
     name: str
@@ -53,118 +52,58 @@ class Format:
     write: Callable[[PresetExporter], str] | None = None
     recognize: Callable[[PresetFile], float] | None = None
     aliases: tuple[str, ...] = ()
+    extends: tuple[str, ...] = ()
     holds_several: bool = False
-    has_structure: bool = False
     has_penalty_slope: bool = False
-    written_as: str = ""
+
+    def read_file(self, file: PresetFile) -> Imported:
+        """Return what a file holds. Raises ``PresetError`` if it cannot be read."""
+        if self.read is None:
+            raise PresetError(f"{file.origin}: the format {self.name} cannot be imported")
+        if not self.holds_several:
+            file.reject_section()
+        return self.read(file)
 
 
-def _function(module: str, name: str) -> Callable[[Any], Any]:
-    """Return a function of a module of this package, which is imported at the first call."""
-    # Completion in shells needs the names of the formats, without NumPy.
+class _OwnFormat(NamedTuple):
+    """Where a format of our own is, and what completion in shells and help show without importing it."""
 
-    def call(argument: Any) -> Any:
-        return getattr(import_module(f".{module}", __package__), name)(argument)
-
-    return call
+    module: str  # the module of this package with the format in its ``FORMATS``
+    is_read: bool = True
+    written_as: str = ""  # what an export is, if it is no file
 
 
-OWN_FORMATS = (
-    Format(
-        "llama.cpp",
-        "llama.cpp",
-        "settings of llama.cpp",
-        _function("llama_cpp_import", "read"),
-        _function("llama_cpp_export", "to_command"),
-        aliases=("llamacpp", "llama-cpp"),
-        holds_several=True,
-        written_as="command line",
-    ),
-    Format(
-        "llama-server",
-        "llama-server",
-        "the body of a request to llama-server",
-        write=_function("llama_cpp_export", "to_body"),
-        written_as="request",
-    ),
-    Format(
-        "webui",
-        "text-generation-webui",
-        "a preset of text-generation-webui",
-        _function("webui", "read"),
-        _function("webui", "to_yaml"),
-        aliases=("text-generation-webui", "oobabooga"),
-    ),
-    Format(
-        "sillytavern",
-        "SillyTavern",
-        "a preset of SillyTavern (text completion)",
-        _function("sillytavern_chat", "read"),
-        _function("sillytavern", "to_json"),
-    ),
-    Format(
-        "koboldai",
-        "KoboldAI",
-        "a preset of KoboldAI",
-        _function("kobold", "read_koboldai"),
-        _function("kobold", "to_presets"),
-        aliases=("kobold",),
-        holds_several=True,
-        has_penalty_slope=True,
-    ),
-    Format(
-        "koboldcpp",
-        "KoboldCpp",
-        "a preset of KoboldCpp",
-        _function("kobold", "read_koboldcpp"),
-        _function("kobold", "to_request"),
-        aliases=("kobold-lite",),
-        holds_several=True,
-        has_penalty_slope=True,
-        written_as="request",
-    ),
-    Format(
-        "huggingface",
-        "transformers",
-        "a generation_config.json of Hugging Face",
-        _function("huggingface", "read"),
-        _function("huggingface", "to_config"),
-        aliases=("hf", "transformers"),
-    ),
-    Format(
-        "ollama",
-        "Ollama",
-        "a Modelfile of Ollama",
-        _function("ollama", "read"),
-        _function("ollama", "to_modelfile"),
-        aliases=("modelfile",),
-    ),
-    Format(
-        "tabbyapi",
-        "TabbyAPI",
-        "sampler overrides of TabbyAPI",
-        _function("tabbyapi", "read"),
-        _function("tabbyapi", "to_overrides"),
-        aliases=("tabby",),
-        has_structure=True,
-    ),
-    Format(
-        "lmstudio",
-        "LM Studio",
-        "a preset of LM Studio",
-        _function("lmstudio", "read"),
-        _function("lmstudio", "to_preset"),
-        aliases=("lm-studio",),
-        has_structure=True,
-    ),
-)
-FORMATS = tuple(each.name for each in OWN_FORMATS if each.read is not None)
+_OWN_FORMATS = {
+    "llama.cpp": _OwnFormat("llama_cpp", written_as="command line"),
+    "llama-server": _OwnFormat("llama_cpp", is_read=False, written_as="request"),
+    "webui": _OwnFormat("webui"),
+    "sillytavern": _OwnFormat("sillytavern"),
+    "koboldai": _OwnFormat("kobold"),
+    "koboldcpp": _OwnFormat("kobold", written_as="request"),
+    "huggingface": _OwnFormat("huggingface"),
+    "ollama": _OwnFormat("ollama"),
+    "tabbyapi": _OwnFormat("tabbyapi"),
+    "lmstudio": _OwnFormat("lmstudio"),
+}
+FORMATS = tuple(name for name, own in _OWN_FORMATS.items() if own.is_read)
 """The formats that `import_preset` reads; plug-ins may add more."""
-EXPORT_FORMATS = tuple(each.name for each in OWN_FORMATS if each.write is not None)
+EXPORT_FORMATS = tuple(_OWN_FORMATS)
 """The formats that `export_preset` writes; plug-ins may add more.
 
 ``llama.cpp`` is a command line; ``llama-server`` and ``koboldcpp`` are the JSON body of a request.
 """
+
+
+def described_export_formats() -> list[str]:
+    """Return the formats that `export_preset` writes, each with what is written if that is no file."""
+    return [f"{name} ({own.written_as})" if own.written_as else name for name, own in _OWN_FORMATS.items()]
+
+
+@cache
+def own_formats() -> tuple[Format, ...]:
+    """Return our own formats. All of their modules are imported."""
+    modules = dict.fromkeys(own.module for own in _OWN_FORMATS.values())
+    return tuple(each for name in modules for each in import_module(f".{name}", __package__).FORMATS)
 
 
 def normalize_name(text: str) -> str:
@@ -180,16 +119,13 @@ def plugins() -> dict[str, Plugin]:
 
 def reason_against(name: str) -> str | None:
     """Return the reason why no plug-in can have a format of this name; None if one can."""
-    is_taken = any(name in (each.name, *each.aliases) for each in OWN_FORMATS)
+    is_taken = any(name in (each.name, *each.aliases) for each in own_formats())
     return "gen has a format of this name" if is_taken else None
 
 
 def format_names(*, written: bool = False) -> list[str]:
-    # Plug-ins are not imported, so that their formats are always listed.
-    return [
-        *(EXPORT_FORMATS if written else FORMATS),
-        *(name for name in plugins() if reason_against(name) is None),
-    ]
+    # No format is imported, so that completion in shells lists all of them quickly.
+    return [*(EXPORT_FORMATS if written else FORMATS), *(name for name in plugins() if name not in _OWN_FORMATS)]
 
 
 @cache
@@ -261,7 +197,7 @@ def _share(recognize: Callable[[PresetFile], float], plugin: Plugin) -> Callable
 def find_format(text: str, *, written: bool = False) -> Format:
     """Return the format with a name or alias. A ``PresetError`` suggests a similar name, or lists all names."""
     name = normalize_name(text)
-    found = _by_name(OWN_FORMATS, name, written)
+    found = _by_name(own_formats(), name, written)
     if found is None and name in plugins():
         try:
             found = _by_name([load_plugin(plugins()[name])], name, written)
@@ -271,7 +207,7 @@ def find_format(text: str, *, written: bool = False) -> Format:
     if found is not None:
         return found
     names = format_names(written=written)
-    aliases = [alias for each in OWN_FORMATS if each.name in names for alias in each.aliases]
+    aliases = [alias for each in own_formats() if each.name in names for alias in each.aliases]
     raise PresetError(unknown_name("format", text, names, aliases=aliases))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ...samplers.registry import find_sampler
 from ..errors import PresetError
 from ..parameter_names import PARAMETERS, find_parameter
+from . import lists
 from .table import ForeignTable, read_breakers
 
 
@@ -27,6 +28,8 @@ class ToolKey:
     # the type of ``off_value``
     reader: Callable[[ForeignTable, str, Any], Any] | None = None
     digits: int = 0  # the N of the tool's units of 1e-N
+    # whether a penalty window of -1, all tokens, is written as a large number, since the tool has no other one
+    is_limited_window: bool = False
 
     def read(self, table: ForeignTable, default: Any) -> Any:
         """Return the value of the parameter that a file has, or that the default stands for."""
@@ -55,6 +58,7 @@ _READER_OF_TYPE: Mapping[type, Callable[[ForeignTable, str, Any], Any]] = {
     int: ForeignTable.integer,
     float: ForeignTable.number,
     list: read_breakers,
+    dict: lambda table, key, default: table.read(key, lists.read_biases) if table.is_set(key) else default,
 }
 
 

@@ -22,13 +22,16 @@ from dataclasses import replace
 from typing import Any
 
 from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
-from ..parameter_names import BREAKERS
-from . import lists
-from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
+from ..parameter_names import BREAKERS, spellings
+from . import lists, sillytavern_chat
+from .conversion import DECODING_KEYS, Imported, ImportedChainBuilder, read_decoding
 from .exporter import PresetExporter, entries_in_order
 from .kobold import KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER
+from .other_keys import other_keys
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys
-from .table import ForeignTable, read_window, unify_newlines
+from .table import UNLIMITED_WINDOW_TOKENS, ForeignTable, read_window, unify_newlines
 from .webui import (
     EXPORT_SAMPLER_KEYS,
     LEADING_SLOTS,
@@ -36,25 +39,22 @@ from .webui import (
     chain_values,
     looks_at_all_tokens,
     read_steps,
+    replace_unlimited_window,
     samplers_of_step,
-    window_subject,
 )
 
 TOOL = "SillyTavern"
+_SETTING_KEYS = {"max_tokens": "genamt", "seed": "seed"}
+_GRAMMAR_KEYS = {"gbnf": "grammar_string", "json_schema": "json_schema"}
 _TOOL_DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
 _STEP_ORDER = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "temperature", "dynamic_temperature"),
     *("quadratic_sampling", "top_n_sigma", "top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs"),
     *("top_a", "min_p", "adaptive_p", "mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
+# SillyTavern's names of text-generation-webui's keys
 KEY_SPELLINGS = {
-    "temperature": ("temp",),
-    "repetition_penalty": ("rep_pen",),
-    "repetition_penalty_range": ("rep_pen_range",),
-    "presence_penalty": ("presence_pen",),
-    "frequency_penalty": ("freq_pen",),
-    "encoder_repetition_penalty": ("encoder_rep_pen",),
-    "top_n_sigma": ("nsigma",),
+    **spellings("webui", own_tool="sillytavern"),
     "dynamic_temperature": ("dynatemp",),
     "dynatemp_low": ("min_temp",),
     "dynatemp_high": ("max_temp",),
@@ -62,9 +62,28 @@ KEY_SPELLINGS = {
 }
 
 
+def recognize(file: PresetFile) -> float:
+    if sillytavern_chat.is_chat_preset(file.json_object):
+        return 1.0
+    return known_share(_text_completion(file.json_object), _ALL_KEYS) if len(file.json_objects) == 1 else 0.0
+
+
+def read(file: PresetFile) -> Imported:
+    """Read a preset of text completion, or of chat completion if the keys are that one's."""
+    data = file.json_table()
+    is_chat = sillytavern_chat.is_chat_preset(data)
+    builder = sillytavern_chat.convert(data, file.origin) if is_chat else convert(data, file.origin)
+    return builder.imported()
+
+
+def _text_completion(values: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the keys of text completion; a master export contains other settings, too."""
+    inner = values.get("preset")
+    return inner if isinstance(inner, dict) else values
+
+
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    if isinstance(values.get("preset"), dict):  # a master export contains other settings, too
-        values = values["preset"]
+    values = _text_completion(values)
     table = ForeignTable(values, origin, KEY_SPELLINGS)
     builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
@@ -73,7 +92,8 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     if table.boolean("dynamic_temperature", False):
         _discard_temperature(builder)
     _read_biases(builder)
-    _read_other_settings(builder)
+    builder.read_settings(_SETTING_KEYS)
+    builder.read_grammar(_GRAMMAR_KEYS)
     read_decoding(builder)
     _report_settings_of_others(builder)
     order = _complete_order(table.raw_value("sampler_priority"), _STEP_ORDER)
@@ -83,7 +103,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         builder.notes.append("temperature_last: true, as in a fresh session")
     arrange_chain(builder, order, table.boolean("temperature_last", True))
     _report_windows(builder)
-    builder.report_unknown({*KNOWN_KEYS, *_IGNORED_KEYS})
+    builder.report_unknown(_ALL_KEYS)
     return builder
 
 
@@ -165,15 +185,6 @@ def _read_token_ids(builder: ImportedChainBuilder, key: str, text: str) -> list[
         return []
 
 
-def _read_other_settings(builder: ImportedChainBuilder) -> None:
-    builder.read_max_tokens("genamt")
-    builder.read_seed("seed")
-    builder.read_string("grammar_string", "grammar")
-    schema = builder.table.raw_value("json_schema")
-    if isinstance(schema, dict) and schema and "grammar" not in builder.other_settings:
-        builder.other_settings["grammar"] = {"json_schema": schema}
-
-
 def _report_windows(builder: ImportedChainBuilder) -> None:
     """Report windows of the penalties and DRY that other back ends read in another way."""
     table = builder.table
@@ -250,15 +261,8 @@ _STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Sequence[Any], Callable[[Any], Sequenc
 }
 _OTHER_KEYS = ("sampler_priority", "genamt", "global_banned_tokens", *DECODING_KEYS)
 KNOWN_KEYS = (*_OFF_VALUES, *_STEP_LISTS_OF_OTHERS, *_OTHER_KEYS)
-_IGNORED_KEYS = (
-    *("max_length", "truncation_length", "streaming", "streaming_url", "include_reasoning", "max_tokens_second"),
-    *("spaces_between_special_tokens_aphrodite", "n", "name", "preset", "type", "server_urls", "custom_model"),
-    *("bypass_status_check", "derived", "generic_model", "legacy_api", "stopping_strings"),
-    *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "openrouter_model"),
-    *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "vllm_model"),
-    *("logits_processors_aphrodite", "mancer_model", "togetherai_model", "infermaticai_model", "ollama_model"),
-    *("aphrodite_model", "dreamgen_model", "tabby_model", "featherless_model", "llamacpp_model"),
-)
+_IGNORED_KEYS = other_keys("sillytavern")
+_ALL_KEYS = frozenset((*KNOWN_KEYS, *_IGNORED_KEYS)).union(*KEY_SPELLINGS.values())
 
 
 def to_json(exporter: PresetExporter) -> str:
@@ -270,20 +274,15 @@ def to_json(exporter: PresetExporter) -> str:
         if "temperature" in exporter.written_slots:
             exporter.report_unsupported("temperature", "SillyTavern does not use it together with dynatemp")
             values.pop("temperature", None)
-    exporter.write_unlimited_window(
-        "repetition_penalty_range",
-        window_subject(exporter),
-        "some back ends of SillyTavern read 0 as off, and reject -1",
-    )
+    reason = "some back ends of SillyTavern read 0 as off, and reject -1"
+    replace_unlimited_window(exporter, UNLIMITED_WINDOW_TOKENS, f"{reason}; {UNLIMITED_WINDOW_TOKENS} was written")
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
     values |= exporter.take_guidance("guidance_scale")
-    keys = {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar"}
-    values |= exporter.convert_other_settings(keys)
-    reason = "SillyTavern takes a grammar as text, or a JSON Schema"
-    exporter.write_grammar(values, {"gbnf": "grammar_string", "json_schema": "json_schema"}, reason)
+    values |= exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, or a JSON Schema")
+    values |= exporter.convert_other_settings(_SETTING_KEYS)
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
     written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]
@@ -320,3 +319,16 @@ def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> 
             values["logit_bias"].append(
                 {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
             )
+
+
+FORMATS = (
+    Format(
+        "sillytavern",
+        TOOL,
+        "a preset of SillyTavern (text completion)",
+        read,
+        to_json,
+        recognize,
+        extends=("huggingface",),
+    ),
+)

@@ -11,25 +11,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from . import sillytavern
-from .conversion import Imported, ImportedChainBuilder
-from .preset_file import PresetFile
+from .conversion import ImportedChainBuilder
+from .other_keys import other_keys
 from .sampler_keys import keys_by_sampler, sampler_keys
 from .table import ForeignTable
 
-# keys of which other files have one at most
-MARKS = {
-    *(
-        "chat_completion_source",
-        "openai_model",
-        "openai_max_context",
-        "openai_max_tokens",
-        "prompts",
-        "prompt_order",
-    ),
-    *("names_behavior", "stream_openai", "wrap_in_quotes", "jailbreak_system", "impersonation_prompt"),
-    *("new_chat_prompt", "new_group_chat_prompt", "send_if_empty", "max_context_unlocked", "assistant_prefill"),
-}
 _TOOL = "SillyTavern"
 _keys = partial(sampler_keys, "sillytavern-chat")
 _SAMPLER_KEYS = keys_by_sampler(
@@ -39,11 +25,8 @@ _SAMPLER_KEYS = keys_by_sampler(
 _ORDER = ("penalties", "temperature", "top_k", "top_p", "min_p", "top_a")
 
 
-def read(file: PresetFile) -> Imported:
-    """Read a preset of text completion, or of chat completion if the keys are that one's."""
-    data = file.json_table()
-    is_chat = len({str(key) for key in data} & MARKS) > 1
-    return (convert if is_chat else sillytavern.convert)(data, file.origin).imported()
+def is_chat_preset(data: Mapping[Any, Any]) -> bool:
+    return sum(key in data for key in other_keys("sillytavern-chat")) > 1
 
 
 def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
@@ -54,9 +37,7 @@ def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     builder.read_steps(_SAMPLER_KEYS, "penalties", "top_k", "top_p", "top_a", "min_p")
     builder.read_temperature(_SAMPLER_KEYS["temperature"])
     builder.set_chain(builder.steps_in_order(_ORDER))
-    builder.read_max_tokens("openai_max_tokens")
-    builder.read_seed("seed")
-    builder.read_string("system", "system")
+    builder.read_settings({"max_tokens": "openai_max_tokens", "seed": "seed", "system": "system"})
     prompt = _main_prompt(table)
     if prompt:
         builder.other_settings["system"] = prompt

@@ -15,10 +15,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..parameter_names import spellings
 from ..yaml_writer import write_yaml
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter
+from .other_keys import other_keys
 from .preset_file import PresetFile
+from .registry import Format
 from .sampler_keys import keys_by_sampler, off_values, sampler_keys, tool_key
 from .table import ForeignTable
 
@@ -29,12 +32,9 @@ _STEP_ORDER = (
 )
 KEY_SPELLINGS = {
     "max_tokens": ("max_tokens", "max_length"),
-    "min_tokens": ("min_tokens", "min_length"),
+    **spellings("tabbyapi"),
     "stop": ("stop", "stop_sequence"),
-    "banned_tokens": ("banned_tokens", "custom_token_bans"),
     "allowed_tokens": ("allowed_tokens", "allowed_token_ids"),
-    "repetition_penalty": ("repetition_penalty", "rep_pen"),
-    "penalty_range": ("penalty_range", "repetition_range", "repetition_penalty_range", "rep_pen_range"),
     "typical": ("typical", "typical_p"),
     "min_temp": ("min_temp", "dynatemp_low"),
     "max_temp": ("max_temp", "dynatemp_high"),
@@ -44,17 +44,14 @@ KEY_SPELLINGS = {
     "cfg_scale": ("cfg_scale", "guidance_scale"),
     "repetition_decay": ("repetition_decay", "rep_pen_decay"),
 }
-_IGNORED_KEYS = (
-    *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "logprobs"),
-    *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
-    *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
-)
+_SETTING_KEYS = {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop"}
+_GRAMMAR_KEYS = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
 _keys = partial(sampler_keys, "tabbyapi")
 SAMPLER_KEYS = keys_by_sampler(
     _keys("logit_bias"),
     _keys("penalties", {"last_n": {"off_value": -1, "minimum": -1}}),
     *map(_keys, ("ignore_eos", "min_tokens")),
-    _keys("ban", {"strings": tool_key("tabbyapi-import", "ban.strings")}),
+    _keys("ban", {"strings": tool_key("tabbyapi-file", "ban.strings")}),
     *map(_keys, ("temperature", "top_k")),
     _keys("top_p", fixed_parameters={"boundary": "exclude"}, comment="exllamav3 drops the token that crosses"),
     _keys("min_p"),
@@ -82,6 +79,13 @@ _FORMER_KEYS = {
     "dry_multiplier": (0.0, "made repetitions less likely"),
     "mirostat_mode": (0.0, "kept the surprise of the text constant"),
 }
+
+
+def recognize(file: PresetFile) -> float:
+    """Return the share of the entries that are overrides."""
+    entries = file.yaml_object.values()
+    overrides = [entry for entry in entries if isinstance(entry, Mapping) and "override" in entry]
+    return len(overrides) / len(entries) if entries else 0.0
 
 
 def read(file: PresetFile) -> Imported:
@@ -112,9 +116,8 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
 
 def _read_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.read_logit_bias()
     builder.read_ignore_eos("ban_eos_token")
-    builder.read_steps(SAMPLER_KEYS, "min_tokens")
+    builder.read_steps(SAMPLER_KEYS, "logit_bias", "min_tokens")
     tokens = _read_token_ids(table, "banned_tokens")
     builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
     builder.read_strings("banned_strings", "bans")
@@ -136,8 +139,6 @@ def _read_token_ids(table: ForeignTable, key: str) -> list[int]:
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.read_max_tokens("max_tokens")
-    builder.read_seed("seed")
     stops = table.raw_value("stop")
     if isinstance(stops, list) and any(isinstance(stop, int) for stop in stops):
         ids = [stop for stop in stops if isinstance(stop, int)]
@@ -145,11 +146,8 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
             f"stop {ids}: token ids would have ended the text; here, only strings end it"
         )
         table.values[table.key_in_file("stop")] = [stop for stop in stops if not isinstance(stop, int)]
-    builder.read_strings("stop", "stop")
-    builder.read_string("grammar_string", "grammar")
-    for key, kind in (("json_schema", "json_schema"), ("regex_pattern", "regex")):
-        if table.raw_value(key) and "grammar" not in builder.other_settings:
-            builder.other_settings["grammar"] = {kind: table.raw_value(key)}
+    builder.read_settings(_SETTING_KEYS)
+    builder.read_grammar(_GRAMMAR_KEYS)
 
 
 def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
@@ -173,7 +171,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
         penalties = (key for name, key in SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):
             builder.report_unsupported("penalty_range", "a range of 0 switches the penalties off")
-    builder.report_unknown({*_KNOWN_KEYS, *_IGNORED_KEYS})
+    builder.report_unknown({*_KNOWN_KEYS, *other_keys("tabbyapi")})
 
 
 _CUT_SLOTS = ("top_k", "top_p", "min_p")
@@ -239,12 +237,13 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     guidance = exporter.take_guidance("cfg_scale")
     if guidance:
         exporter.report_unsupported("guidance", "TabbyAPI applies it with exllamav2 only")
-    settings = guidance | exporter.convert_other_settings(
-        {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"}
-    )
+    grammar = exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, a JSON Schema or a regular expression")
+    settings = guidance | exporter.convert_other_settings(_SETTING_KEYS) | grammar
     if phrases:
         settings["banned_strings"] = [*exporter.values.get("banned_strings", []), *phrases]
-    keys = {"gbnf": "grammar_string", "json_schema": "json_schema", "regex": "regex_pattern"}
-    allowed = "a grammar as text, a JSON Schema or a regular expression"
-    exporter.write_grammar(settings, keys, f"TabbyAPI takes {allowed}")
     return settings
+
+
+FORMATS = (
+    Format("tabbyapi", TOOL, "sampler overrides of TabbyAPI", read, to_overrides, recognize, aliases=("tabby",)),
+)

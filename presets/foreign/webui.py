@@ -36,7 +36,9 @@ from .conversion import (
     read_decoding,
 )
 from .exporter import PresetExporter
-from .preset_file import PresetFile
+from .other_keys import other_keys
+from .preset_file import PresetFile, known_share
+from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys, tool_key
 from .table import ForeignTable, read_window
 
@@ -110,11 +112,7 @@ CHAIN_KEYS = (
 KNOWN_KEYS = (*off_values(SAMPLER_KEYS), *CHAIN_KEYS, *DECODING_KEYS)
 # Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
 _GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
-_IGNORED_KEYS = (
-    *("add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
-    *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
-    *("reasoning_effort", "name"),
-)
+_IGNORED_KEYS = other_keys("webui")
 # keys of former versions of the tool, and what each of them did
 FORMER_KEYS = {
     "dynatemp": "early in 2024, it set a dynamic temperature of {temperature:g} plus and minus this value",
@@ -122,6 +120,14 @@ FORMER_KEYS = {
     "min_length": "in 2023, it set the minimum number of tokens before the end",
 }
 _TOOL_DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
+
+
+_ALL_KEYS = frozenset((*KNOWN_KEYS, *_GENERATION_KEYS, *_IGNORED_KEYS, *FORMER_KEYS))
+
+
+def recognize(file: PresetFile) -> float:
+    is_flat = not any(isinstance(value, Mapping) for value in file.yaml_object.values())
+    return known_share(file.yaml_object, _ALL_KEYS) if is_flat else 0.0
 
 
 def read(file: PresetFile) -> Imported:
@@ -146,7 +152,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         if table.is_set(key):
             effect = former_effect.format(temperature=table.number("temperature", 1.0))
             builder.report_unsupported(key, f"{TOOL} no longer knows this key; {effect}")
-    builder.report_unknown({*KNOWN_KEYS, *_GENERATION_KEYS, *_IGNORED_KEYS, *FORMER_KEYS})
+    builder.report_unknown(_ALL_KEYS)
     return builder
 
 
@@ -160,9 +166,7 @@ def looks_at_all_tokens(builder: ImportedChainBuilder) -> bool:
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.read_max_tokens("max_new_tokens")
-    builder.read_seed("seed")
-    builder.read_string("grammar_string", "grammar")
+    builder.read_settings({"max_tokens": "max_new_tokens", "seed": "seed", "grammar": "grammar_string"})
     builder.read_ignore_eos("ban_eos_token")
     if table.is_set("custom_token_bans"):
         ids = table.read("custom_token_bans", lists.read_token_ids)
@@ -259,7 +263,7 @@ _SAMPLERS_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no
 
 def to_yaml(exporter: PresetExporter) -> str:
     """Return the YAML with the values that differ from the defaults, and with the order of the steps."""
-    values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
+    values = request_values(exporter)
     if values.get("adaptive_target") == 0:
         exporter.report_unsupported(
             "adaptive_p.target 0",
@@ -267,12 +271,6 @@ def to_yaml(exporter: PresetExporter) -> str:
         )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
-    if values.get("repetition_penalty_range") == -1:
-        values["repetition_penalty_range"] = 0
-        exporter.report_unsupported(
-            f"{window_subject(exporter)} -1",
-            "0 was written, which is all tokens to the transformers loaders, and off to the llama.cpp loader",
-        )
     values |= exporter.take_guidance("guidance_scale", None)
     exporter.convert_other_settings({})
     return write_yaml(values)
@@ -280,14 +278,17 @@ def to_yaml(exporter: PresetExporter) -> str:
 
 def request_values(exporter: PresetExporter) -> dict[str, Any]:
     values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
-    if values.get("repetition_penalty_range") == -1:
-        values["repetition_penalty_range"] = 0  # all tokens
+    reason = "0 was written, which is all tokens to the transformers loaders, and off to the llama.cpp loader"
+    replace_unlimited_window(exporter, 0, reason)
     return values
 
 
-def window_subject(exporter: PresetExporter) -> str:
-    """Return logitsmith's name of the parameter that the range of the penalties was written from."""
-    return "penalties.last_n" if "penalties" in exporter.written_slots else "dry.last_n"
+def replace_unlimited_window(exporter: PresetExporter, number: int, reason: str) -> None:
+    """Replace the range of the penalties by a number if it is -1, all tokens, and report the reason."""
+    if exporter.values.get("repetition_penalty_range") == -1:
+        exporter.values["repetition_penalty_range"] = number
+        parameter = "penalties.last_n" if "penalties" in exporter.written_slots else "dry.last_n"
+        exporter.report_unsupported(f"{parameter} -1", reason)
 
 
 def chain_values(
@@ -347,3 +348,16 @@ def _merge_penalty_windows(exporter: PresetExporter) -> None:
         )
     if shared_window is not None:
         values["repetition_penalty_range"] = shared_window
+
+
+FORMATS = (
+    Format(
+        "webui",
+        TOOL,
+        "a preset of text-generation-webui",
+        read,
+        to_yaml,
+        recognize,
+        aliases=("text-generation-webui", "oobabooga"),
+    ),
+)

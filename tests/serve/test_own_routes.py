@@ -180,7 +180,14 @@ def test_presets_without_a_name_are_not_found(http, name):
     assert "Apache" not in response.text
 
 
-KOBOLD = {"temp": 0.7, "top_p": 0.9, "rep_pen": 1.1, "sampler_order": [6, 0, 1, 3, 4, 2, 5], "genamt": 90}
+KOBOLD = {
+    "temp": 0.7,
+    "top_p": 0.9,
+    "rep_pen": 1.1,
+    "typical": 1,
+    "sampler_order": [6, 0, 1, 3, 4, 2, 5],
+    "genamt": 90,
+}
 
 
 @pytest.mark.parametrize(

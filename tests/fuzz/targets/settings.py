@@ -7,8 +7,7 @@ from logitsmith.presets import PresetError, import_preset, load_preset, resolve_
 from logitsmith.presets.overrides import parse_set
 from logitsmith.samplers import SamplingError, build, catalogue
 
-from ...presets.foreign.test_others import HUGGINGFACE, LMSTUDIO, OLLAMA, TABBY
-from ...presets.foreign.test_reading import CONTENTS
+from ...presets.foreign.cases import FILES, read_cases
 from ...samplers.test_compact_notation import READ
 from ..target import Target
 from .files import contents, file
@@ -42,14 +41,6 @@ def notation(data: bytes) -> None:
 def foreign(data: bytes) -> None:
     """A file of any of the tools, by its content."""
     import_preset(file("foreign.json", data))
-
-
-def _text(value: object) -> list[bytes]:
-    from json import dumps
-
-    rows = value.values() if isinstance(value, dict) else value
-    texts = [row[0] if isinstance(row, tuple) else row for row in rows]
-    return [text.encode() if isinstance(text, str) else dumps(text, default=str).encode() for text in texts]
 
 
 TARGETS = (
@@ -113,9 +104,7 @@ TARGETS = (
         "foreign presets",
         foreign,
         (PresetError,),
-        [text.encode() for text in CONTENTS.values()]
-        + [seed for table in (HUGGINGFACE, OLLAMA, TABBY, LMSTUDIO) for seed in _text(table)]
-        + contents("tests/presets/foreign/files/**/*.*"),
+        [case.content.encode() for path in FILES for case in read_cases(path)],
         [
             *PARAMETERS,
             b"temp",

@@ -25,9 +25,3 @@ def load(tmp_path: Path) -> Load:
         return import_preset(path, form, section)
 
     return write_and_import
-
-
-def steps(imported: ImportedPreset) -> list[list[Any]]:
-    """The chain without the plain draw at its end."""
-    chain = imported.chain
-    return chain[:-1] if chain[-1] == ["dist", {}] else chain

@@ -1,7 +1,6 @@
-"""Command lines of llama.cpp: where they are found in a text, and what their words mean."""
+"""Command lines of llama.cpp: where they are found in a text."""
 
 import pytest
-from logitsmith.presets.errors import PresetError
 from logitsmith.presets.foreign.formats import import_text
 
 FOUND = {
@@ -67,64 +66,3 @@ def test_command_line_is_found(text):
     assert imported.format == "llama.cpp"
     assert (steps["temperature"], steps["top_k"]) == ({"t": 0.6}, {"k": 20})
     assert imported.unsupported_settings == []
-
-
-SETTINGS = {
-    "no limit": ("-n -1", {"max_tokens": -1}),
-    "a joined value": ("-n128 -s7", {"max_tokens": 128, "seed": 7}),
-    "a quoted stop string": ("-r 'a b' -r \"c\\n\"", {"stop": ["a b", "c\n"]}),
-    "a grammar over lines": ('--grammar \'root ::= "a"\n  | "b"\'', {"grammar": 'root ::= "a"\n  | "b"'}),
-    "a budget": ("--reasoning-budget 100", {"phases": [{"max_tokens": 100, "adds_end": True}, {}]}),
-    "no budget": ("--reasoning-budget -1", {}),
-    "guidance": ("--cfg-scale 1.5 --cfg-negative-prompt x", {"guidance": {"scale": 1.5, "negative_prompt": "x"}}),
-}
-
-
-@pytest.mark.parametrize(("flags", "settings"), SETTINGS.values(), ids=SETTINGS)
-def test_settings_of_a_command_line(flags, settings):
-    imported = import_text(f"llama-cli {flags}", "stdin")
-    assert imported.other_settings == settings
-    assert imported.unsupported_settings == []
-
-
-def test_flags_of_gen_run_are_named_to_type_them():
-    imported = import_text("LLAMA_ARG_CTX_SIZE=8192 llama-server -ngl 99 --lora 'a b.gguf' --port 80", "stdin")
-    assert any("--ctx-size 8192 -ngl 99 --lora 'a b.gguf'" in note for note in imported.notes)
-    (sentence,) = imported.unsupported_settings
-    assert sentence.startswith("--lora 'a b.gguf': ")
-
-
-def test_the_first_of_several_is_read():
-    imported = import_text("llama-cli --temp 0.6\n./main --temp 0.7\n", "stdin")
-    assert ["temperature", {"t": 0.6}] in imported.chain
-    assert "2 command lines" in imported.unsupported_settings[-1]
-
-
-OTHERS = {
-    "a Modelfile": ('FROM x\nSYSTEM """\nllama-server --temp 0.6\n"""\n', "ollama"),
-    "an INI file": ("temp = 0.6\n[x]\nreverse-prompt = llama-cli --top-k 3\n", "llama.cpp"),
-    "JSON": ('{"n_predict": 3, "stop": ["\\nllama-server --temp 0.6"]}', "llama.cpp"),
-}
-
-
-@pytest.mark.parametrize(("text", "form"), OTHERS.values(), ids=OTHERS)
-def test_other_texts_that_mention_a_command(text, form):
-    imported = import_text(text, "x", section="x" if "[x]" in text else None)
-    assert imported.format == form
-    assert ["top_k", {"k": 3}] not in imported.chain
-
-
-def test_a_quote_that_is_not_closed():
-    with pytest.raises(PresetError, match="quote"):
-        import_text("llama-cli --temp 0.6 -r 'a", "stdin")
-
-
-def test_ini_keys_of_drafts_and_reasoning():
-    text = "[*]\ntemp = 0.6\nreasoning-budget = 100\nspec-draft-n-max = 5\n"
-    text += "model-draft = x.gguf\nctx_size = 9\ntop_k = 20\n"
-    imported = import_text(text, "x.ini")
-    assert imported.other_settings["phases"] == [{"max_tokens": 100, "adds_end": True}, {}]
-    assert ["top_k", {"k": 20}] in imported.chain
-    assert not any("does not know" in sentence for sentence in imported.unsupported_settings)
-    assert any("--spec-draft-n-max 5" in sentence for sentence in imported.unsupported_settings)
-    assert any("--ctx-size 9" in note and "--model-draft x.gguf" in note for note in imported.notes)

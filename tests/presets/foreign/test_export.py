@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -483,299 +482,10 @@ def test_sillytaverns_settings_beside_the_chain_are_reset(key, value):
     assert (type(written), written) == (type(value), value)
 
 
-def test_the_orders_of_sillytaverns_back_ends():
-    values = json.loads(export_preset("temp0.7 > top_p0.9 > penalties1.1 > xtc0.5", "sillytavern").text)
-    assert values["sampler_order"] == [5, 2, 6, 0, 1, 3, 4]
-    assert values["samplers"][:4] == ["temperature", "top_p", "penalties", "xtc"]
-    assert values["samplers_priorities"][:4] == ["temperature", "top_p_top_k", "penalties", "xtc"]
-
-
-# A repetition penalty and the formats that have no slope.
-PENALTIES = {
-    "flat": ({"penalty": 1.2, "range": 64}, {"repeat": 1.2, "last_n": 64}, []),
-    "all tokens": ({"penalty": 1.2}, {"repeat": 1.2, "last_n": -1}, []),
-    "a slope": ({"penalty": 1.2, "range": 64, "slope": 0.7}, {"repeat": 1.2, "last_n": 64}, ["slope"]),
-    "KoboldCpp's slope": (
-        {"penalty": 1.2, "range": 64, "slope": 0.7, "shape": "halves"},
-        {"repeat": 1.2, "last_n": 64},
-        ["slope"],
-    ),
-    "a slope without a range": ({"penalty": 1.2, "slope": 0.7}, {"repeat": 1.2, "last_n": -1}, []),
-    "KoboldCpp's slope above 1": (
-        {"penalty": 1.2, "range": 64, "slope": 2, "shape": "halves"},
-        {"repeat": 1.2, "last_n": 64},
-        [],
-    ),
-}
-
-
-@pytest.mark.parametrize("form", ["webui", "sillytavern", "ollama", "tabbyapi"])
-@pytest.mark.parametrize(("params", "penalties", "lost"), PENALTIES.values(), ids=PENALTIES)
-def test_koboldais_penalty_is_carried_without_its_slope(tmp_path, form, params, penalties, lost):
-    exported = export_preset([["repetition_penalty", params], ["temperature", {"t": 0.7}]], form)
-    assert ["penalties", penalties] in imported(tmp_path, form, exported.text).chain
-    subjects = [sentence.split()[0] for sentence in without_windows(exported.unsupported_settings)]
-    assert subjects == [f"repetition_penalty.{key}" for key in lost]
-
-
-def test_a_penalty_joins_the_penalties_after_it(tmp_path):
-    chain = [
-        ["repetition_penalty", {"penalty": 1.2, "range": 64}],
-        ["penalties", {"presence": 0.5, "last_n": 64}],
-    ]
-    exported = export_preset(chain, "llama.cpp")
-    assert not any("grammar" in sentence for sentence in exported.unsupported_settings)
-    expected = ["penalties", {"repeat": 1.2, "presence": 0.5, "last_n": 64}]
-    assert imported(tmp_path, "llama.cpp", exported.text).chain[0] == expected
-    reverse = export_preset(chain[::-1], "llama.cpp")
-    assert [sentence.split(":")[0] for sentence in reverse.unsupported_settings] == ["penalties"]
-
-
-def test_koboldcpp_keeps_the_middle_of_a_dynamic_temperature_before_mirostat(tmp_path):
-    exported = export_preset("dynatemp(temperature=1.5, range=0.5) > mirostat", "koboldcpp")
-    back = imported(tmp_path, "koboldcpp", exported.text).chain
-    assert back[0] == ["temperature", {"t": 1.5}]
-    assert json.loads(exported.text)["dynatemp_range"] == 0
-
-
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
 def test_a_temperature_of_0_is_a_greedy_end(form):
     exported = export_preset("temp0 > top-p0.5", form)
     assert exported == export_preset("greedy", form)
-
-
-def test_biases_and_bans_of_sequences_for_transformers():
-    chain = [
-        {"logit_bias": {4: 1, 5: False}},
-        {"sequence_bias": {"bias": {"New York": 2}, "ids": [[[4], 2], [[1, 2], -3], [[6, 7], False]]}},
-        {"ban": [8, "x"]},
-        {"length_decay": {"factor": 1.1}},
-        {"length_decay": {"factor": 1.2}},
-    ]
-    exported = export_preset(chain, "huggingface")
-    assert json.loads(exported.text) == {
-        "do_sample": True,
-        "top_k": 0,
-        "sequence_bias": [[[4], 3.0], [[1, 2], -3.0]],
-        "bad_words_ids": [[8], [5], [6, 7]],
-        "exponential_decay_length_penalty": [0, 1.1],
-    }
-    assert [sentence.partition(":")[0] for sentence in exported.unsupported_settings] == [
-        "sequence_bias.bias 'New York'",
-        "length_decay",
-        "ban.tokens 'x'",
-    ]
-    assert "3.0" in exported.text, "transformers rejects an integer as a bias"
-
-
-def test_suppressed_tokens_of_transformers_return(tmp_path):
-    """A second ban is written as suppress_tokens, from which it was imported."""
-    chain = [{"ban": [7, "x"]}, {"min_tokens": 5}, {"ban": [3, "y"]}, {"ban": [4]}]
-    exported = export_preset(chain, "huggingface")
-    table = json.loads(exported.text)
-    assert (table["bad_words_ids"], table["suppress_tokens"]) == ([[7]], [3, 4])
-    assert [sentence.partition(":")[0] for sentence in exported.unsupported_settings] == [
-        "ban.tokens 'x'",
-        "ban.tokens 'y'",
-    ]
-    back = imported(tmp_path, "huggingface", exported.text).chain
-    assert back[:-1] == [["ban", {"tokens": [7]}], ["min_tokens", {"n": 5}], ["ban", {"tokens": [3, 4]}]]
-    assert export_preset(back, "huggingface").text == exported.text
-
-
-UNSAID = {
-    "webui: adaptive-p at 0": ("webui", [["adaptive_p", {"target": 0}]], ["adaptive_p.target"]),
-    "ollama: a step": ("ollama", "tfs0.9 > temp0.8", ["tfs"]),
-    "ollama: the order": ("ollama", "temp0.8 > top_k5", ["order"]),
-    "ollama: a selector": ("ollama", "mirostat_v2", ["mirostat_v2"]),
-    "huggingface: presence": (
-        "huggingface",
-        [{"penalties": {"presence": 1.0, "last_n": -1}}],
-        ["penalties.presence"],
-    ),
-    "huggingface: a watermark is passed to generate": (
-        "huggingface",
-        [{"top_p": 0.9}, {"synthid": {"keys": [1, -2], "ngram_len": 4}}],
-        ["synthid"],
-    ),
-    "huggingface: a watermark before the end": ("huggingface", "synthid[1] > top_p0.9", ["order", "synthid"]),
-    "llama.cpp: a watermark": ("llama.cpp", "top_p0.9 > synthid[1]", ["synthid"]),
-    "huggingface: a window": ("huggingface", [{"penalties": {"repeat": 1.1}}], ["penalties.last_n"]),
-    "llama.cpp: twice": ("llama.cpp", "top_k5 > temp2 > top_k3", ["top_k"]),
-    "llama.cpp: a window of all": (
-        "llama.cpp",
-        [{"penalties": {"repeat": 1.1, "last_n": -1}}],
-        ["penalties.last_n"],
-    ),
-    "llama.cpp: before mirostat": ("llama.cpp", "top_k5 > temp2 > mirostat_v2", ["top_k"]),
-    "llama.cpp: parameters": ("llama.cpp", [{"top_p": {"p": 0.9, "min_keep": 2}}], ["top_p.min_keep"]),
-    "llama.cpp: text biases": ("llama.cpp", [{"logit_bias": {"hi": 1.0}}], ["logit_bias.bias"]),
-    "webui: two windows": (
-        "webui",
-        [{"penalties": {"repeat": 1.1, "last_n": 5}}, {"dry": {"multiplier": 1.0, "match": "last_token"}}],
-        ["dry.last_n"],
-    ),
-    "webui: greedy": ("webui", "typical0.5 > greedy", ["typical"]),
-    "koboldai: no such steps": ("koboldai", "min_p0.1 > xtc0.5", ["xtc", "min_p"]),
-    "koboldai: min_p before": ("koboldai", "min_p0.1 > temp2 > top_p0.5", ["min_p", "order"]),
-    "koboldai: under mirostat": ("koboldai", "top_k5 > temp2 > mirostat_v2", ["top_k", "mirostat_v2"]),
-    "koboldai: heat before penalty": ("koboldai", "temp2 > rep_pen1.1 > mirostat_v2", ["mirostat_v2", "order"]),
-    "koboldai: presence": ("koboldai", "penalties(repeat=1.1, presence=0.5)", ["penalties.presence"]),
-    "koboldai: a selector": ("koboldai", "greedy", ["greedy"]),
-    "koboldcpp: frequency": ("koboldcpp", "penalties(repeat=1.1, frequency=0.5)", ["penalties.frequency"]),
-    "koboldcpp: min_p before top_p": ("koboldcpp", "min_p0.1 > top_p0.9", ["order"]),
-    "koboldcpp: a step between": ("koboldcpp", "top_p0.9 > temp0.7 > min_p0.1", ["order"]),
-    "koboldcpp: dry after others": ("koboldcpp", "top_k5 > dry0.8", ["dry.last_n", "order"]),
-    "koboldcpp: all tokens": ("koboldcpp", "rep_pen1.1", ["penalties.last_n"]),
-    "koboldcpp: KoboldAI's slope": (
-        "koboldcpp",
-        "rep_pen(penalty=1.1, range=64, slope=0.7)",
-        ["repetition_penalty.slope"],
-    ),
-    "koboldcpp: before mirostat": ("koboldcpp", "top_k5 > temp0.7 > mirostat", ["top_k"]),
-    "koboldcpp: dynamic heat before mirostat": (
-        "koboldcpp",
-        "dynatemp(temperature=1, range=0.1, exponent=0.5) > mirostat",
-        ["dynatemp.range"],
-    ),
-    "koboldcpp: the order before mirostat": (
-        "koboldcpp",
-        "quadratic.3 > rep_pen(penalty=1.1, range=64) > mirostat",
-        ["order"],
-    ),
-    "koboldcpp: token ids": ("koboldcpp", 'ban(tokens=[1], strings=["a"])', ["ban.tokens", "ban.strings"]),
-    "tabbyapi: top-p": ("tabbyapi", "top_p0.9", ["top_p.boundary"]),
-    "tabbyapi: adaptive-p at 1": ("tabbyapi", "adaptive_p1", ["adaptive_p.target"]),
-    "tabbyapi: the order": ("tabbyapi", "min_p0.1 > top_k5", ["order"]),
-    "tabbyapi: before greedy": ("tabbyapi", "temp0.7 > greedy", ["temperature"]),
-    "lmstudio: a window": ("lmstudio", "penalties(repeat=1.1, last_n=-1)", ["penalties.last_n"]),
-    "lmstudio: no such steps": ("lmstudio", "top_a0.1 > adaptive_p0.5", ["adaptive_p", "top_a"]),
-    "lmstudio: before mirostat": ("lmstudio", "top_k5 > temp0.7 > mirostat", ["top_k"]),
-    "sillytavern: a ban": ("sillytavern", [{"ban": {"strings": ["a\nb"]}}], ["ban.strings", "ban"]),
-}
-
-
-@pytest.mark.parametrize(("form", "chain", "subjects"), UNSAID.values(), ids=UNSAID)
-def test_reported(form, chain, subjects):
-    reported = export_preset(chain, form).unsupported_settings
-    assert [sentence.split()[0].rstrip(":") for sentence in reported] == subjects
-
-
-SETTINGS = {
-    "chain": ["dist"],
-    "seed": 7,
-    "max_tokens": 99,
-    "stop": ["a b", "\n", '"q'],
-    "system": 'You "are"\n',
-    "grammar": 'root ::= "a"',
-}
-SAID = {
-    "llama.cpp": ("seed", "max_tokens", "stop", "system", "grammar"),
-    "llama-server": ("seed", "max_tokens", "stop", "grammar"),
-    "webui": (),
-    "sillytavern": ("seed", "max_tokens", "grammar"),
-    "koboldai": ("max_tokens", "grammar"),
-    "koboldcpp": ("seed", "max_tokens", "stop", "grammar"),
-    "tabbyapi": ("seed", "max_tokens", "stop", "grammar"),
-    "lmstudio": ("seed", "max_tokens", "stop", "system", "grammar"),
-    "ollama": ("seed", "max_tokens", "stop", "system"),
-    "huggingface": ("max_tokens", "stop"),
-}
-
-
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_the_settings_beside_the_chain(tmp_path, form):
-    exported = export_preset(Preset.from_table(SETTINGS), form)
-    back = imported(tmp_path, form, exported.text)
-    assert back.other_settings == {key: SETTINGS[key] for key in SAID[form]}
-    unsaid = {"seed", "max_tokens", "stop", "system", "grammar"} - set(SAID[form])
-    unsaid |= {"grammar"} if form == "koboldai" else set()  # it is written, for SillyTavern alone
-    assert {sentence.split(":")[0] for sentence in exported.unsupported_settings} == unsaid
-
-
-UNLIMITED = {
-    "llama.cpp": ({"max_tokens": -1}, []),
-    "llama-server": ({"max_tokens": -1}, []),
-    "ollama": ({"max_tokens": -1}, []),
-    "lmstudio": ({"max_tokens": -1}, []),
-    "tabbyapi": ({}, []),  # without a length, it has none
-    "webui": ({}, ["max_tokens"]),
-    "sillytavern": ({}, ["max_tokens -1"]),
-    "koboldai": ({}, ["max_tokens -1"]),
-    "koboldcpp": ({}, ["max_tokens -1"]),
-    "huggingface": ({}, ["max_tokens -1"]),
-}
-
-
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_no_limit(tmp_path, form):
-    exported = export_preset(Preset.from_table({"max_tokens": -1, "chain": ["dist"]}), form)
-    extras, subjects = UNLIMITED[form]
-    assert imported(tmp_path, form, exported.text).other_settings == extras
-    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == subjects
-
-
-# The kinds of grammars that each format holds beside GBNF.
-GRAMMARS = {
-    "a name": ("json", ()),
-    "a regular expression": ({"regex": "a+"}, ("tabbyapi",)),
-    "a JSON Schema": (
-        {"json_schema": {"type": "object"}},
-        ("llama.cpp", "llama-server", "sillytavern", "tabbyapi", "lmstudio"),
-    ),
-}
-
-
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-@pytest.mark.parametrize(("grammar", "forms"), GRAMMARS.values(), ids=GRAMMARS)
-def test_a_grammar_is_carried_or_reported(tmp_path, form, grammar, forms):
-    exported = export_preset(Preset.from_table({"grammar": grammar, "chain": ["dist"]}), form)
-    is_carried = form in forms
-    extras = imported(tmp_path, form, exported.text).other_settings
-    if form == "llama.cpp" and is_carried:  # a command line holds a schema as text
-        extras["grammar"] = {"json_schema": json.loads(extras["grammar"]["json_schema"])}
-    assert extras == ({"grammar": grammar} if is_carried else {})
-    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == (
-        [] if is_carried else ["grammar"]
-    )
-
-
-@pytest.mark.parametrize("seed", [0, -5])
-def test_koboldcpp_takes_a_seed_below_1_for_a_random_one(seed):
-    exported = export_preset(Preset.from_table({"seed": seed, "chain": ["dist"]}), "koboldcpp")
-    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == [f"seed {seed}"]
-    assert json.loads(exported.text)["sampler_seed"] == -1
-
-
-def test_koboldai_gets_the_labels_that_it_compares():
-    (preset,) = json.loads(export_preset(Preset.from_table({"description": "calm"}, name="mine"), "koboldai").text)
-    assert (preset["preset"], preset["description"]) == ("mine", "calm")
-    assert {"Model Name", "Model Type", "Model Size"} <= set(preset)
-    # SillyTavern's presets for KoboldAI have these too, and it keeps what is missing.
-    assert {"min_p", "mirostat", "mirostat_tau", "mirostat_eta", "grammar", "sampler_order"} <= set(preset)
-
-
-def test_a_schema(tmp_path):
-    preset = Preset.from_table({"grammar": {"json_schema": {"type": "object"}}, "chain": ["dist"]})
-    assert "--json-schema" in export_preset(preset, "llama.cpp").text
-    for form in ("llama-server", "sillytavern"):
-        back = imported(tmp_path, form, export_preset(preset, form).text)
-        assert back.other_settings == {"grammar": {"json_schema": {"type": "object"}}}
-
-
-def test_a_command_line_and_a_body():
-    chain = "top_k40 > temp0.8"
-    words = shlex.split(export_preset(chain, "llama.cpp").text)
-    assert words == ["llama-cli", "--samplers", "top_k;temperature", "--top-k", "40", "--temp", "0.8"]
-    body = json.loads(export_preset(chain, "llama-server").text)
-    assert body == {
-        "samplers": ["top_k", "temperature"],
-        "top_k": 40,
-        "temperature": 0.8,
-        # A server that was started with these would keep them.
-        "mirostat": 0,
-        "dynatemp_range": 0.0,
-    }
 
 
 @pytest.mark.parametrize("chain", ["typical0.5", "dist", "top_k5 > temp0.7 > greedy", "mirostat_v2"])
@@ -794,19 +504,43 @@ def test_refused():
         export_preset([["topk9", {}], ["x", {}]], "ollama")
 
 
-@pytest.mark.parametrize("form", ["koboldcpp", "sillytavern", "tabbyapi"])
-def test_banned_phrases_are_exported_and_imported(tmp_path, form):
-    preset = Preset.from_table({"chain": "top_k5", "bans": ["a b", "c", {"regex": "d+"}], "ban_retries": 3})
-    exported = export_preset(preset, form)
-    assert any(sentence.startswith("bans {'regex'") for sentence in exported.unsupported_settings)
-    path = tmp_path / "exported"
-    path.write_text(exported.text)
-    assert import_preset(path, format=form).preset.bans == ["a b", "c"]
+@pytest.mark.parametrize("form", ["llama.cpp", "ollama", "sillytavern", "webui", "tabbyapi"])
+def test_a_penalty_on_all_tokens_comes_back(tmp_path, form):
+    chain = [["penalties", {"repeat": 1.1, "last_n": -1}]]
+    assert chain[0] in imported(tmp_path, form, export_preset(chain, form).text).chain
 
 
-@pytest.mark.parametrize("tool", ["tabbyapi", "sillytavern", "lmstudio"])
-@pytest.mark.parametrize("schema", [{"type": "object"}, '{"type": "object"}'], ids=["table", "text"])
-def test_a_json_schema_is_exported_whether_a_preset_holds_a_table_or_its_text(tool, schema):
-    exported = export_preset(Preset.from_table({"grammar": {"json_schema": schema}}), tool)
-    assert not any("grammar" in sentence for sentence in exported.unsupported_settings)
-    assert re.search(r"""["']?type["']?: ["']?object""", exported.text)
+SETTINGS = {
+    "seed": 7,
+    "max_tokens": 99,
+    "stop": ["a b", "\n", '"q'],
+    "system": 'You "are"\n',
+    "bans": ["a b", "c"],
+}
+SETTINGS_OF = {
+    "llama.cpp": ("seed", "max_tokens", "stop", "system"),
+    "llama-server": ("seed", "max_tokens", "stop"),
+    "webui": (),
+    "sillytavern": ("seed", "max_tokens", "bans"),
+    "koboldai": ("max_tokens",),
+    "koboldcpp": ("seed", "max_tokens", "stop", "bans"),
+    "tabbyapi": ("seed", "max_tokens", "stop", "bans"),
+    "lmstudio": ("seed", "max_tokens", "stop", "system"),
+    "ollama": ("seed", "max_tokens", "stop", "system"),
+    "huggingface": ("max_tokens", "stop"),
+}
+
+
+@pytest.mark.parametrize("grammar", ['root ::= "a"', {"regex": "a+"}, {"json_schema": {"type": "object"}}])
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
+def test_the_settings_beside_the_chain_come_back_or_are_reported(tmp_path, form, grammar):
+    exported = export_preset(Preset.from_table({"chain": ["dist"], "grammar": grammar, **SETTINGS}), form)
+    back = imported(tmp_path, form, exported.text).other_settings
+    found = back.pop("grammar", None)
+    if form == "llama.cpp" and isinstance(found, dict):  # a command line holds a schema as text
+        found = {"json_schema": json.loads(found["json_schema"])}
+    assert back == {key: SETTINGS[key] for key in SETTINGS_OF[form]}
+    assert found in (None, grammar)
+    reported = {sentence.split(":")[0].split()[0] for sentence in exported.unsupported_settings}
+    assert {*reported} - {"grammar"} == SETTINGS.keys() - back.keys()
+    assert found is not None or "grammar" in reported

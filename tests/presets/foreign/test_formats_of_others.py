@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from logitsmith.presets import ForeignStep, Format, Imported, PresetError, PresetFile, import_text
-from logitsmith.presets.foreign import formats
+from logitsmith.presets.foreign import recognition
 from logitsmith.presets.foreign.recognition import AmbiguousFormatError
 
 HALF_KNOWN = '{"temperature": 0.5, "do_sample": true, "x": 1, "y": 2}'  # transformers knows two keys
@@ -16,7 +16,7 @@ def a_format(name: str, share: float, step: ForeignStep) -> Format:
 
 def add_formats(monkeypatch: pytest.MonkeyPatch, **shares: float) -> None:
     found = tuple(a_format(name, share, ForeignStep("greedy")) for name, share in shares.items())
-    monkeypatch.setattr(formats, "plugin_formats", lambda: found)
+    monkeypatch.setattr(recognition, "plugin_formats", lambda: found)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_largest_share_decides(monkeypatch: pytest.MonkeyPatch, text: str, s
 
 def test_less_than_half_of_a_file_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     add_formats(monkeypatch, theirs=0.4)
-    with pytest.raises(PresetError, match="the content has no known format"):
+    with pytest.raises(AmbiguousFormatError, match="looks like a preset of theirs, which does not know most"):
         import_text("anything", "x")
 
 
@@ -49,7 +49,7 @@ def test_two_plugins_that_know_the_same_share(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_chain_ends_in_a_plain_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = a_format("theirs", 1.0, ForeignStep("top_k", {"k": 3}))
-    monkeypatch.setattr(formats, "plugin_formats", lambda: (theirs,))
+    monkeypatch.setattr(recognition, "plugin_formats", lambda: (theirs,))
     assert import_text("anything", "x").chain == [["top_k", {"k": 3}], ["dist", {}]]
     with pytest.raises(PresetError, match="one preset only, and no section 'b'"):
         import_text("anything", "x", section="b")
