@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..common.errors import LogitsmithError
 from ..common.files import open_input
 from ..common.journal import JournalError
 from ..common.seeds import following_seed
 from ..common.strict_json import parse_strict_json
+from ..engine.generation import check_heal
+from ..engine.request import ChatMessages
+from ..grammars.spec import GrammarSpec
 from ..jobs.batch import BatchCounts, BatchRun
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
-from ..presets.errors import PresetError
 from ..requests.errors import InvalidLineError
 from ..requests.lines import RequestLine, read_request_line
 from ..requests.recorded_settings import batch_settings, describe_model
@@ -222,8 +225,12 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
     for arm in plan.arms:
         try:
             asked = arm.apply_to(plan.prompts[0].asked, plan.seed)
-            list(resolver.requests(asked, resolver.settings(asked, []), plan.seed))
+            for request in resolver.requests(asked, resolver.settings(asked, []), plan.seed):
+                if isinstance(request.constraint, GrammarSpec):
+                    request.constraint.check()
+                if not isinstance(request.prompt, ChatMessages):
+                    check_heal(request)
             if asked.sets_system and any(prompt.asked.messages is not None for prompt in plan.prompts):
                 raise InvalidLineError("system: not used for prompts that are messages; write it into them")
-        except (InvalidLineError, PresetError) as error:
+        except LogitsmithError as error:
             raise InvalidLineError.of(error.within(f"arm {arm.name}")) from None

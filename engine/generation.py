@@ -445,11 +445,14 @@ def heal_prompt_of(
     """Remove the end of a prompt if the request heals it; return what spells it again. Raises ``ModelError``."""
     if isinstance(request.prompt, ChatMessages):
         request = request.with_chat_text(prompt_ids)
-    if not request.rules.heal:
-        return None
-    if request.constraint is not None and not request.rules.phases:
+    check_heal(request)
+    return heal_prompt(vocabulary, prompt_ids) if request.rules.heal else None
+
+
+def check_heal(request: GenerationRequest) -> None:
+    """Raise ``ModelError`` for a request that heals its prompt although a grammar begins there."""
+    if request.rules.heal and request.constraint is not None and not request.rules.phases:
         raise ModelError("not supported under a grammar, whose text begins after the prompt", origin="heal")
-    return heal_prompt(vocabulary, prompt_ids)
 
 
 def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> list[int] | None:
@@ -480,7 +483,7 @@ def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]
         ids = vocabulary.tokenize_prompt(prompt)
     else:
         ids = list(prompt)
-        vocabulary.check(ids)
+        vocabulary.check(ids, "prompt")
     if not ids and vocabulary.bos is not None:
         return [vocabulary.bos]  # an empty prompt: the model begins a new text
     return ids

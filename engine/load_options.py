@@ -167,14 +167,13 @@ def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
 def _is_metadata(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(key, str)
-        and (type(entry) in (bool, float, str) or (type(entry) is int and abs(entry) <= _MAX_METADATA_INTEGER))
+        and (type(entry) in (bool, float, str) or (type(entry) is int and -(2**63) <= entry < 2**63))
         for key, entry in value.items()
     )
 
 
 _PAIR = 2
 _FLOAT32_MAX = 3.4028235e38  # llama.cpp's numbers have 32 bits
-_MAX_METADATA_INTEGER = 2**63 - 1
 _NUMBER = _Values("a number of 32 bits", _is_number)
 _THREADS = _integers(1, MAX_THREADS)
 _SWITCH = _Values("true or false", lambda value: isinstance(value, bool))

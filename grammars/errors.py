@@ -116,7 +116,10 @@ def source_error(message: str, kind: str, source: str) -> GrammarError:
 def _regex_error(message: str, source: str) -> GrammarError:
     match = REGEX_ERROR.search(message)
     if match:
-        return GrammarError(match["message"], 1, len(match["mark"]), source)
+        before = match["text"][: len(match["mark"]) - 1]
+        if match["text"] != source:
+            before = before.replace(r"\/", "/")  # llguidance escapes slashes
+        return GrammarError(match["message"], 1, len(before) + 1, source)
     return GrammarError(first_line(_POSITION_PREFIX.sub("", message)), origin="regex")
 
 

@@ -205,7 +205,7 @@ def read_grammar_file(path: Path) -> str:
     try:
         return read_text_file(path, _MAX_FILE_BYTES)
     except TextFileError as error:
-        raise GrammarError(f"{path}: {error}") from None
+        raise GrammarError(str(error), origin=str(path)) from None
 
 
 class TriggeredConstraint:

@@ -56,7 +56,7 @@ def _guidance(settings: Settings) -> Guidance | None:
     try:
         path = None if model is None else _path_of_model(model)
     except ModelError as error:
-        raise ModelError(f"{origin}, model of guidance: {error}") from None
+        raise error.within(origin) from None
     return Guidance(float(table["scale"]), table.get("negative_prompt"), path)
 
 

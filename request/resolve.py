@@ -104,11 +104,11 @@ class RequestResolver:
     def settings(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request. Names of fields without effect are appended to ``unused``."""
         settings = self._resolve(asked)
-        negative_prompt = f"{asked.place}negative_prompt"
-        others = tuple(override for override in asked.overrides if override.origin != negative_prompt)
+        negative_prompts = [override for override in asked.overrides if _is_negative_prompt(override)]
         has_scale = (settings["guidance"].value or {}).get("scale", 1) != 1
-        if len(others) < len(asked.overrides) and not has_scale:  # the negative prompt of a preset stays
-            unused.append(negative_prompt)
+        if negative_prompts and not has_scale:  # the negative prompt of a preset stays
+            unused += (override.origin for override in negative_prompts)
+            others = tuple(override for override in asked.overrides if override not in negative_prompts)
             settings = self._resolve(replace(asked, overrides=others))
         if asked.sampler_fields is None:
             return settings
@@ -157,7 +157,7 @@ class RequestResolver:
         beams = self._beams(asked)
         own_seed = settings["seed"].value
         request = replace(
-            make_request(settings, "", self._grammar(asked, settings), seed if own_seed is None else own_seed),
+            make_request(settings, "", self.grammar(settings), seed if own_seed is None else own_seed),
             id=request_id,
             beginning=asked.beginning,
             echo=asked.has_echo,
@@ -200,16 +200,6 @@ class RequestResolver:
     def grammar(self, settings: Settings) -> GrammarSpec | None:
         return grammar_of(settings, is_lenient=self.defaults.is_schema_lenient)
 
-    def _grammar(self, asked: AskedRequest, settings: Settings) -> GrammarSpec | None:
-        """Return the grammar of a request. Its errors begin with the field or the flag that has the grammar."""
-        origin = settings["grammar"].origin
-        try:
-            grammar = self.grammar(settings)
-        except GrammarError as error:
-            raise error.within(origin) from None
-        is_asked = any(override.origin == origin for override in asked.overrides)
-        return replace(grammar, label=origin) if grammar is not None and is_asked else grammar
-
     def _preset_of(self, asked: AskedRequest) -> Preset:
         if asked.preset is None:
             return self._load_preset(self.defaults.preset)
@@ -217,6 +207,8 @@ class RequestResolver:
             return self._load_preset(asked.preset)
         except PresetError as error:
             raise error.within(f"{asked.place}preset") from None
+        except InvalidLineError as error:
+            raise error.at(asked.place + error.origin) from None
 
     def _load_preset(self, name: str) -> Preset:
         if name not in self._presets:
@@ -225,7 +217,8 @@ class RequestResolver:
             else:  # what cannot be imported from the flags' preset was reported when the flags were checked
                 preset = open_preset(name, None if name == self.defaults.preset else self._note)
             if preset is None:
-                raise InvalidLineError("preset model: this model names no sampling settings (general.sampling.*)")
+                problem = "this model names no sampling settings (general.sampling.*)"
+                raise InvalidLineError(problem, origin="preset model")
             self._presets[name] = preset
         return self._presets[name]
 
@@ -274,6 +267,12 @@ class RequestResolver:
         return source, variables
 
 
+def _is_negative_prompt(override: Override) -> bool:
+    """Return whether a field of its own sets the negative prompt."""
+    is_table = override.target == "guidance" and isinstance(override.value, dict)
+    return is_table and not override.origin.endswith("guidance") and [*override.value] == ["negative_prompt"]
+
+
 def _with_chain_changes(
     settings: Settings,
     changes: ChainChanges,
@@ -313,13 +312,18 @@ def _is_in_chain(override: Override, names: set[str]) -> bool:
 
 
 def grammar_of(settings: Settings, *, is_lenient: bool) -> GrammarSpec | None:
-    """Return the grammar of settings, if any; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
+    """Return the grammar of settings, if any. Its errors name the field, the flag or the preset that has it."""
+    # ``is_lenient``: ignore unsupported parts of a JSON Schema.
     from ..grammars.spec import grammar_table, resolve_grammar
 
-    value = settings["grammar"].value
+    value, origin = settings["grammar"].value, settings["grammar"].origin
     if value is None:
         return None
-    table = grammar_table(value)
-    if is_lenient and not table.keys().isdisjoint(("json_schema", "json_schema_file")):
-        value = {"schema_lenient": True, **table}
-    return resolve_grammar(value, grammar_folders(), settings.grammar_folder)
+    try:
+        table = grammar_table(value)
+        if is_lenient and not table.keys().isdisjoint(("json_schema", "json_schema_file")):
+            value = {"schema_lenient": True, **table}
+        grammar = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
+    except GrammarError as error:
+        raise error.within(origin) from None
+    return replace(grammar, label=f"{origin}: {grammar.label}" if origin.startswith("preset ") else origin)

@@ -322,7 +322,7 @@ class ChainChanges:
         params = temperature_range(low, high)
         self._add(low_name, "temperature.t", params["temperature"])
         self._add(high_name, "dynatemp.range", params["range"])
-        name, exponent = self._value("dynatemp_exponent")
+        name, exponent = self._value(*_PARAMETER_OF_FIELD["dynatemp_exponent"].request_names)
         if exponent is not None:
             self._add(name, "dynatemp.exponent", exponent)
 

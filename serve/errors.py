@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ..common.errors import LogitsmithError, Word
-from ..grammars.schema_keywords import ALL_RESTRICTING
+from ..models.errors import ModelError
 
 
 class RequestError(Exception):
@@ -59,15 +59,16 @@ _WORDS: Mapping[str, str] = {
 }
 
 
-# The folders of an absolute path. JSON pointers, which begin with a keyword of a schema, name no folders.
-_KEYWORDS = "|".join(map(re.escape, (*ALL_RESTRICTING, "$defs", "definitions")))
-_FOLDERS = re.compile(rf"(?<![\w.…/:#~])/(?!(?:{_KEYWORDS})/)(?:[^\s/:;,'\"][^/:;,'\"\n]*/)+(?=[^\s/])")
+_FOLDERS = re.compile(r"(?<![\w.…/:#~])/(?:[^\s/:;,'\"][^/:;,'\"\n]*/)+(?=[^\s/])")  # those of an absolute path
 
 
 def client_message(error: Exception) -> str:
     """Return the message of an error for a client: what the client can do, without the folders of this machine."""
-    message = error.sentence(_WORDS) if isinstance(error, LogitsmithError) else str(error)
-    return _FOLDERS.sub("…/", message)
+    # The problem of another error than one about a model quotes the client's own text, which stays.
+    if not isinstance(error, LogitsmithError) or isinstance(error, ModelError):
+        message = error.sentence(_WORDS) if isinstance(error, LogitsmithError) else str(error)
+        return _FOLDERS.sub("…/", message)
+    return error.at(_FOLDERS.sub("…/", error.origin), error.place).sentence(_WORDS)
 
 
 class ContextLengthError(InvalidRequestError, code="context_length_exceeded"):

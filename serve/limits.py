@@ -26,6 +26,7 @@ MAX_ITEMS = 1_024
 # Maximum length of a stop string and of a banned string.
 MAX_STRING_CHARACTERS = 4_096
 MAX_TEMPLATE_CHARACTERS = 100_000
+MAX_SET_CHARACTERS = 1_000_000  # a grammar, or token ids
 # Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices.
 MAX_LOGPROB_ENTRIES = 2_000_000
 
@@ -53,7 +54,8 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
         ("chain", fields.chain, MAX_STRING_CHARACTERS),
         ("preset", fields.preset, MAX_STRING_CHARACTERS),
         ("chat_template", fields.chat_template, MAX_TEMPLATE_CHARACTERS),
-        *(("set", text, MAX_TEMPLATE_CHARACTERS) for text in fields.set_ or () if isinstance(fields.set_, list)),
+        ("samplers", fields.samplers if isinstance(fields.samplers, str) else "", MAX_STRING_CHARACTERS),
+        *(("set", text, MAX_SET_CHARACTERS) for text in fields.set_ or () if isinstance(fields.set_, list)),
     ):
         _check_count(name, len(text or ""), limit, "character")
 
@@ -81,7 +83,9 @@ def _check_value(origin: str, value: object) -> None:
         _check_count(origin, len(value), MAX_STRING_CHARACTERS, "character")
     elif isinstance(value, (Mapping, Sequence)):
         _check_count(origin, len(value), MAX_ITEMS, "item")
-        for item in (*value, *value.values()) if isinstance(value, Mapping) else value:
+        if isinstance(value, Mapping):  # of the steps of a phase, allow has token ids
+            value = [*value, *(item for key, item in value.items() if key != "allow")]
+        for item in value:
             _check_value(origin, item)
 
 

@@ -209,10 +209,15 @@ class PresetTextFields(StrictModel):
 async def write_preset(request: Request, state: ServerState) -> Response:
     """Return the text of a preset file with a chain and settings. Nothing is saved."""
     fields, _ = await read_fields(request, state, PresetTextFields)
+    return JSONResponse({"preset": await state.run(lambda: _checked_preset_text(fields))})
+
+
+def _checked_preset_text(fields: PresetTextFields) -> str:
     try:
-        return JSONResponse({"preset": await state.run(lambda: _preset_file_text(fields))})
+        return _preset_file_text(fields)
     except (PresetError, SamplingError) as error:
-        raise InvalidRequestError(client_message(error), "chain") from None
+        is_setting = error.place and error.place[0] in fields.settings
+        raise InvalidRequestError(client_message(error), "settings" if is_setting else "chain") from None
 
 
 def _preset_file_text(fields: PresetTextFields) -> str:

@@ -10,7 +10,7 @@ from typing import cast
 from ..common.errors import LogitsmithError
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.drafts import DraftOptions
-from ..engine.generation import build_chain, negative_prompt_ids, prompt_token_ids, start_constraint
+from ..engine.generation import build_chain, check_heal, negative_prompt_ids, prompt_token_ids, start_constraint
 from ..engine.guidance import guidance_model, with_system_message
 from ..engine.model import Model
 from ..engine.native_template import builtin_chat_templates
@@ -196,6 +196,7 @@ class RequestMaker:
             field = "messages"
         ids = self._prompt_ids(prompt, field)
         request = replace(request, prompt=tuple(ids))
+        check_heal(request)
         if fit is not None and (fitted := fit(request)) is not request:
             request, prompt = fitted, cast("tuple[int, ...]", fitted.prompt)
             ids = list(prompt)
@@ -257,7 +258,8 @@ def _check_names(asked: AskedRequest) -> None:
     for override in asked.overrides:
         if override.target == "guidance" and isinstance(override.value, Mapping) and "model" in override.value:
             raise InvalidRequestError(
-                "guidance.model: a request cannot name a model; a preset of this server can", "guidance"
+                "guidance.model: a request cannot name a model; a preset of this server can",
+                override.origin.partition(" ")[0],
             )
         if override.target == "grammar" and override.value is not None:
             check_grammar_source(override.value, override.origin)

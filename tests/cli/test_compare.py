@@ -224,6 +224,7 @@ WRONG = {
     "along": ([*COMPARE, "--along", "nothing.txt"], "is not greedy, texts, none, or a file"),
     "setting": (["compare", "x", "--grid", "min_p=0.1,2"], "arm min_p=2"),
     "format": ([*COMPARE, "--format", "xml"], "--format"),
+    "heal": (["compare", "x", "--grid", "heal=true,false", "--regex", "a"], "arm heal=true: heal"),
     "system": (["compare", "-f", "prompts.jsonl", "--grid", "system=a,b"], "arm system=a: system"),
 }
 

@@ -35,6 +35,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "body.set top_p:": {"set": {"top_p": 3}},
     "body.chain:": {"chain": "nothing"},
     "body.preset:": {"preset": "nothing"},
+    "body.preset model:": {"preset": "model"},
     "body.speculative.n_max:": {"speculative.n_max": 65},
 }
 

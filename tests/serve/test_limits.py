@@ -377,7 +377,6 @@ MESSAGES = {
         "the vocabularies of /a/b.gguf, '/c d/e.gguf' differ",
         "the vocabularies of …/b.gguf, '…/e.gguf' differ",
     ),
-    "a pointer": ("json_schema: /properties/a/minimum: 'x'", "json_schema: /properties/a/minimum: 'x'"),
     "an address": ("see https://example.com/a/b and/or c", "see https://example.com/a/b and/or c"),
     "a relative path": ("./presets/a.yaml: line 1", "./presets/a.yaml: line 1"),
 }

@@ -59,6 +59,15 @@ FIELDS = {
         "chat_template_kwargs",
         "chat_template_kwargs: a prompt gets no chat template",
     ),
+    "a regex like a path": ({"regex": "/a/b/c("}, "regex", "regex: line 1, column 7: unclosed group\n  /a/b/c("),
+    "the place in a schema": (
+        {"json_schema": {"$ref": "#/components/a", "components": {"a": {"type": "nonsense"}}}},
+        "json_schema",
+        "json_schema: /components/a/type",
+    ),
+    "heal with a grammar": ({"heal": True, "regex": "a"}, "heal", "heal: not supported under a grammar"),
+    "guidance in set": ({"set": ["guidance.model=x"]}, "set", "guidance.model: a request cannot name a model"),
+    "a preset": ({"preset": "model"}, "preset", "preset model: this model names no sampling settings"),
 }
 
 
@@ -72,9 +81,12 @@ def test_the_field_is_named(small_server, fields, field, message):
 
 
 @pytest.mark.parametrize("path", ["/completion", "/api/v1/generate", "/gen/next"])
-def test_the_field_is_named_on_every_route(small_server, path):
-    status, answer = small_server.post(path, {"prompt": "Once", "temperature": -1})
-    assert (status, answer["error"]["param"]) == (400, "temperature")
+@pytest.mark.parametrize(
+    ("fields", "field"), [({"temperature": -1}, "temperature"), ({"heal": True, "regex": "a"}, "heal")]
+)
+def test_the_field_is_named_on_every_route(small_server, path, fields, field):
+    status, answer = small_server.post(path, {"prompt": "Once", **fields})
+    assert (status, answer["error"]["param"]) == (400, field)
 
 
 def test_the_field_of_a_chat_is_named(small_server):
