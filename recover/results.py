@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..common.files import file_problem
 from ..common.strict_json import encode_json, json_line, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
-from .basis import Basis
 from .errors import RecoverError
 from .files import DAMAGED_NPZ_ERRORS, check_writable, open_npz, write_file
 from .numerics import Float64s, logsumexp
-from .session import QuerySession
-from .task import LogprobEstimates
+from .task import LogprobEstimates, RecoveryTask
 
 
 @dataclass(frozen=True)
@@ -57,68 +54,44 @@ class Recovery:
     stop_reason: str | None = None
 
 
-@dataclass(frozen=True)
-class RunRecord:
-    """Facts about a finished run."""
-
-    # ids of the requested tokens, int (n,); all ids of the vocabulary if ``top_count`` is given
-    tokens: NDArray[np.intp]
-    # requested number of most likely tokens; None if specific tokens or all tokens are requested
-    top_count: int | None
-    method: str  # the method that was used
-    notes: tuple[str, ...]  # findings about the endpoint
-    max_drift_nats: float  # largest change of the response to a repeated query during the run, nats
-    stop_reason: str | None  # ``max_calls`` or ``interrupted`` if the run ended early; None otherwise
-    basis: Basis | None  # the basis of the model's logits in the settings; None if there is none
-
-
-def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record: RunRecord) -> Recovery:
+def assemble_recovery(task: RecoveryTask) -> Recovery:
     """Return the requested logprobs, with a note for each missing or inconsistent part."""
-    top_count = record.top_count
+    estimates, top_count = task.estimates, task.top_count
     tokens = (
-        record.tokens if top_count is None else np.asarray(estimates.known_by_logprob()[:top_count], dtype=np.intp)
+        task.tokens if top_count is None else np.asarray(estimates.known_by_logprob()[:top_count], dtype=np.intp)
     )
     logprobs, errors = np.full_like(estimates.logprobs, np.nan), np.full_like(estimates.errors, np.nan)
-    logprobs[tokens], errors[tokens] = estimates.logprobs[tokens], estimates.errors[tokens]
-    errors = np.maximum(errors, record.max_drift_nats)
-    missing_tokens = tokens[np.isnan(logprobs[tokens])]
-    notes = list(record.notes)
-    if len(missing_tokens) and record.stop_reason is None:
+    logprobs[tokens] = estimates.logprobs[tokens]
+    errors[tokens] = np.maximum(estimates.errors[tokens], task.max_drift_nats)
+    missing_tokens = set(tokens[np.isnan(logprobs[tokens])].tolist())
+    has_all_tokens = not missing_tokens and (top_count is None or len(tokens) == top_count)
+    notes = list(task.notes)
+    if task.stop_reason is None:
         notes += _missing_tokens_notes(estimates, missing_tokens)
-    if record.max_drift_nats:
+    if task.max_drift_nats:
         notes.append(
-            f"the response to a repeated query changed by up to {record.max_drift_nats:.1e} nats during the run"
+            f"the response to a repeated query changed by up to {task.max_drift_nats:.1e} nats during the run"
         )
     is_consistent = True
-    if record.method != "bisection":  # bisection scales its values to a sum of 1, so their sum proves nothing
-        covers_vocabulary = (
-            not len(missing_tokens)
-            and estimates.is_normalized
-            and top_count is None
-            and len(tokens) == len(logprobs)
-        )
+    if task.method != "bisection":  # bisection scales its values to a sum of 1, so their sum proves nothing
+        covers_vocabulary = estimates.is_normalized and not np.isnan(logprobs).any() and top_count is None
         is_consistent, errors, sum_notes = _check_probability_sum(logprobs, errors, covers_vocabulary)
         notes += sum_notes
-    if top_count is not None:
-        unmatched_note = _unmatched_tokens_note(estimates.unmatched_logprobs, logprobs[tokens])
-        is_consistent &= unmatched_note is None
-        notes += [] if unmatched_note is None else [unmatched_note]
-    known_errors = errors[~np.isnan(errors)]
-    is_complete = (
-        not len(missing_tokens) and record.stop_reason is None and (top_count is None or len(tokens) == top_count)
-    )
+    if top_count is not None and (note := _unmatched_tokens_note(estimates.unmatched_logprobs, logprobs[tokens])):
+        is_consistent = False
+        notes.append(note)
     return Recovery(
         logprobs=logprobs,
         errors=errors,
-        max_error_nats=float(known_errors.max()) if len(known_errors) else float("nan"),
-        total_calls=session.total_call_count,
-        new_calls=session.new_call_count,
-        method=record.method,
-        is_complete=is_complete and is_consistent,
+        max_error_nats=float("nan") if np.isnan(errors).all() else float(np.nanmax(errors)),
+        total_calls=task.session.total_call_count,
+        new_calls=task.session.new_call_count,
+        method=task.method,
+        is_complete=has_all_tokens and is_consistent and task.stop_reason is None,
         is_normalized=estimates.is_normalized,
         notes=tuple(notes),
-        token_bytes=_known_token_bytes(session, record.basis),
-        stop_reason=record.stop_reason,
+        token_bytes=_known_token_bytes(task),
+        stop_reason=task.stop_reason,
     )
 
 
@@ -161,38 +134,28 @@ def _unmatched_tokens_note(unmatched_logprobs: Sequence[float], logprobs: Float6
     )
 
 
-def _known_token_bytes(session: QuerySession, basis: Basis | None) -> dict[int, bytes]:
+def _known_token_bytes(task: RecoveryTask) -> dict[int, bytes]:
     """Return the bytes of tokens by id, from the responses, the endpoint and the basis."""
-    token_bytes = dict(session.token_bytes)
-    for source in (session.endpoint.token_bytes, basis.token_bytes if basis else ()):
+    token_bytes, basis = dict(task.session.token_bytes), task.settings.basis
+    for source in (task.endpoint.token_bytes, basis.token_bytes if basis else ()):
         token_bytes |= {token: data for token, data in enumerate(source) if data is not None}
     return token_bytes
 
 
-def _missing_tokens_notes(estimates: LogprobEstimates, missing_tokens: NDArray[np.intp]) -> list[str]:
+def _missing_tokens_notes(estimates: LogprobEstimates, missing_tokens: set[int]) -> list[str]:
     """Return notes with the reasons why tokens are missing."""
-    tokens = set(missing_tokens.tolist())
-    unnameable_count, contradicted_count = (
-        len(tokens & estimates.unnameable_ids),
-        len(tokens & estimates.contradicted_ids),
+    unnameable, contradicted = (
+        missing_tokens & estimates.unnameable_ids,
+        missing_tokens & estimates.contradicted_ids,
     )
-    hidden_count = len(tokens) - unnameable_count - contradicted_count
-    notes = []
-    if unnameable_count:
-        notes.append(
-            f"missing: {count_noun(unnameable_count, 'token')} that the endpoint cannot name; other tokens have "
-            f"the same text, or the text is empty"
-        )
-    if contradicted_count:
-        notes.append(
-            f"missing: {count_noun(contradicted_count, 'token')}; responses contradict others, as if a bias were "
-            "ignored"
-        )
-    if hidden_count:
-        notes.append(
-            f"missing: {count_noun(hidden_count, 'token')}; not shown with any bias that the endpoint accepts"
-        )
-    return notes
+    counts_by_reason = {
+        " that the endpoint cannot name; other tokens have the same text, or the text is empty": len(unnameable),
+        "; responses contradict others, as if a bias were ignored": len(contradicted),
+        "; not shown with any bias that the endpoint accepts": len(missing_tokens - unnameable - contradicted),
+    }
+    return [
+        f"missing: {count_noun(count, 'token')}{reason}" for reason, count in counts_by_reason.items() if count
+    ]
 
 
 _FILE_SUFFIXES = (".npz", ".json", ".jsonl")
