@@ -17,7 +17,7 @@ from ..common.strict_json import encode_json, json_line, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
 from .errors import RecoverError
-from .files import DAMAGED_NPZ_ERRORS, check_writable, open_npz, write_file
+from .files import check_writable, read_npz, write_file
 from .numerics import Float64s, logsumexp
 from .task import LogprobEstimates, RecoveryTask
 
@@ -256,24 +256,23 @@ def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
 
 def read_run_header(path: Path) -> dict[str, Any]:
     """Return the `run_header` of a file that `save_recovery` wrote, by its suffix. Raises ``RecoverError``."""
-    try:
-        if path.suffix == ".npz":
-            with open_npz(path) as data:
-                text = str(data["head"])
-        elif path.suffix == ".json":
-            text = path.read_text(encoding="utf-8")
-        else:
+    problem = "the file is not a result of gen recover"
+    if path.suffix == ".npz":
+        text = str(read_npz(path, ("head",), problem)[0])
+    else:
+        try:
             with path.open(encoding="utf-8") as file:
-                text = file.readline()
+                text = file.read() if path.suffix == ".json" else file.readline()
+        except OSError as error:
+            raise RecoverError(f"{path}: {file_problem(error, path)}") from None
+        except UnicodeDecodeError:
+            text = ""
+    try:
         header = parse_strict_json(text)
-    except OSError as error:
-        raise RecoverError(
-            f"{path}: {file_problem(error, path) if error.strerror else _NOT_A_RESULT_PROBLEM}"
-        ) from None
-    except DAMAGED_NPZ_ERRORS:  # includes the ValueError of a file that is not UTF-8 or not JSON
-        raise RecoverError(f"{path}: {_NOT_A_RESULT_PROBLEM}") from None
+    except ValueError:
+        header = None
     if not isinstance(header, dict) or "method" not in header or "complete" not in header:
-        raise RecoverError(f"{path}: {_NOT_A_RESULT_PROBLEM}")
+        raise RecoverError(f"{path}: {problem}")
     return header
 
 
@@ -297,16 +296,10 @@ def read_rows(paths: Sequence[Path]) -> list[Float64s]:
 
 def read_row(path: Path) -> Float64s:
     """Return the logprobs of a complete recovery saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
-    try:
-        with open_npz(path) as data:
-            ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
-    except OSError as error:
-        problem = file_problem(error, path) if error.strerror else "not a recovery"
-        raise RecoverError(f"{path}: {problem}") from None
-    except DAMAGED_NPZ_ERRORS:
-        raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
-    if ids.ndim != 1 or logprobs.shape != ids.shape:
-        raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz")
+    damage = "not a recovery that gen recover wrote as .npz"
+    ids, logprobs = read_npz(path, ("ids", "logprobs"), damage)
+    if ids.ndim != 1 or logprobs.shape != ids.shape or logprobs.dtype.kind != "f":
+        raise RecoverError(f"{path}: {damage}")
     if len(ids) == 0 or not np.array_equal(ids, np.arange(len(ids))):
         raise RecoverError(f"{path}: tokens are missing; a basis needs complete recoveries")
-    return logprobs
+    return logprobs.astype(np.float64)
