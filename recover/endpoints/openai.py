@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 from ...common.files import file_problem, read_bounded
 from ..errors import RecoverError
-from .base import Bias, EndpointLimits, EndpointResponse, keep_top_entries
+from .base import Bias, EndpointLimits, EndpointResponse, keep_top_logprobs
 from .http import HttpEndpoint, HttpOptions
 
 # the largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows
@@ -136,53 +136,34 @@ class OpenAIEndpoint(HttpEndpoint):
         return self._parse_completion_logprobs(logprobs)
 
     def _parse_chat_logprobs(self, step: Mapping[str, Any]) -> EndpointResponse:
-        entries = [
-            _ShownToken(self._token_table.find_entry_id(top), float(top["logprob"]))
-            for top in step["top_logprobs"]
-        ]
-        return self._top_response(
-            entries, _ShownToken(self._token_table.find_entry_id(step), float(step["logprob"]))
-        )
+        find_id = self._token_table.find_entry_id
+        entries = [(find_id(top), float(top["logprob"])) for top in step["top_logprobs"]]
+        return self._top_response(entries, find_id(step), float(step["logprob"]))
 
     def _parse_completion_logprobs(self, logprobs: Mapping[str, Any]) -> EndpointResponse:
+        find_id = self._token_table.find_text_id
         top_logprobs = logprobs["top_logprobs"]
-        entries = [
-            _ShownToken(self._token_table.find_text_id(text), float(value))
-            for text, value in (top_logprobs[0] if top_logprobs else {}).items()
-        ]
-        drawn_entry = _ShownToken(
-            self._token_table.find_text_id(logprobs["tokens"][0]), float(logprobs["token_logprobs"][0])
-        )
-        return self._top_response(entries, drawn_entry)
+        shown_logprobs = top_logprobs[0] if top_logprobs else {}
+        entries = [(find_id(text), float(value)) for text, value in shown_logprobs.items()]
+        return self._top_response(entries, find_id(logprobs["tokens"][0]), float(logprobs["token_logprobs"][0]))
 
-    def _top_response(self, entries: Sequence[_ShownToken], drawn_entry: _ShownToken) -> EndpointResponse:
-        """Return a response with the most likely entries."""
+    def _top_response(
+        self, entries: Sequence[tuple[int | None, float]], drawn_token: int | None, drawn_logprob: float
+    ) -> EndpointResponse:
+        """Return a response with the most likely entries, pairs of a token and its logprob."""
         # The API also shows the drawn token, even if it is unlikely.
-        logprob_by_token = {entry.token: entry.logprob for entry in entries if entry.token is not None}
-        unmatched_logprobs = [entry.logprob for entry in entries if entry.token is None]
+        logprobs = {token: logprob for token, logprob in entries if token is not None}
+        unmatched_logprobs = tuple(logprob for token, logprob in entries if token is None)
         # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
         if (
             unmatched_logprobs
-            and drawn_entry.token in logprob_by_token
-            and len(logprob_by_token) > 1
-            and logprob_by_token[drawn_entry.token] <= min([*logprob_by_token.values(), *unmatched_logprobs])
+            and drawn_token in logprobs
+            and len(logprobs) > 1
+            and logprobs[drawn_token] <= min([*logprobs.values(), *unmatched_logprobs])
         ):
-            del logprob_by_token[drawn_entry.token]
-        shown_logprobs = keep_top_entries(logprob_by_token, unmatched_logprobs, self.limits.window)
-        return EndpointResponse(
-            drawn_entry.token,
-            drawn_entry.logprob,
-            shown_logprobs.logprobs,
-            unmatched_logprobs=shown_logprobs.unmatched_logprobs,
-        )
-
-
-@dataclass(frozen=True)
-class _ShownToken:
-    """A token of a response, with its shown logprob."""
-
-    token: int | None  # the token id; None if the text is not the text of exactly one token
-    logprob: float  # the logprob, nats
+            del logprobs[drawn_token]
+        response = EndpointResponse(drawn_token, drawn_logprob, logprobs, unmatched_logprobs=unmatched_logprobs)
+        return keep_top_logprobs(response, self.limits.window)
 
 
 def _token_only_response(token: int | None) -> EndpointResponse:
@@ -216,15 +197,16 @@ class TokenTextTable:
             raise RecoverError("the tokenizer has no tokens")
         self.token_bytes = token_bytes
         bytes_by_id = {token: data for token, data in enumerate(token_bytes) if data}
-        ids_by_bytes = _ids_by_value(bytes_by_id)
-        ids_by_text = _ids_by_value(
-            {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
+        text_by_id = {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
+        bytes_counts, text_counts = Counter(bytes_by_id.values()), Counter(text_by_id.values())
+        self._id_by_bytes = {data: token for token, data in bytes_by_id.items() if bytes_counts[data] == 1}
+        self._id_by_text = {text: token for token, text in text_by_id.items() if text_counts[text] == 1}
+        self.ambiguous_ids = frozenset(token for token, data in bytes_by_id.items() if bytes_counts[data] > 1)
+        self.ids_that_need_bytes = frozenset(
+            token
+            for token, text in text_by_id.items()
+            if text_counts[text] > 1 and token not in self.ambiguous_ids
         )
-        self._id_by_bytes = {data: ids[0] for data, ids in ids_by_bytes.items() if len(ids) == 1}
-        self._id_by_text = {text: ids[0] for text, ids in ids_by_text.items() if len(ids) == 1}
-        self.ambiguous_ids = frozenset(token for ids in ids_by_bytes.values() if len(ids) > 1 for token in ids)
-        ids_with_shared_text = frozenset(token for ids in ids_by_text.values() if len(ids) > 1 for token in ids)
-        self.ids_that_need_bytes = ids_with_shared_text - self.ambiguous_ids
         self.ids_without_bytes = frozenset(range(len(token_bytes))) - bytes_by_id.keys()
 
     def __len__(self) -> int:
@@ -257,16 +239,6 @@ class TokenTextTable:
         return None
 
 
-_T = TypeVar("_T", bytes, str)
-
-
-def _ids_by_value(values: Mapping[int, _T]) -> dict[_T, list[int]]:
-    ids_by_value: dict[_T, list[int]] = {}
-    for token, value in values.items():
-        ids_by_value.setdefault(value, []).append(token)
-    return ids_by_value
-
-
 # a ``.tiktoken`` file is not a vocabulary if its largest id is more than this many times its number of tokens
 _MAX_ID_PER_TOKEN = 10
 
@@ -277,21 +249,21 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
     Raises ``RecoverError``.
     """
     token_bytes: dict[int, bytes] = {}
-    line_number = 0
     try:
         with path.open("rb") as file:
-            data = read_bounded(file)
-        for line in data.splitlines():
-            line_number += 1
-            if line.strip():
-                encoded_bytes, id_text = line.split()
-                token_bytes[int(id_text)] = base64.b64decode(encoded_bytes, validate=True)
+            lines = read_bounded(file).splitlines()
     except OSError as error:
         raise RecoverError(f"{path}: {file_problem(error, path)}") from None
-    except ValueError:
-        raise RecoverError(
-            f"{path}: line {line_number} is not base64 followed by an id, as in a .tiktoken file"
-        ) from None
+    for line_number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            encoded_bytes, token = line.split()
+            token_bytes[int(token)] = base64.b64decode(encoded_bytes, validate=True)
+        except ValueError:
+            raise RecoverError(
+                f"{path}: line {line_number} is not base64 followed by an id, as in a .tiktoken file"
+            ) from None
     if not token_bytes or min(token_bytes) < 0 or max(token_bytes) > _MAX_ID_PER_TOKEN * len(token_bytes):
         raise RecoverError(f"{path}: the ids are not those of a vocabulary")
-    return [token_bytes.get(id_text) for id_text in range(max(token_bytes) + 1)]
+    return [token_bytes.get(token) for token in range(max(token_bytes) + 1)]

@@ -20,7 +20,7 @@ from logitsmith.recover import (
     RecoverySettings,
     recover,
 )
-from logitsmith.recover.endpoints.http import ApiClient, HttpResponse
+from logitsmith.recover.endpoints.http import ApiClient, response_summary
 
 from .conftest import api
 from .fakes import Fake, row_of
@@ -298,7 +298,7 @@ BODIES = {
 
 @pytest.mark.parametrize(("body", "summary"), BODIES.values(), ids=BODIES)
 def test_the_summary_of_an_answer(body, summary):
-    assert HttpResponse(404, "Not Found", {}, body).summary == summary
+    assert response_summary(httpx.Response(404), body) == summary
 
 
 WAITS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logitsmith.recover import EndpointResponse, RecoverError, RecoverySettings, recover
-from logitsmith.recover.journal import QueryJournal, QueryKey
+from logitsmith.recover.journal import QueryJournal, query_key
 from logitsmith.recover.session import QuerySession
 
 from .fakes import Fake, row_of
@@ -306,16 +306,16 @@ def test_a_response_is_read_as_it_was_written(tmp_path):
     answer = EndpointResponse(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
     with_none = EndpointResponse(None, None, {1: -2.0}, {}, 1)
     journal = QueryJournal(tmp_path / "c", about, False)
-    journal.add(QueryKey.of({3: 1.0}, repetition=0), answer)
-    journal.add(QueryKey.of({3: 1.0}, repetition=1), with_none)
+    journal.add(query_key({3: 1.0}, repetition=0), answer)
+    journal.add(query_key({3: 1.0}, repetition=1), with_none)
     journal.close()
     again = QueryJournal(tmp_path / "c", about, True)
     assert (
-        again.get(QueryKey.of({3: 1}, repetition=0)),
-        again.get(QueryKey.of({3: 1.0}, repetition=1)),
+        again.get(query_key({3: 1}, repetition=0)),
+        again.get(query_key({3: 1.0}, repetition=1)),
     ) == (answer, with_none)
-    assert again.get(QueryKey.of({3: 2.0}, repetition=0)) is None
-    assert QueryKey.of({1: 1.0, 2: 2.0}, repetition=0) == QueryKey.of({2: 2.0, 1: 1.0}, repetition=0)
+    assert again.get(query_key({3: 2.0}, repetition=0)) is None
+    assert query_key({1: 1.0, 2: 2.0}, repetition=0) == query_key({2: 2.0, 1: 1.0}, repetition=0)
     again.close()
 
 
