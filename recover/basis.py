@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,8 @@ from ..common.extras import install_command
 from ..common.text import count_noun
 from ..engine.model import Model
 from ..models.gguf import check_gguf
-from .errors import RecoverError
-from .files import read_npz, write_file
+from .errors import RecoverError, require_at_least
+from .files import pack_bytes, read_npz, write_npz
 from .numerics import Float64s
 
 # Columns smaller than 1e-7 of the largest column are treated as dependent, because float32 has no more digits
@@ -82,21 +81,13 @@ class Basis:
 
     def save(self, path: Path) -> None:
         """Write the basis atomically as an ``.npz``. Raises ``RecoverError``."""
-        all_bytes = np.frombuffer(b"".join(self.token_bytes), dtype=np.uint8)
-        byte_ends = np.cumsum([0, *map(len, self.token_bytes)])
-        source = np.array(self.source)
-
-        def write(file: IO[bytes]) -> None:
-            np.savez(
-                file,
-                matrix=self.matrix,
-                order=self.determining_tokens,
-                source=source,
-                bytes=all_bytes,
-                offsets=byte_ends,
-            )
-
-        write_file(path, write)
+        arrays = {
+            "matrix": self.matrix,
+            "order": self.determining_tokens,
+            "source": np.array(self.source),
+            **pack_bytes(self.token_bytes),
+        }
+        write_npz(path, arrays, np.savez)
 
     @classmethod
     def load(cls, path: Path) -> Basis:
@@ -271,12 +262,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
     check_gguf(path)
     try:
         tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
-    except (
-        ValueError,
-        LookupError,
-        ArithmeticError,
-        TypeError,
-    ) as error:  # for example a string that is not UTF-8
+    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # such as a string that is not UTF-8
         raise RecoverError(f"{path}: the package gguf cannot read the file: {error}") from None
     tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
     if tensor is None:
@@ -307,8 +293,7 @@ def basis_from_rows(
     vocabulary = model.vocabulary
     if row_count is None:
         row_count = _embedding_length(model) + _EXTRA_ROWS
-    if row_count < 2:
-        raise RecoverError(f"row_count: {row_count} is not ≥ 2")
+    require_at_least(2, row_count=row_count)
     generator = np.random.default_rng(0)
     text_tokens = [
         token for token, data in enumerate(vocabulary.pieces) if data and not vocabulary.is_control(token)

@@ -6,7 +6,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +33,11 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         write_file_atomically(path, write)
     except OSError as error:
         raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], save: Callable[..., None]) -> None:
+    """Write arrays atomically with ``np.savez`` or ``np.savez_compressed``. Raises ``RecoverError``."""
+    write_file(path, lambda file: save(file, **arrays))
 
 
 # Deflate can compress data to about 1/1032 of its size, so a larger ratio is a sign of damage
@@ -81,3 +86,12 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
             raise ValueError(f"{name} is shorter than its shape")
         file.seek(0)
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def pack_bytes(pieces: Iterable[bytes]) -> dict[str, NDArray[Any]]:
+    """Return byte strings as two arrays: piece i is ``bytes[offsets[i]:offsets[i+1]]``."""
+    pieces = list(pieces)
+    return {
+        "bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8),
+        "offsets": np.cumsum([0, *map(len, pieces)], dtype=np.int64),
+    }

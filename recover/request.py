@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .basis import Basis
 from .endpoints.base import MAX_VOCAB_SIZE
-from .errors import RecoverError
+from .errors import RecoverError, require_at_least, require_positive
 
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
 
@@ -104,19 +104,15 @@ class RecoverySettings:
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
-        for name, count in (
-            ("calls_per_query", self.calls_per_query),
-            ("max_calls", self.max_calls),
-            ("max_concurrent_calls", self.max_concurrent_calls),
-        ):
-            if count is not None and count < 1:
-                raise RecoverError(f"{name}: {count} is not ≥ 1")
-        for name, number in (
-            ("bisection_error_nats", self.bisection_error_nats),
-            ("max_held_out_error_nats", self.max_held_out_error_nats),
-        ):
-            if not 0 < number < float("inf"):
-                raise RecoverError(f"{name}: {number} is not a number > 0")
+        require_at_least(
+            1,
+            calls_per_query=self.calls_per_query,
+            max_calls=self.max_calls,
+            max_concurrent_calls=self.max_concurrent_calls,
+        )
+        require_positive(
+            bisection_error_nats=self.bisection_error_nats, max_held_out_error_nats=self.max_held_out_error_nats
+        )
         if self.resume and self.checkpoint is None:
             raise RecoverError("resume: there is no checkpoint to continue; set checkpoint to a file")
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..common.files import file_problem
 from ..common.strict_json import encode_json, json_line, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
 from .errors import RecoverError
-from .files import check_writable, read_npz, write_file
+from .files import check_writable, pack_bytes, read_npz, write_file, write_npz
 from .numerics import Float64s, logsumexp
 from .task import LogprobEstimates, RecoveryTask
 
@@ -52,6 +53,16 @@ class Recovery:
     notes: tuple[str, ...] = ()
     token_bytes: Mapping[int, bytes] = field(default_factory=dict)
     stop_reason: str | None = None
+
+    @property
+    def ids(self) -> NDArray[np.intp]:
+        """The ids of the recovered tokens, int (n,)."""
+        return np.flatnonzero(~np.isnan(self.logprobs))
+
+    def top_tokens(self, count: int) -> list[TokenLogprob]:
+        """Return the ``count`` most likely recovered tokens, most likely first."""
+        top_ids = self.ids[np.argsort(-self.logprobs[self.ids], kind="stable")][:count].tolist()
+        return [TokenLogprob(i, self.token_bytes.get(i, b""), float(self.logprobs[i])) for i in top_ids]
 
 
 def assemble_recovery(task: RecoveryTask) -> Recovery:
@@ -159,7 +170,6 @@ def _missing_tokens_notes(estimates: LogprobEstimates, missing_tokens: set[int])
 
 
 _FILE_SUFFIXES = (".npz", ".json", ".jsonl")
-_NOT_A_RESULT_PROBLEM = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
@@ -184,28 +194,23 @@ def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -
     """
     check_output_path(path)
     if path.suffix == ".npz":
-        write_file(path, lambda file: _write_npz(recovery, file, run_info))
-    elif path.suffix == ".json":
-        document = {**run_header(recovery, run_info), "tokens": list(_token_records(recovery))}
-        write_file(path, lambda file: file.write(json_line(document).encode()))
-    else:
-        write_file(
-            path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, run_info))
-        )
+        write_npz(path, _npz_arrays(recovery, run_info), np.savez_compressed)
+        return
+    lines = recovery_lines(recovery, run_info)
+    if path.suffix == ".json":
+        lines = iter([json_line({**run_header(recovery, run_info), "tokens": list(_token_records(recovery))})])
+    write_file(path, lambda file: file.writelines(line.encode() for line in lines))
 
 
-def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any]) -> None:
-    recovered_ids = _recovered_ids(recovery)
-    token_bytes = [recovery.token_bytes.get(token, b"") for token in recovered_ids.tolist()]
-    np.savez_compressed(
-        file,
-        ids=recovered_ids.astype(np.int32),
-        logprobs=recovery.logprobs[recovered_ids],
-        errors=recovery.errors[recovered_ids],
-        bytes=np.frombuffer(b"".join(token_bytes), dtype=np.uint8),
-        offsets=np.cumsum([0, *map(len, token_bytes)], dtype=np.int64),
-        head=np.array(encode_json(run_header(recovery, run_info))),
-    )
+def _npz_arrays(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    ids = recovery.ids
+    return {
+        "ids": ids.astype(np.int32),
+        "logprobs": recovery.logprobs[ids],
+        "errors": recovery.errors[ids],
+        **pack_bytes(recovery.token_bytes.get(token, b"") for token in ids.tolist()),
+        "head": np.array(encode_json(run_header(recovery, run_info))),
+    }
 
 
 def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[str]:
@@ -232,26 +237,12 @@ def run_header(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, Any
 
 
 def _token_records(recovery: Recovery) -> Iterator[dict[str, Any]]:
-    for token in _recovered_ids(recovery).tolist():
+    for token in recovery.ids.tolist():
         data = recovery.token_bytes.get(token)
         record = TokenLogprob(token, data or b"", float(recovery.logprobs[token])).as_json()
         if data is None:
             record |= {"token": None, "bytes": None}
         yield {**record, "error": finite_or_none(float(recovery.errors[token]))}
-
-
-def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
-    return np.flatnonzero(~np.isnan(recovery.logprobs))
-
-
-def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
-    """Return the ``count`` most likely recovered tokens, most likely first."""
-    recovered_ids = _recovered_ids(recovery)
-    top_ids = recovered_ids[np.argsort(-recovery.logprobs[recovered_ids], kind="stable")][:count]
-    return [
-        TokenLogprob(int(token), recovery.token_bytes.get(int(token), b""), float(recovery.logprobs[token]))
-        for token in top_ids
-    ]
 
 
 def read_run_header(path: Path) -> dict[str, Any]:

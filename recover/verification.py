@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .endpoints.base import Endpoint
-from .errors import RecoverError
+from .errors import RecoverError, require_at_least
 from .methods.forced import forced
 from .methods.single import single
 from .recovery import check_method, open_session
@@ -59,14 +59,12 @@ def verify(
         token_count: number of tokens to compare.
         settings: as for `recover`; ``max_calls`` limits the recovery and the verification together.
     """
-    if token_count < 1:
-        raise RecoverError(f"token_count: {token_count} is not ≥ 1")
+    require_at_least(1, token_count=token_count)
     if not recovery.is_normalized:
         raise RecoverError(
             "verify: the logprobs are relative to the most likely token, and a single call cannot verify that"
         )
-    recovered_ids = np.flatnonzero(~np.isnan(recovery.logprobs))
-    if not len(recovered_ids):
+    if not len(recovery.ids):
         raise RecoverError("verify: the recovery contains no token")
     method = "forced" if recovery.method == "forced" else "single"
     settings = replace(settings or RecoverySettings(), checkpoint=None, resume=False, basis=None, progress=None)
@@ -77,7 +75,7 @@ def verify(
         settings = replace(settings, max_calls=left_calls)
     settings.check()
     random = np.random.default_rng()
-    tokens = random.choice(recovered_ids, min(token_count, len(recovered_ids)), replace=False).tolist()
+    tokens = random.choice(recovery.ids, min(token_count, len(recovery.ids)), replace=False).tolist()
     request = RecoveryRequest(method, ids=tuple(sorted(tokens)))
     session = open_session(endpoint, prompt, settings)
     task = RecoveryTask(session, request, settings, len(recovery.logprobs))

@@ -22,7 +22,7 @@ import httpx
 
 from ...common.strict_json import parse_strict_json
 from ...common.text import replace_surrogates, without_error_number
-from ..errors import RecoverError
+from ..errors import RecoverError, require_at_least, require_positive
 from .base import Endpoint
 
 
@@ -71,14 +71,8 @@ class HttpOptions:
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
-        for name, value in (
-            ("timeout_seconds", self.timeout_seconds),
-            ("max_calls_per_second", self.max_calls_per_second),
-        ):
-            if value is not None and not 0 < value < float("inf"):
-                raise RecoverError(f"{name}: {value} is not a number > 0")
-        if self.max_retries < 0:
-            raise RecoverError(f"max_retries: {self.max_retries} is not ≥ 0")
+        require_positive(timeout_seconds=self.timeout_seconds, max_calls_per_second=self.max_calls_per_second)
+        require_at_least(0, max_retries=self.max_retries)
 
 
 @dataclass(frozen=True)

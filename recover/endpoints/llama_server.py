@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from ..errors import RecoverError
+from ..errors import RecoverError, require_at_least
 from .base import MAX_VOCAB_SIZE, Bias, ClaimCall, EndpointLimits, EndpointResponse, QueryKind, claim_without_limit
 from .http import HttpEndpoint, HttpOptions
 
@@ -55,8 +55,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         options: HttpOptions | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if window < 0:
-            raise RecoverError(f"window: {window} is not ≥ 0")
+        require_at_least(0, window=window)
         super().__init__(url, options or HttpOptions(), transport)
         self._declared_vocab_size = vocab_size
         self._post_sampling = post_sampling

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from ...common.files import file_problem, read_bounded
-from ..errors import RecoverError
+from ..errors import RecoverError, require_at_least
 from .base import Bias, EndpointLimits, EndpointResponse, keep_top_logprobs
 from .http import HttpEndpoint, HttpOptions
 
@@ -64,8 +64,7 @@ class OpenAIEndpoint(HttpEndpoint):
     ) -> None:
         if window is None:
             window = _CHAT_WINDOW if uses_chat_completions else _COMPLETION_WINDOW
-        if window < 0:
-            raise RecoverError(f"window: {window} is not ≥ 0")
+        require_at_least(0, window=window)
         super().__init__(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
         self._model = model
         self._uses_chat_completions = uses_chat_completions

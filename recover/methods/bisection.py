@@ -18,7 +18,7 @@ endpoint draws its tokens, so both are checked at the first threshold, which is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log2
 
@@ -99,11 +99,7 @@ def ranking(task: RecoveryTask, top_count: int) -> list[int]:
 
 def calls_per_token(width_nats: float, max_error_nats: float) -> int:
     """Return the number of calls for one token: one to find the interval, and one for each halving."""
-    return _halvings(width_nats, max_error_nats) + 1
-
-
-def _halvings(width_nats: float, max_error_nats: float) -> int:
-    return max(0, ceil(log2(width_nats / max_error_nats)))
+    return max(0, ceil(log2(width_nats / max_error_nats))) + 1
 
 
 _EQUAL_NATS = 1e-3  # Logprobs that differ by less count as equal, because float32 and decimals round them
@@ -152,6 +148,18 @@ class _BiasInterval:
             self.middle - min(self.low, self.min_bias_with_vote),
         )
 
+    def next_bias(self, first_bias: float, max_bias_nats: float) -> float:
+        """Return the middle of the interval; until the token is chosen, twice the bias before."""
+        if self.high < inf:
+            return self.middle
+        return min(2 * self.low, max_bias_nats) if self.low else first_bias
+
+    def can_narrow(self, max_bias_nats: float, max_width_nats: float) -> bool:
+        """Return whether another bias is to be tried."""
+        if self.high == inf:
+            return self.low < max_bias_nats
+        return self.high - self.low > max_width_nats and self.low < self.middle < self.high
+
     def add_votes(self, token: int, bias: float, responses: Sequence[EndpointResponse]) -> None:
         """Narrow the interval by the responses to one bias."""
         votes = sum(response.token == token for response in responses)
@@ -167,46 +175,21 @@ class _BiasInterval:
 
 def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
     """Return an interval of ``bisection_error_nats`` for each token that a bias can make the chosen one."""
-    intervals = _find_intervals(task, tokens)
-    max_error_nats = task.settings.bisection_error_nats
-    max_width_nats = max((interval.high - interval.low for interval in intervals.values()), default=max_error_nats)
-    for _ in range(_halvings(max_width_nats, max_error_nats)):
-        _query_choices(
-            task,
-            intervals,
-            {
-                token: interval.middle
-                for token, interval in intervals.items()
-                if interval.high - interval.low > max_error_nats
-            },
-        )
-    return intervals
-
-
-def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
-    """Return an interval for each token that a bias can make the chosen one."""
     max_bias_nats = min(task.limits.max_bias_nats, _MAX_BIAS_NATS)
+    first_bias = min(_FIRST_BIAS_NATS, max_bias_nats)
     intervals = {token: _BiasInterval() for token in tokens}
-    bias = min(_FIRST_BIAS_NATS, max_bias_nats)
-    remaining_tokens = list(tokens)
-    while remaining_tokens:
-        _query_choices(task, intervals, dict.fromkeys(remaining_tokens, bias))
-        remaining_tokens = [token for token in remaining_tokens if intervals[token].high == inf]
-        if bias >= max_bias_nats:
-            break
-        bias = min(2 * bias, max_bias_nats)
+    unfinished = intervals
+    while unfinished:
+        biases = {token: interval.next_bias(first_bias, max_bias_nats) for token, interval in unfinished.items()}
+        queries = ({token: bias} for token, bias in biases.items())
+        for token, responses in zip(biases, task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True):
+            intervals[token].add_votes(token, biases[token], responses)
+        unfinished = {
+            token: interval
+            for token, interval in unfinished.items()
+            if interval.can_narrow(max_bias_nats, task.settings.bisection_error_nats)
+        }
     return {token: interval for token, interval in intervals.items() if interval.high < inf}
-
-
-def _query_choices(
-    task: RecoveryTask, intervals: Mapping[int, _BiasInterval], biases: Mapping[int, float]
-) -> None:
-    """Query whether each token is chosen with its bias, and narrow the intervals."""
-    queries = ({token: bias} for token, bias in biases.items())
-    for (token, bias), responses in zip(
-        biases.items(), task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True
-    ):
-        intervals[token].add_votes(token, bias, responses)
 
 
 # Number of pairs of queries whose responses must all be as expected. Chance achieves this once in 256 times.
