@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import Endpoint, EndpointLimits, RecoverError, RecoverySettings, recover
+from logitsmith.recover import Basis, RecoverError, RecoverySettings, estimate_calls, recover
 
 from .fakes import Fake, log_softmax, row_of
 from .odd import Odd
@@ -138,6 +138,7 @@ def test_noise_is_measured_averaged_and_reported():
     assert recover(endpoint, "x", tokens=[4]).total_calls > 4 * 2  # four times each without being told
 
 
+SMALL = Basis.of_matrix(np.random.default_rng(0).normal(0, 0.5, (50, 8)).astype(np.float32), "m")
 REFUSED = {
     "unknown method": ({"method": "magic"}, "'magic' is not one of auto, single"),
     "empty prompt": ({"prompt": ""}, "the prompt is empty"),
@@ -148,20 +149,23 @@ REFUSED = {
     "no tokens": ({"tokens": []}, "the list is empty"),
     "id outside": ({"tokens": [300]}, "token id 300 is not within 0..299"),
     "no basis": ({"method": "basis"}, "needs a basis"),
-    "no such eps": (
-        {"settings": RecoverySettings(bisection_error_nats=0)},
-        "bisection_error_nats: 0 is not a number > 0",
-    ),
-    "no calls": ({"settings": RecoverySettings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
-    "nothing to continue": ({"settings": RecoverySettings(resume=True)}, "there is no checkpoint"),
+    "another basis": ({"basis": SMALL}, "50 tokens, but the endpoint has 300; use a basis of the same model"),
+    "another basis, top": ({"method": "basis", "top_count": 10, "basis": SMALL}, "use a basis of the same model"),
+    "no such eps": ({"bisection_error_nats": 0}, "bisection_error_nats: 0 is not a number > 0"),
+    "no calls": ({"max_calls": 0}, "max_calls: 0 is not ≥ 1"),
+    "no repeats": ({"calls_per_query": 0}, "calls_per_query: 0 is not ≥ 1"),
+    "nothing to continue": ({"resume": True}, "there is no checkpoint"),
 }
 
 
+@pytest.mark.parametrize("run", [recover, estimate_calls])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name):
+def test_a_run_and_its_plan_are_refused(name, run):
     asked, message = REFUSED[name]
+    arguments = {name: asked[name] for name in ("method", "top_count", "tokens") if name in asked}
+    settings = RecoverySettings(**{name: asked[name] for name in asked.keys() - {"prompt", *arguments}})
     with pytest.raises(RecoverError, match=message):
-        recover(Fake(ROW, 5), **{"prompt": "x", **asked})
+        run(Fake(ROW, 5), asked.get("prompt", "x"), **arguments, settings=settings)
 
 
 WRONG = {
@@ -182,35 +186,6 @@ def test_a_method_that_would_give_wrong_numbers_is_refused(name):
     endpoint, method, message = WRONG[name]
     with pytest.raises(RecoverError, match=message):
         recover(endpoint, "x", method, top_count=3 if method == "top_n" else None)
-
-
-class Plain(Endpoint):
-    """The smallest endpoint: answers are dicts."""
-
-    vocab_size = 300
-    identity = {"api": "plain"}  # noqa: RUF012 - read only
-
-    def __init__(self, answer):
-        self.limits = EndpointLimits(5)
-        self.raw = answer
-
-    def query(self, prompt, logit_bias):
-        return self.raw
-
-
-STRANGE = {
-    "an id outside": ({999: -1.0}, "returned token 999"),
-    "nan": ({1: float("nan")}, "returned nan for token .*, which is not a logprob"),
-    "positive": ({1: 0.5}, "returned 0.5 for token .*, which is not a logprob"),
-    "nothing": ({}, "neither logprobs nor a token"),
-}
-
-
-@pytest.mark.parametrize("name", STRANGE)
-def test_strange_responses(name):
-    answer, message = STRANGE[name]
-    with pytest.raises(RecoverError, match=message):
-        recover(Plain(answer), "x")
 
 
 def test_a_batch_has_no_more_biases_than_the_endpoint_takes():
@@ -234,6 +209,11 @@ def test_a_bisection_that_stopped_says_that_its_values_are_relative():
     assert np.nanmax(found.logprobs) == 0
 
 
-def test_another_object_than_an_endpoint_is_rejected():
-    with pytest.raises(RecoverError, match="endpoint: str is not a subclass of"):
-        recover("http://127.0.0.1:8080", "x")
+@pytest.mark.parametrize("method", ["auto", "single", "parallel", "top_n", "forced", "bisection"])
+def test_a_method_notes_that_the_first_response_shows_everything(method):
+    used = "top_n" if method == "auto" else method
+    note = f"the response without a bias already shows everything requested; {used} was not needed"
+    found = recover(Fake(ROW, 8), "x", method, 3)
+    assert (found.method, found.is_complete, note in found.notes) == (used, True, True)
+    if used == "top_n":
+        assert note not in recover(Fake(ROW, 8), "x", method, 9).notes
