@@ -53,16 +53,9 @@ def test_whole_vocabulary(name):
     assert found.total_calls == found.new_calls
 
 
-def test_parallel_takes_window_minus_one_tokens_a_call():
-    endpoint = Fake(ROW, 20)
-    found = recover(endpoint, "x")
-    assert (found.method, found.total_calls) == ("parallel", 3 + -(-280 // 19))
-    assert endpoint.calls == found.total_calls
-
-
 def test_tokens_by_id_and_no_others():
     found = recover(Fake(ROW, 5), "x", tokens=[7, 3, 3, 299])
-    assert np.flatnonzero(~np.isnan(found.logprobs)).tolist() == [3, 7, 299]
+    assert found.ids.tolist() == [3, 7, 299]
     assert worst(found) < 1e-12
 
 
@@ -71,7 +64,7 @@ def test_tokens_by_id_and_no_others():
 def test_top_n_is_exact_in_ids_and_values(window, n):
     found = recover(Fake(ROW, window), "x", top_count=n)
     assert found.method == "top_n"
-    assert sorted(np.flatnonzero(~np.isnan(found.logprobs))) == sorted(np.argsort(-ROW)[:n])
+    assert sorted(found.ids) == sorted(np.argsort(-ROW)[:n])
     assert worst(found) < 1e-10
 
 
@@ -87,22 +80,6 @@ def test_top_n_refuses_what_would_be_wrong():
         recover(Fake(ROW, 3, max_biases_per_call=10), "x", top_count=30)
     with pytest.raises(RecoverError, match="may limit biases"):
         recover(Fake(ROW, 3, cut=1.5), "x", top_count=250)
-
-
-def test_bisection_of_a_vocabulary():
-    found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(bisection_error_nats=1e-4))
-    assert (found.method, found.is_complete, found.is_normalized) == ("bisection", True, True)
-    assert worst(found) <= 1e-4
-    assert found.max_error_nats == pytest.approx(1e-4)
-
-
-def test_bisection_of_a_part_is_relative_to_the_top_token():
-    found = recover(Fake(ROW, 0), "x", tokens=[1, 2, 3])
-    assert not found.is_normalized
-    assert worst(found, ROW - ROW.max()) <= 1e-3
-    top = recover(Fake(ROW, 0), "x", top_count=10)
-    assert sorted(np.flatnonzero(~np.isnan(top.logprobs))) == sorted(np.argsort(-ROW)[:10])
-    assert worst(top, ROW - ROW.max()) <= 1e-3
 
 
 def test_a_token_that_cannot_surface_is_missing_and_never_wrong():
@@ -201,12 +178,6 @@ def test_a_first_bias_is_a_number_if_first_tokens_are_contradicted():
     found = recover(endpoint, "x", "single")
     assert all(np.isfinite(value) for bias in endpoint.asked for value in bias.values())
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-9
-
-
-def test_a_bisection_that_stopped_says_that_its_values_are_relative():
-    found = recover(Fake(row_of(10), 0), "x", "bisection", settings=RecoverySettings(max_calls=40))
-    assert (found.stop_reason, found.is_normalized) == ("max_calls", False)
-    assert np.nanmax(found.logprobs) == 0
 
 
 @pytest.mark.parametrize("method", ["auto", "single", "parallel", "top_n", "forced", "bisection"])
