@@ -37,6 +37,7 @@ FLAGS = {
     "path=…": "-m",
     "resume=True": "--resume",
     "schema_lenient=True": "--schema-lenient",
+    "should_wait_for_server=True": "--wait",
 }
 
 

@@ -14,14 +14,9 @@ class RecoverError(LogitsmithError, RuntimeError):
 
     Attributes:
         status: the HTTP status of the response, if the status is the reason; None otherwise.
-        has_checkpoint: whether a checkpoint holds the responses before the failure, so that the run can be
-            resumed.
-        is_unreachable: whether no server accepts connections at the URL.
     """
 
     status: int | None = None
-    has_checkpoint: bool = False
-    is_unreachable: bool = False
 
 
 def require_at_least(minimum: int, **counts: int | None) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYe
 from threading import Lock
 from typing import Any, TypeVar
 
+from ..common.errors import Word
 from ..common.text import is_utf8
 from .endpoints.base import Bias, Endpoint, EndpointResponse, QueryKind, checked_response
 from .errors import RecoverError
@@ -158,7 +159,8 @@ class QuerySession:
                 self.total_call_count += call_count
             raise
         except RecoverError as error:
-            error.has_checkpoint = bool(self._journal)
+            if self._journal and not self._settings.resume:
+                error.advice = ("the responses are saved, continue with ", Word.RESUME)
             raise
         response = checked_response(raw_response, self.endpoint)
         with self._lock:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import httpx
 
+from ...common.errors import Word
 from ...common.strict_json import parse_strict_json
 from ...common.text import replace_surrogates, without_error_number
 from ..errors import RecoverError, require_at_least, require_positive
@@ -178,9 +179,8 @@ class ApiClient:
             problem = f"no connection: {without_error_number(str(error))}"
             is_unreachable = isinstance(error, httpx.ConnectError) and not self._has_responded
             if is_unreachable and not self._options.should_wait_for_server:
-                failure = RecoverError(self._safe_message(problem))
-                failure.is_unreachable = True
-                raise failure from None
+                advice = ("use ", Word.WAIT_FOR_SERVER, " if the server is still starting")
+                raise RecoverError(self._safe_message(problem), advice=advice) from None
             raise _TemporaryError(problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise RecoverError(self._safe_message(str(error))) from None
