@@ -8,8 +8,9 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -129,14 +130,20 @@ class ApiClient:
         self._lock = Lock()
         self._next_call_time = 0.0
 
-    def __repr__(self) -> str:
-        return f"ApiClient({self.shown_url!r})"
-
     def get(self, path: str) -> Any:
         return self._send_with_retries("GET", path)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._send_with_retries("POST", path, body)
+
+    @contextmanager
+    def expect_format(self, api_name: str, advice: str = "") -> Iterator[None]:
+        """Turn exceptions of the block, which indexes a response, into a ``RecoverError``."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+            problem = f"{self.shown_url}: the response does not have the format of {api_name}"
+            raise RecoverError(problem, advice=advice) from None
 
     def allow_retries(self) -> None:
         self._are_retries_stopped.clear()

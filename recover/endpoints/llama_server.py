@@ -142,13 +142,9 @@ class LlamaServerEndpoint(HttpEndpoint):
                 f"and it drew such a token {_MAX_DRAWS} times; set the number of logprobs "
                 "per call to 0, which needs only the token"
             )
-        try:
+        advice = "check the address, and that the server's version supports post_sampling_probs"
+        with self._http.expect_format("llama.cpp's server", advice):
             return _read_completion(body, calls, window)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise RecoverError(
-                f"{self._http.shown_url}: the response does not have the format of llama.cpp's server; check the "
-                "address, and that the server's version supports post_sampling_probs"
-            ) from None
 
     def _send_completion(self, request_body: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
         """Send a request, twice if the server had to read the prompt for it; return body and number of calls."""

@@ -43,7 +43,6 @@ class OpenAIEndpoint(HttpEndpoint):
             without text.
         uses_chat_completions: whether to use chat completions, with the prompt as the user's message;
             without this, completions are used.
-        limits: replaces OpenAI's limits; None: OpenAI's.
         options: the options of the HTTP calls; None: the defaults, with the key in ``$OPENAI_API_KEY``.
         transport: replaces the transport of httpx, for tests; None: the usual one.
     """
@@ -58,7 +57,6 @@ class OpenAIEndpoint(HttpEndpoint):
         *,
         token_bytes: Sequence[bytes | None],
         uses_chat_completions: bool = False,
-        limits: EndpointLimits | None = None,
         options: HttpOptions | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -70,10 +68,10 @@ class OpenAIEndpoint(HttpEndpoint):
         self._uses_chat_completions = uses_chat_completions
         self._token_table = TokenTextTable(token_bytes)
         self.token_bytes = token_bytes
-        self.vocab_size = len(self._token_table)
-        self.unnameable_ids = self._token_table.ambiguous_ids | self._token_table.ids_without_bytes
+        self.vocab_size = len(token_bytes)
+        self.unnameable_ids = self._token_table.unnameable_ids
         self.ids_that_need_bytes = self._token_table.ids_that_need_bytes
-        self.limits = limits or EndpointLimits(
+        self.limits = EndpointLimits(
             window, _MAX_BIAS_NATS, _MAX_BIASES_PER_CALL, _RELATIVE_ERROR, _MIN_LOGPROB_NATS
         )
 
@@ -102,12 +100,8 @@ class OpenAIEndpoint(HttpEndpoint):
     def _query_once(self, prompt: str, bias: Bias, temperature: int) -> EndpointResponse:
         path = "chat/completions" if self._uses_chat_completions else "completions"
         body = self._http.post(path, self._request_body(prompt, bias) | {"temperature": temperature})
-        try:
+        with self._http.expect_format("OpenAI's API"):
             return self._parse_choice(body["choices"][0])
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise RecoverError(
-                f"{self._http.shown_url}: the response does not have the format of OpenAI's API"
-            ) from None
 
     def _request_body(self, prompt: str, bias: Bias) -> dict[str, Any]:
         request_body: dict[str, Any] = {
@@ -184,32 +178,22 @@ class TokenTextTable:
         token_bytes: the bytes of each token by id; None or empty: the id is unused or has no text.
 
     Attributes:
-        token_bytes: the bytes of each token by id.
-        ambiguous_ids: ids that share their bytes with another id.
+        unnameable_ids: ids without bytes, and ids that share their bytes with another id.
         ids_that_need_bytes: ids whose bytes are unique, but whose text is not, because U+FFFD replaces bytes
             that are not UTF-8.
-        ids_without_bytes: ids without bytes.
     """
 
     def __init__(self, token_bytes: Sequence[bytes | None]) -> None:
         if not len(token_bytes):
             raise RecoverError("the tokenizer has no tokens")
-        self.token_bytes = token_bytes
         bytes_by_id = {token: data for token, data in enumerate(token_bytes) if data}
         text_by_id = {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
         bytes_counts, text_counts = Counter(bytes_by_id.values()), Counter(text_by_id.values())
         self._id_by_bytes = {data: token for token, data in bytes_by_id.items() if bytes_counts[data] == 1}
         self._id_by_text = {text: token for token, text in text_by_id.items() if text_counts[text] == 1}
-        self.ambiguous_ids = frozenset(token for token, data in bytes_by_id.items() if bytes_counts[data] > 1)
-        self.ids_that_need_bytes = frozenset(
-            token
-            for token, text in text_by_id.items()
-            if text_counts[text] > 1 and token not in self.ambiguous_ids
-        )
-        self.ids_without_bytes = frozenset(range(len(token_bytes))) - bytes_by_id.keys()
-
-    def __len__(self) -> int:
-        return len(self.token_bytes)
+        nameable_ids = frozenset(self._id_by_bytes.values())
+        self.unnameable_ids = frozenset(range(len(token_bytes))) - nameable_ids
+        self.ids_that_need_bytes = nameable_ids - frozenset(self._id_by_text.values())
 
     def find_entry_id(self, entry: Mapping[str, Any]) -> int | None:
         """Return the id of an entry of chat logprobs, by its ``bytes`` or its ``token``.

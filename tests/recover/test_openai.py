@@ -197,8 +197,8 @@ def test_a_text_that_only_looks_like_bytes():
 
 def test_names():
     table = TokenTextTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
-    assert table.ambiguous_ids == {0, 5}
-    assert table.ids_without_bytes == {4}
+    assert table.unnameable_ids == {0, 4, 5}
+    assert table.ids_that_need_bytes == {1, 2, 6}
     assert table.find_text_id("caf\u00e9") == 3
     assert table.find_text_id("\ufffd") is None  # three tokens look like this
     assert table.find_text_id("bytes:\\xff") == 1
