@@ -80,11 +80,10 @@ def probe(session: QuerySession, unbiased_response: UnbiasedResponse) -> Endpoin
         )
     effect = _BiasProbe(session, unbiased_response).measure()
     can_force_token, reports_chosen_logprob = (
-        (True, False) if effect.max_bias_nats else _measure_choice(session, unbiased_response)
+        (True, False) if effect.bias_range.max_bias_nats else _measure_choice(session, unbiased_response)
     )
     # If biases are added, but not exactly, a chosen token does not determine a logprob.
     is_usable = not effect.unexpected_effect
-    is_confirmed = unbiased_response.logprob_count > 1 and effect.are_biases_additive
     return EndpointProfile(
         shown_logprob_count=unbiased_response.logprob_count,
         relative_error=unbiased_response.relative_error
@@ -97,9 +96,7 @@ def probe(session: QuerySession, unbiased_response: UnbiasedResponse) -> Endpoin
             else "responses repeat",
             *_describe_effect(session, unbiased_response, effect, can_force_token),
         ),
-        bias_range=BiasRange(
-            effect.max_bias_nats, effect.max_bias_nats if is_confirmed else 0.0, effect.bias_step_nats
-        ),
+        bias_range=effect.bias_range,
         are_biases_additive=effect.are_biases_additive,
         can_force_token=can_force_token and is_usable,
         reports_chosen_logprob=reports_chosen_logprob and is_usable,
@@ -109,9 +106,10 @@ def probe(session: QuerySession, unbiased_response: UnbiasedResponse) -> Endpoin
 def _describe_effect(
     session: QuerySession, unbiased_response: UnbiasedResponse, effect: _BiasEffect, can_force_token: bool
 ) -> list[str]:
+    bias_range = effect.bias_range
     if effect.unexpected_effect:
         return [effect.unexpected_effect]
-    if not effect.max_bias_nats:
+    if not bias_range.max_bias_nats:
         return [
             "a bias does not shift logprobs, but it can force the choice of a token"
             if can_force_token
@@ -119,13 +117,13 @@ def _describe_effect(
         ]
     findings = ["a bias shifts the odds exactly"]
     if unbiased_response.logprob_count > 1:
-        is_limited = effect.max_bias_nats < _max_useful_bias_nats(session) - effect.bias_step_nats
+        is_limited = bias_range.max_bias_nats < _max_useful_bias_nats(session) - bias_range.step_nats
         findings = [
-            f"biases up to {effect.max_bias_nats:.4g} shift logprobs exactly"
+            f"biases up to {bias_range.max_bias_nats:.4g} shift logprobs exactly"
             + (", larger ones are limited" if is_limited else "")
         ]
-    if effect.bias_step_nats:
-        findings.append(f"biases are rounded to multiples of {effect.bias_step_nats:g}")
+    if bias_range.step_nats:
+        findings.append(f"biases are rounded to multiples of {bias_range.step_nats:g}")
     if not effect.are_biases_additive:
         findings.append("only one bias per call is added")
     return findings
@@ -188,8 +186,7 @@ _BIAS_STEPS_NATS = (0.0, 1.0)
 class _BiasEffect:
     """The effect of biases on logprobs."""
 
-    max_bias_nats: float = 0.0  # the largest bias that is added exactly, nats; 0: no bias is
-    bias_step_nats: float = 0.0  # the endpoint rounds biases to multiples of this step, nats; 0: no rounding
+    bias_range: BiasRange = field(default_factory=BiasRange)  # the biases that are added exactly
     are_biases_additive: bool = True  # whether several biases in one call are all added
     error_nats: float = 0.0  # difference between the measured and the expected effect, nats
     unexpected_effect: str = ""  # an effect in words, if biases have one, but none is added exactly
@@ -202,7 +199,6 @@ def _unexpected_effect(measured_nats: float, expected_nats: float) -> _BiasEffec
     )
 
 
-_NO_BIAS_EFFECT = _BiasEffect()
 _NO_SHIFT_FRACTION = 0.1  # a logprob that shifts by less than this fraction of the tolerance counts as not shifted
 
 
@@ -222,10 +218,10 @@ class _BiasProbe:
     def measure(self) -> _BiasEffect:
         """Return the effect of biases: of arbitrary ones, else of integers, else of a single one per call."""
         shows_pairs = self._unbiased_response.logprob_count > 1
-        measured_effect = _NO_BIAS_EFFECT
+        measured_effect = _BiasEffect()
         for bias_step_nats in _BIAS_STEPS_NATS:
             effect = self._measure_pair(bias_step_nats) if shows_pairs else self._measure_odds(bias_step_nats)
-            if effect.max_bias_nats or (bias_step_nats == 0 and not effect.unexpected_effect):
+            if effect.bias_range.max_bias_nats or (bias_step_nats == 0 and not effect.unexpected_effect):
                 return effect
             measured_effect = effect if effect.unexpected_effect else measured_effect
         return (self._measure_one_bias() if shows_pairs else None) or measured_effect
@@ -244,7 +240,7 @@ class _BiasProbe:
         error_nats = abs(self._pair_shift_nats(response) - bias)
         if error_nats > self._tolerance_nats:
             return None
-        return _BiasEffect(max_bias_nats, are_biases_additive=False, error_nats=error_nats)
+        return _BiasEffect(BiasRange(max_bias_nats), are_biases_additive=False, error_nats=error_nats)
 
     def _measure_pair(self, bias_step_nats: float) -> _BiasEffect:
         """Find the largest bias that is added exactly, if two or more logprobs are shown."""
@@ -255,7 +251,7 @@ class _BiasProbe:
         gap_nats = ceil(self._gap_nats) if bias_step_nats else self._gap_nats
         max_useful_bias = _max_useful_bias_nats(self._session)
         start_bias = bias = floor(max_useful_bias) if bias_step_nats else max_useful_bias
-        effect = _NO_BIAS_EFFECT
+        effect = _BiasEffect()
         while bias >= min(_MIN_BIAS_NATS, start_bias) > 0:
             top_token_bias = bias - gap_nats if bias - gap_nats >= _MIN_BIAS_NATS else -min(bias, _MIN_BIAS_NATS)
             response = self._query_pair({self._token: bias, self._top_token: top_token_bias})
@@ -263,14 +259,11 @@ class _BiasProbe:
                 measured_nats, expected_nats = self._pair_shift_nats(response), bias - top_token_bias
                 error_nats = abs(measured_nats - expected_nats)
                 if error_nats <= self._tolerance_nats:
-                    max_exact_bias = bias if bias == start_bias else self._find_bias_limit(bias)
-                    return _BiasEffect(
-                        floor(max_exact_bias) if bias_step_nats else max_exact_bias,
-                        bias_step_nats,
-                        error_nats=error_nats,
-                    )
+                    max_bias = bias if bias == start_bias else self._find_bias_limit(bias)
+                    max_bias = floor(max_bias) if bias_step_nats else max_bias
+                    return _BiasEffect(BiasRange(max_bias, max_bias, bias_step_nats), error_nats=error_nats)
                 if self._is_unchanged(response):
-                    return _NO_BIAS_EFFECT
+                    return _BiasEffect()
                 effect = _unexpected_effect(measured_nats, expected_nats)
             bias = bias // 2 if bias_step_nats else bias / 2
         return effect
@@ -299,8 +292,8 @@ class _BiasProbe:
 
     def _measure_odds(self, bias_step_nats: float) -> _BiasEffect:
         """Measure whether a bias shifts the odds of the only shown token."""
-        # If it does, all biases count as exact.
-        # A single response cannot show that large biases are added exactly; `single` tests each bias that it uses.
+        # If it does, all biases count as exact, but none as confirmed: a single response cannot show that large
+        # biases are added exactly, so `single` tests each bias that it uses.
         max_bias_nats = self._session.endpoint.limits.max_bias_nats
         # A probability that was rounded to 1 would have infinite odds. So a logprob is at most this.
         max_logprob = -self._unbiased_response.relative_error
@@ -311,11 +304,11 @@ class _BiasProbe:
         biased_logprob = response.logprobs.get(self._top_token)
         min_shift_nats = _NO_SHIFT_FRACTION * self._tolerance_nats
         if biased_logprob is None or abs(biased_logprob - self._logprobs[self._top_token]) <= min_shift_nats:
-            return _NO_BIAS_EFFECT
+            return _BiasEffect()
         measured_nats = log_odds(min(biased_logprob, max_logprob)) - unbiased_log_odds
         # The effect has no error_nats, because odds near p = 1 are far less exact than logprobs.
         if abs(measured_nats - bias) <= self._tolerance_nats:
-            return _BiasEffect(max_bias_nats, bias_step_nats)
+            return _BiasEffect(BiasRange(max_bias_nats, step_nats=bias_step_nats))
         return _unexpected_effect(measured_nats, bias)
 
 
