@@ -216,9 +216,10 @@ def check_unchanged(
     """Raise ``RecoverError`` if new responses to a query differ more from the saved ones than noise explains."""
     # ``query_again``: returns the given number of new responses, from concurrent calls. ``relative_error``: of a
     # shown probability.
+    if not stored_responses:
+        return
     new_responses: list[EndpointResponse] = []
-    min_difference_nats = 0.0
-    for count in _NEW_CALL_COUNTS if stored_responses else ():
+    for count in _NEW_CALL_COUNTS:
         new_responses += query_again(count)
         spreads_nats = [
             _difference_nats(*pair)
@@ -231,12 +232,11 @@ def check_unchanged(
             _EQUAL_NATS, _ROUNDING_FACTOR * relative_error, _SPREAD_FACTOR * max_spread_nats
         ):
             return
-    if stored_responses:
-        raise RecoverError(
-            f"{path}: responses differ by {min_difference_nats:.1g} nats from those in the checkpoint; the "
-            "endpoint may now serve another model",
-            advice=("delete the checkpoint, or give another ", Word.CHECKPOINT),
-        )
+    raise RecoverError(
+        f"{path}: responses differ by {min_difference_nats:.1g} nats from those in the checkpoint; the endpoint "
+        "may now serve another model",
+        advice=("delete the checkpoint, or give another ", Word.CHECKPOINT),
+    )
 
 
 def _difference_nats(first_response: EndpointResponse, second_response: EndpointResponse) -> float:

@@ -258,21 +258,6 @@ def test_no_advice_to_delete_a_file_that_another_run_writes(here, work):
     assert fake.calls == 0
 
 
-def test_a_resume_with_another_model_is_rejected(here, work):
-    """It has the same URL, and its server does not report its model."""
-    models = [served()[0], served(fake=Fake(row_of(SIZE, seed=1), 8))[0]]
-
-    def answer(path, body, headers):
-        return models[0](path, body, headers)
-
-    with api(answer) as url:
-        here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
-        models.pop(0)
-        said = "nats from those in the checkpoint; the endpoint may now serve another model"
-        here(*asked(url, "-o", "out.json", "--resume"), code=1, says=said)
-    assert (work / "out.json.checkpoint").exists()
-
-
 @pytest.mark.parametrize("left", [0, 3])
 def test_max_calls_holds_for_the_verification_too(here, left):
     answer, fake = served()

@@ -10,7 +10,6 @@ from logitsmith.recover import (
     Recovery,
     RecoverySettings,
     estimate_calls,
-    read_rows,
     recover,
     save_recovery,
 )
@@ -93,23 +92,6 @@ def test_files_are_written_atomically(tmp_path):
         save_recovery(recovery(), path, {"endpoint": float("nan")})
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
-    for name, message in (("r.txt", "must end in one of"), ("no/r.json", "the folder .* does not exist")):
-        with pytest.raises(RecoverError, match=message):
-            save_recovery(recovery(), tmp_path / name, ABOUT)
-    (tmp_path / "folder.json").mkdir()
-    with pytest.raises(RecoverError, match=r"folder.json: this is a folder, not a file"):
-        save_recovery(recovery(), tmp_path / "folder.json", ABOUT)
-
-
-def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
-    for name, size in (("a", 50), ("b", 50), ("c", 40)):
-        save_recovery(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{name}.npz", ABOUT)
-    a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
-    assert [len(row) for row in read_rows([a, b])] == [50, 50]
-    with pytest.raises(RecoverError, match=r"c.npz: the recovery has 40 tokens, but .*a.npz has 50"):
-        read_rows([a, b, c])
-    with pytest.raises(RecoverError, match="1 recovery is too few"):
-        read_rows([a])
 
 
 @pytest.mark.parametrize("window", [2, 5, 20])
