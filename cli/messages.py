@@ -40,6 +40,7 @@ FLAGS: Mapping[str, str] = {
     Word.RESUME: "--resume",
     Word.SCHEMA_LENIENT: "--schema-lenient",
     Word.SET: "--set",
+    Word.WAIT_FOR_SERVER: "--wait",
 }
 
 

@@ -32,6 +32,7 @@ class Word(StrEnum):
     RESUME = "resume=True"
     SCHEMA_LENIENT = "schema_lenient=True"
     SET = "--set"
+    WAIT_FOR_SERVER = "should_wait_for_server=True"
 
 
 Advice = tuple[str, ...]  # the parts of a sentence, each a text or a `Word`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from typing import Any, Self
 
@@ -42,7 +42,11 @@ def read_float(text: str) -> float:
     if len(text) <= _SHORT_DECIMAL and "e" not in text and "E" not in text:
         return number
     # Decimal() computes with the exponent, but keeps it as it is, so that a large one takes no time.
-    return number if Decimal(repr(number)) == Decimal(text) else WrittenNumber(text)
+    try:
+        is_exact = Decimal(repr(number)) == Decimal(text)
+    except InvalidOperation:  # an exponent of 19 digits and more
+        raise ValueError("the exponent has too many digits") from None
+    return number if is_exact else WrittenNumber(text)
 
 
 class NestedTooDeeplyError(ValueError, RecursionError):

@@ -14,19 +14,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.errors import Word
 from ..common.extras import install_command
-from ..common.files import file_problem
 from ..common.text import count_noun
 from ..engine.model import Model
 from ..models.gguf import check_gguf
-from .errors import RecoverError
-from .files import DAMAGED_NPZ_ERRORS, open_npz, write_file
+from .errors import RecoverError, require_at_least
+from .files import pack_bytes, read_npz, write_npz
 from .numerics import Float64s
 
 # Columns smaller than 1e-7 of the largest column are treated as dependent, because float32 has no more digits
@@ -83,53 +81,36 @@ class Basis:
 
     def save(self, path: Path) -> None:
         """Write the basis atomically as an ``.npz``. Raises ``RecoverError``."""
-        all_bytes = np.frombuffer(b"".join(self.token_bytes), dtype=np.uint8)
-        byte_ends = np.cumsum([0, *map(len, self.token_bytes)])
-        source = np.array(self.source)
-
-        def write(file: IO[bytes]) -> None:
-            np.savez(
-                file,
-                matrix=self.matrix,
-                order=self.determining_tokens,
-                source=source,
-                bytes=all_bytes,
-                offsets=byte_ends,
-            )
-
-        write_file(path, write)
+        arrays = {
+            "matrix": self.matrix,
+            "order": self.determining_tokens,
+            "source": np.array(self.source),
+            **pack_bytes(self.token_bytes),
+        }
+        write_npz(path, arrays, np.savez)
 
     @classmethod
     def load(cls, path: Path) -> Basis:
         """Read a basis that `save` wrote. Raises ``RecoverError``."""
-        try:
-            with open_npz(path) as data:
-                all_bytes, byte_ends = data["bytes"].tobytes(), data["offsets"].tolist()
-                token_bytes = tuple(all_bytes[start:end] for start, end in pairwise(byte_ends))
-                return cls(data["matrix"], data["order"], str(data["source"]), token_bytes)._validated()
-        except OSError as error:
-            problem = file_problem(error, path) if error.strerror else "not a basis"
-            raise RecoverError(f"{path}: {problem}") from None
-        except DAMAGED_NPZ_ERRORS:
-            raise RecoverError(f"{path}: not a basis; create one with gen recover-basis") from None
-
-    def _validated(self) -> Basis:
-        matrix, determining_tokens = self.matrix, self.determining_tokens
-        if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
-            raise ValueError("the matrix does not consist of finite numbers")
-        is_in_vocabulary = determining_tokens.dtype.kind == "i" and bool(
-            ((determining_tokens >= 0) & (determining_tokens < len(matrix))).all()
+        damage = "not a basis; create one with gen recover-basis"
+        names = ("matrix", "order", "source", "bytes", "offsets")
+        matrix, determining_tokens, source, all_bytes, byte_ends = read_npz(path, names, damage)
+        data = all_bytes.tobytes()
+        token_bytes = tuple(data[start:end] for start, end in pairwise(byte_ends.ravel().tolist()))
+        is_valid = (
+            matrix.ndim == 2
+            and matrix.dtype == np.float32
+            and bool(np.isfinite(matrix).all())
+            and determining_tokens.ndim == 1
+            and determining_tokens.dtype.kind == "i"
+            and bool(((determining_tokens >= 0) & (determining_tokens < len(matrix))).all())
+            and len(np.unique(determining_tokens)) == len(determining_tokens) >= matrix.shape[1]
+            and byte_ends.dtype.kind == "i"
+            and len(token_bytes) in (0, len(matrix))
         )
-        if (
-            determining_tokens.ndim != 1
-            or not is_in_vocabulary
-            or len(set(determining_tokens.tolist())) != len(determining_tokens)
-            or len(determining_tokens) < self.rank
-        ):
-            raise ValueError("determining_tokens must be distinct token ids")
-        if self.token_bytes and len(self.token_bytes) != len(matrix):
-            raise ValueError("the number of token bytes is not the number of tokens")
-        return self
+        if not is_valid:
+            raise RecoverError(f"{path}: {damage}")
+        return cls(matrix, determining_tokens, str(source), token_bytes)
 
     @classmethod
     def of_matrix(cls, matrix: NDArray[np.float32], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
@@ -281,12 +262,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
     check_gguf(path)
     try:
         tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
-    except (
-        ValueError,
-        LookupError,
-        ArithmeticError,
-        TypeError,
-    ) as error:  # for example a string that is not UTF-8
+    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # such as a string that is not UTF-8
         raise RecoverError(f"{path}: the package gguf cannot read the file: {error}") from None
     tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
     if tensor is None:
@@ -317,8 +293,7 @@ def basis_from_rows(
     vocabulary = model.vocabulary
     if row_count is None:
         row_count = _embedding_length(model) + _EXTRA_ROWS
-    if row_count < 2:
-        raise RecoverError(f"row_count: {row_count} is not ≥ 2")
+    require_at_least(2, row_count=row_count)
     generator = np.random.default_rng(0)
     text_tokens = [
         token for token, data in enumerate(vocabulary.pieces) if data and not vocabulary.is_control(token)

@@ -13,8 +13,8 @@ from .errors import RecoverError
 from .methods.bisection import calls_per_token
 from .methods.by_basis import check_basis, count_queried
 from .recovery import is_basis_cheaper
-from .request import NO_BASIS, RecoveryRequest, RecoverySettings
-from .unbiased_response import QUERIES_PER_CHECK
+from .request import RecoveryRequest, RecoverySettings
+from .task import QUERIES_PER_CHECK
 
 # Calls of the probe on an endpoint that adds biases exactly. One more call is needed if choices must be tested.
 _PROBE_CALLS = 3
@@ -74,87 +74,63 @@ def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
     request = RecoveryRequest.checked(prompt, method, top_count, tokens)
     vocab_size = endpoint.vocab_size
     request.check_size(vocab_size)
-    if settings.basis is None and method == "basis":
-        raise RecoverError(NO_BASIS)
-    estimator = _CallEstimator(endpoint.limits.window, vocab_size, request, settings)
+    if method == "basis":
+        settings.required_basis()
+    window, calls_per_query = endpoint.limits.window, settings.calls_per_query or 1
     estimates = [
-        estimate for estimate in estimator.estimates(method == "basis") if method in ("auto", estimate.method)
+        replace(estimate, calls=estimate.calls + estimate.calls // (calls_per_query * QUERIES_PER_CHECK))
+        for estimate in _estimate_methods(window, vocab_size, request, settings)
+        if method in ("auto", estimate.method)
     ]
     if not estimates:
-        shown_logprobs = count_noun(endpoint.limits.window, "logprob")
-        raise RecoverError(f"{method} does not work with an endpoint that shows {shown_logprobs} per call")
-    calls_per_query = settings.calls_per_query or 1
-    return [
-        replace(estimate, calls=estimate.calls + estimate.calls // (calls_per_query * QUERIES_PER_CHECK))
-        for estimate in estimates
-    ]
-
-
-@dataclass(frozen=True)
-class _CallEstimator:
-    shown_logprob_count: int  # number of logprobs that a response shows, as the endpoint's limits declare it
-    vocab_size: int  # number of tokens in the vocabulary
-    request: RecoveryRequest  # the tokens whose logprobs are requested, and the method of recovery
-    settings: RecoverySettings
-
-    def estimates(self, includes_basis: bool) -> Iterator[CallEstimate]:
-        """Yield one estimate per method that works with this number of shown logprobs."""
-        # The basis method is included if it was requested, or if it is cheaper than the others.
-        shown_logprob_count, top_count, calls_per_query = (
-            self.shown_logprob_count,
-            self.request.top_count,
-            self.settings.calls_per_query or 1,
+        raise RecoverError(
+            f"{method} does not work with an endpoint that shows {count_noun(window, 'logprob')} per call"
         )
-        tokens_per_call = max(1, shown_logprob_count - 1)
-        has_requested_ids = self.request.requested_id_count is not None  # some of them may be shown without a bias
-        hidden_count = self._count_hidden()
-        probe_calls = (
-            _PROBE_CALLS + max(0, calls_per_query - 2) if shown_logprob_count else _PROBE_CALLS_WITHOUT_LOGPROBS
-        )
-        if top_count is not None and shown_logprob_count:
-            yield CallEstimate(
-                "top_n",
-                probe_calls + calls_per_query * ceil(max(0, top_count - shown_logprob_count) / tokens_per_call),
-                False,
-            )
-        if (basis := self.settings.basis) is not None and (includes_basis or self._may_use(basis)):
-            check_basis(basis, self.vocab_size)
-            calls_per_token_for_basis = {0: self._bisection_calls_per_token(), 1: _SINGLE_CALLS_PER_TOKEN}.get(
-                shown_logprob_count, 1 / tokens_per_call
-            )
-            yield CallEstimate(
-                "basis",
-                probe_calls + calls_per_query * ceil(count_queried(basis) * calls_per_token_for_basis),
-                shown_logprob_count < 2,
-            )
-        if shown_logprob_count > 1:
-            yield CallEstimate(
-                "parallel", probe_calls + calls_per_query * ceil(hidden_count / tokens_per_call), has_requested_ids
-            )
-        if shown_logprob_count:
-            yield CallEstimate(
-                "single", probe_calls + calls_per_query * ceil(_SINGLE_CALLS_PER_TOKEN * hidden_count), True
-            )
-            yield CallEstimate("forced", probe_calls + 1 + calls_per_query * hidden_count, has_requested_ids)
-        bisected_count = hidden_count if top_count is None else min(top_count, hidden_count)
-        ranking_calls = 0 if top_count is None else bisected_count
-        yield CallEstimate(
-            "bisection", probe_calls + ranking_calls + bisected_count * self._bisection_calls_per_token(), True
-        )
+    return estimates
 
-    def _count_hidden(self) -> int:
-        """Return the number of requested tokens that are not shown without a bias."""
-        if self.request.requested_id_count is not None:
-            return self.request.requested_id_count
-        if self.request.top_count is not None and self.request.top_count <= self.shown_logprob_count:
-            return 0
-        return max(0, self.vocab_size - self.shown_logprob_count)
 
-    def _may_use(self, basis: Basis) -> bool:
-        """Return whether ``auto`` may use the basis."""
-        # With ``top_count`` a basis of another model is ignored, not rejected.
-        has_matching_size = self.request.top_count is None or basis.vocab_size == self.vocab_size
-        return has_matching_size and is_basis_cheaper(basis, self.request.requested_id_count)
+def _estimate_methods(
+    window: int, vocab_size: int, request: RecoveryRequest, settings: RecoverySettings
+) -> Iterator[CallEstimate]:
+    """Yield an estimate, without drift checks, of each method that works with this number of shown logprobs."""
+    top_count, basis, calls_per_query = request.top_count, settings.basis, settings.calls_per_query or 1
+    probe_calls = _PROBE_CALLS + max(0, calls_per_query - 2) if window else _PROBE_CALLS_WITHOUT_LOGPROBS
+    tokens_per_call = max(1, window - 1)
+    # some of the requested ids may be shown without a bias
+    is_approximate = request.ids is not None
+    hidden_count = _count_hidden(window, vocab_size, request)
+    bisection_calls = calls_per_token(_BISECTION_WIDTH_NATS, settings.bisection_error_nats)
+    if top_count is not None and window:
+        query_count = ceil(max(0, top_count - window) / tokens_per_call)
+        yield CallEstimate("top_n", probe_calls + calls_per_query * query_count, False)
+    if basis is not None and (request.method == "basis" or _may_use(basis, vocab_size, request)):
+        check_basis(basis, vocab_size)
+        calls_of_token = {0: bisection_calls, 1: _SINGLE_CALLS_PER_TOKEN}.get(window, 1 / tokens_per_call)
+        query_count = ceil(count_queried(basis) * calls_of_token)
+        yield CallEstimate("basis", probe_calls + calls_per_query * query_count, window < 2)
+    if window > 1:
+        query_count = ceil(hidden_count / tokens_per_call)
+        yield CallEstimate("parallel", probe_calls + calls_per_query * query_count, is_approximate)
+    if window:
+        query_count = ceil(_SINGLE_CALLS_PER_TOKEN * hidden_count)
+        yield CallEstimate("single", probe_calls + calls_per_query * query_count, True)
+        yield CallEstimate("forced", probe_calls + 1 + calls_per_query * hidden_count, is_approximate)
+    bisected_count = hidden_count if top_count is None else min(top_count, hidden_count)
+    ranking_calls = 0 if top_count is None else bisected_count
+    yield CallEstimate("bisection", probe_calls + ranking_calls + bisected_count * bisection_calls, True)
 
-    def _bisection_calls_per_token(self) -> int:
-        return calls_per_token(_BISECTION_WIDTH_NATS, self.settings.bisection_error_nats)
+
+def _count_hidden(window: int, vocab_size: int, request: RecoveryRequest) -> int:
+    """Return the number of requested tokens that are not shown without a bias."""
+    if request.ids is not None:
+        return len(request.ids)
+    if request.top_count is not None and request.top_count <= window:
+        return 0
+    return max(0, vocab_size - window)
+
+
+def _may_use(basis: Basis, vocab_size: int, request: RecoveryRequest) -> bool:
+    """Return whether ``auto`` may use the basis."""
+    # With ``top_count`` a basis of another model is ignored, not rejected.
+    has_matching_size = request.top_count is None or basis.vocab_size == vocab_size
+    return has_matching_size and is_basis_cheaper(basis, request)

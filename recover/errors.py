@@ -1,6 +1,8 @@
-"""The exception of this package."""
+"""The exception of this package, and checks of numbers that raise it."""
 
 from __future__ import annotations
+
+from math import inf
 
 from ..common.errors import LogitsmithError
 
@@ -12,11 +14,20 @@ class RecoverError(LogitsmithError, RuntimeError):
 
     Attributes:
         status: the HTTP status of the response, if the status is the reason; None otherwise.
-        has_checkpoint: whether a checkpoint holds the responses before the failure, so that the run can be
-            resumed.
-        is_unreachable: whether no server accepts connections at the URL.
     """
 
     status: int | None = None
-    has_checkpoint: bool = False
-    is_unreachable: bool = False
+
+
+def require_at_least(minimum: int, **counts: int | None) -> None:
+    """Raise ``RecoverError`` for the first count below ``minimum``, with its name. None is always allowed."""
+    for name, count in counts.items():
+        if count is not None and count < minimum:
+            raise RecoverError(f"{name}: {count} is not ≥ {minimum}")
+
+
+def require_positive(**numbers: float | None) -> None:
+    """Raise ``RecoverError`` for the first number that is not finite and > 0, with its name. None is allowed."""
+    for name, number in numbers.items():
+        if number is not None and not 0 < number < inf:
+            raise RecoverError(f"{name}: {number} is not a number > 0")

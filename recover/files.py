@@ -6,15 +6,14 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.files import write_file_atomically
+from ..common.files import file_problem, write_file_atomically
 from .errors import RecoverError
 
 
@@ -36,12 +35,17 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
 
 
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], save: Callable[..., None]) -> None:
+    """Write arrays atomically with ``np.savez`` or ``np.savez_compressed``. Raises ``RecoverError``."""
+    write_file(path, lambda file: save(file, **arrays))
+
+
 # Deflate can compress data to about 1/1032 of its size, so a larger ratio is a sign of damage
 _MAX_COMPRESSION_RATIO = 1100
 
 # The exceptions that zipfile and NumPy raise for damaged files. A flipped bit in the archive directory may name an
 # unknown compression method (NotImplementedError) or a password (RuntimeError).
-DAMAGED_NPZ_ERRORS = (
+_DAMAGES = (
     ValueError,
     KeyError,
     IndexError,
@@ -57,48 +61,37 @@ DAMAGED_NPZ_ERRORS = (
 )
 
 
-@contextmanager
-def open_npz(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """Open an ``.npz`` file. Opening and reading raise ``OSError`` or one of `DAMAGED_NPZ_ERRORS`."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
-        archive = data.zip if isinstance(data, np.lib.npyio.NpzFile) else None
-        if archive is None:
-            raise ValueError("this is not an .npz file")
-        if (
-            sum(int(member.file_size) for member in archive.infolist())
-            > _MAX_COMPRESSION_RATIO * path.stat().st_size
-        ):
-            raise ValueError("the arrays are larger than the archive can contain")
-        yield _SizedArrays(data, archive)
+def read_npz(path: Path, names: tuple[str, ...], damage: str) -> list[NDArray[Any]]:
+    """Return arrays of an ``.npz`` file. Raises ``RecoverError``, which says ``damage`` about another file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive_size = sum(member.file_size for member in archive.infolist())
+            if archive_size > _MAX_COMPRESSION_RATIO * path.stat().st_size:
+                raise ValueError("the arrays are larger than the archive can contain")
+            return [_read_array(archive, f"{name}.npy") for name in names]
+    except OSError as error:
+        raise RecoverError(f"{path}: {file_problem(error, path) if error.strerror else damage}") from None
+    except _DAMAGES:
+        raise RecoverError(f"{path}: {damage}") from None
 
 
-class _SizedArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of an archive by name."""
-
-    # Reading an array whose shape needs more bytes than the file has is an error, so that a damaged shape cannot
-    # exhaust the memory.
-
-    def __init__(self, data: Mapping[str, NDArray[Any]], archive: zipfile.ZipFile) -> None:
-        self._data = data
-        self._archive = archive
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        member = name if name in self._archive.namelist() else f"{name}.npy"
-        with self._archive.open(member) as file:
-            is_version_1 = np.lib.format.read_magic(file) == (1, 0)
-            read_header = (
-                np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read_header(file)
-        needed_bytes = dtype.itemsize
-        for length in shape:
-            needed_bytes *= length
-        if needed_bytes > self._archive.getinfo(member).file_size:
+def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    with archive.open(name) as file:
+        # An array whose shape needs more bytes than the file has is an error, so that a damaged shape cannot
+        # exhaust the memory.
+        is_version_1 = np.lib.format.read_magic(file) == (1, 0)
+        read_header = np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        if dtype.itemsize * np.prod(shape, dtype=object) > archive.getinfo(name).file_size:
             raise ValueError(f"{name} is shorter than its shape")
-        return self._data[name]
+        file.seek(0)
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
 
-    def __len__(self) -> int:
-        return len(self._data)
+def pack_bytes(pieces: Iterable[bytes]) -> dict[str, NDArray[Any]]:
+    """Return byte strings as two arrays: piece i is ``bytes[offsets[i]:offsets[i+1]]``."""
+    pieces = list(pieces)
+    return {
+        "bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8),
+        "offsets": np.cumsum([0, *map(len, pieces)], dtype=np.int64),
+    }

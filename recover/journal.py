@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import inf
 from pathlib import Path
@@ -60,12 +59,12 @@ class QueryJournal:
     def __len__(self) -> int:
         return len(self._responses)
 
-    def get(self, query_key: QueryKey) -> EndpointResponse | None:
-        return self._responses.get(query_key.digest)
+    def get(self, key: str) -> EndpointResponse | None:
+        """Return the saved response to the query with this `query_key`."""
+        return self._responses.get(key)
 
-    def add(self, query_key: QueryKey, response: EndpointResponse) -> None:
+    def add(self, key: str, response: EndpointResponse) -> None:
         """Save a response; it is on disk when this returns. Raises ``RecoverError``."""
-        key = query_key.digest
         with self._recover_errors():
             self._journal.append(encode_json(_response_record(key, response)))
             self._journal.sync()
@@ -183,45 +182,21 @@ def _short_json(value: object) -> str:
 _FIRST_DRIFT_CHECK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class QueryKey:
-    """The identifier of one call of a query about a prompt."""
-
-    biases: tuple[tuple[int, float], ...]  # pairs of token id and bias, sorted by id
-    kind: QueryKind = QueryKind.NEXT_TOKEN  # whether the next token or the most likely token is wanted
-    repetition: int = 0  # number of earlier calls of the same query
-    # number of the drift check that sends the query, counted from 1; 0 outside of drift checks
-    drift_check: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        bias: Bias,
-        kind: QueryKind = QueryKind.NEXT_TOKEN,
-        repetition: int = 0,
-        drift_check: int = 0,
-    ) -> QueryKey:
-        """Return the key of a query. The order of the biases does not matter."""
-        return cls(
-            tuple(sorted((int(token), float(value)) for token, value in bias.items())),
-            kind,
-            repetition,
-            drift_check,
-        )
-
-    @property
-    def digest(self) -> str:
-        """The identifier of the query in a checkpoint file of version 1: 32 hexadecimal digits."""
-        # They are the beginning of a SHA-256 of JSON, which holds the biases and one number. For queries for the
-        # most likely token the number counts down from -1, so that different queries have different digests.
-        number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
-        if self.kind is QueryKind.TOP_TOKEN:
-            number = -1 - number
-        return hashlib.sha256(json.dumps([self.biases, number]).encode()).hexdigest()[:32]
+def query_key(
+    bias: Bias, kind: QueryKind = QueryKind.NEXT_TOKEN, repetition: int = 0, drift_check: int = 0
+) -> str:
+    """Return the identifier of one call of a query in a checkpoint file of version 1: 32 hexadecimal digits."""
+    # They are the beginning of a SHA-256 of JSON, which holds the biases, sorted by id, and one number. For
+    # queries for the most likely token the number counts down from -1, so that different queries have different
+    # keys. ``repetition``: number of earlier calls of the same query. ``drift_check``: number of the drift check
+    # that sends the query, counted from 1; 0 outside of drift checks.
+    biases = sorted((int(token), float(value)) for token, value in bias.items())
+    number = _FIRST_DRIFT_CHECK + drift_check if drift_check else repetition
+    if kind is QueryKind.TOP_TOKEN:
+        number = -1 - number
+    return hashlib.sha256(json.dumps([biases, number]).encode()).hexdigest()[:32]
 
 
-# maximum number of saved responses without a bias: the first query is sent up to this many times
-MAX_STORED_REPETITIONS = 4
 # Number of new calls in each round of the comparison. The second round runs concurrently, because a server that
 # computes calls together may respond differently then.
 _NEW_CALL_COUNTS = (1, 2)
@@ -232,41 +207,36 @@ _SPREAD_FACTOR = 10
 _EQUAL_NATS = 1e-5
 
 
-def response_change(
+def check_unchanged(
+    path: Path,
     stored_responses: Sequence[EndpointResponse],
     query_again: Callable[[int], Sequence[EndpointResponse]],
     relative_error: float,
-) -> float | None:
-    """Return the difference of saved and new responses, in nats, that rounding and noise do not explain."""
-    # The responses are those to the query without a bias. inf: other tokens are shown. None: rounding and noise
-    # explain the difference. ``query_again``: returns the given number of new responses, from concurrent calls.
-    # ``relative_error``: of a shown probability.
+) -> None:
+    """Raise ``RecoverError`` if new responses to a query differ more from the saved ones than noise explains."""
+    # ``query_again``: returns the given number of new responses, from concurrent calls. ``relative_error``: of a
+    # shown probability.
+    if not stored_responses:
+        return
     new_responses: list[EndpointResponse] = []
-    change_nats: float | None = None
-    for count in _NEW_CALL_COUNTS if stored_responses else ():
+    for count in _NEW_CALL_COUNTS:
         new_responses += query_again(count)
-        change_nats = _unexplained_difference_nats(stored_responses, new_responses, relative_error)
-        if change_nats is None:
-            return None
-    return change_nats
-
-
-def _unexplained_difference_nats(
-    stored_responses: Sequence[EndpointResponse], new_responses: Sequence[EndpointResponse], relative_error: float
-) -> float | None:
-    """Return the smallest difference of a saved and a new response, nats."""
-    # None: rounding or spread explains the difference.
-    spread_nats = max(
-        (
+        spreads_nats = [
             _difference_nats(*pair)
             for responses in (stored_responses, new_responses)
             for pair in combinations(responses, 2)
-        ),
-        default=0.0,
+        ]
+        min_difference_nats = min(_difference_nats(*pair) for pair in product(stored_responses, new_responses))
+        max_spread_nats = max(spreads_nats, default=0.0)
+        if min_difference_nats <= max(
+            _EQUAL_NATS, _ROUNDING_FACTOR * relative_error, _SPREAD_FACTOR * max_spread_nats
+        ):
+            return
+    raise RecoverError(
+        f"{path}: responses differ by {min_difference_nats:.1g} nats from those in the checkpoint; the endpoint "
+        "may now serve another model",
+        advice=("delete the checkpoint, or give another ", Word.CHECKPOINT),
     )
-    min_difference_nats = min(_difference_nats(*pair) for pair in product(stored_responses, new_responses))
-    max_explained_nats = max(_EQUAL_NATS, _ROUNDING_FACTOR * relative_error, _SPREAD_FACTOR * spread_nats)
-    return min_difference_nats if min_difference_nats > max_explained_nats else None
 
 
 def _difference_nats(first_response: EndpointResponse, second_response: EndpointResponse) -> float:
@@ -279,13 +249,3 @@ def _difference_nats(first_response: EndpointResponse, second_response: Endpoint
     if 2 * len(common_tokens) < shown_count:
         return inf
     return max(abs(first_response.logprobs[token] - second_response.logprobs[token]) for token in common_tokens)
-
-
-def reject_change(path: Path, change_nats: float | None) -> None:
-    """Raise ``RecoverError`` if responses have changed by ``change_nats``, see `response_change`."""
-    if change_nats is not None:
-        raise RecoverError(
-            f"{path}: responses differ by {change_nats:.1g} nats from those in the checkpoint; the endpoint may "
-            "now serve another model",
-            advice=("delete the checkpoint, or give another ", Word.CHECKPOINT),
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,11 @@ from .methods.forced import forced
 from .methods.parallel import parallel
 from .methods.single import single
 from .methods.top_n import top_n
-from .probe import BiasRange, EndpointProfile, probe
-from .request import NO_BASIS, RecoveryRequest, RecoverySettings
-from .results import Recovery, RunRecord, assemble_recovery
+from .probe import EndpointProfile
+from .request import RecoveryRequest, RecoverySettings
+from .results import Recovery, assemble_recovery
 from .session import QuerySession, RecoveryStoppedError
-from .task import LogprobEstimates, PointwiseMethod, RecoveryTask
-from .unbiased_response import DriftMonitor, UnbiasedResponse, measure_unbiased_response
+from .task import PointwiseMethod, RecoveryTask
 
 _POINTWISE_METHODS: Mapping[str, PointwiseMethod] = {
     "single": single,
@@ -58,18 +58,19 @@ def recover(  # noqa: PLR0913 - each is set by name
     settings = settings or RecoverySettings()
     settings.check()
     request = RecoveryRequest.checked(prompt, method, top_count, tokens)
-    session = open_session(endpoint, prompt, settings)
     try:
-        vocab_size = session.vocab_size()
-        request.check_size(vocab_size)
-        run = _RecoveryRun(session, request, settings, vocab_size)
-        session.open_journal()
-        stop_reason = run.carry_out()
+        with closing(open_session(endpoint, prompt, settings)) as session:
+            vocab_size = session.vocab_size()
+            request.check_size(vocab_size)
+            task = RecoveryTask(session, request, settings, vocab_size)
+            session.open_journal()
+            try:
+                _carry_out(task, request)
+            except RecoveryStoppedError as stop:
+                task.stop_reason = stop.reason
     except RecoveryStoppedError:
         raise KeyboardInterrupt from None  # no query was sent, so there is no result to return
-    finally:
-        session.close()
-    return run.result(stop_reason)
+    return assemble_recovery(task)
 
 
 def open_session(endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> QuerySession:
@@ -79,111 +80,41 @@ def open_session(endpoint: Endpoint, prompt: str, settings: RecoverySettings) ->
     return QuerySession(endpoint, prompt, settings)
 
 
-class _RecoveryRun:
-    """One recovery, from the first query to the result."""
-
-    def __init__(
-        self, session: QuerySession, request: RecoveryRequest, settings: RecoverySettings, vocab_size: int
-    ) -> None:
-        self._session = session
-        self._request = request
-        self._settings = settings
-        self._tokens = request.tokens(vocab_size)
-        self._estimates = LogprobEstimates(vocab_size, session.endpoint.unnameable_ids)
-        self._notes: list[str] = []
-        self._method = request.method
-        self._drift_monitor: DriftMonitor | None = None
-
-    def carry_out(self) -> str | None:
-        """Measure the endpoint and run the method; return ``max_calls`` or ``interrupted`` if it ended early."""
-        try:
-            unbiased_response = measure_unbiased_response(self._session, self._settings.calls_per_query)
-            self._estimates.apply_unbiased_limits(unbiased_response)
-            self._estimates.add_unbiased_response(unbiased_response)
-            self._notes.extend(unbiased_response.notes)
-            profile = probe(self._session, unbiased_response, self._tokens)
-            self._estimates.mark_unnameable(profile.unnameable_ids)
-            self._notes.extend(profile.findings)
-            self._method = self._choose_method(profile)
-            if self._is_already_answered(unbiased_response):
-                self._notes.append(
-                    f"the response without a bias already shows everything requested; {self._method} was not "
-                    "needed"
-                )
-                return None
-            check_method(profile, self._method)
-            self._run_method(self._make_task(unbiased_response, profile))
-        except RecoveryStoppedError as stop:
-            return stop.reason
-        return None
-
-    def result(self, stop_reason: str | None) -> Recovery:
-        """Return the result. ``stop_reason`` is the value that `carry_out` returned."""
-        record = RunRecord(
-            tokens=self._tokens,
-            top_count=self._request.top_count,
-            method=self._method,
-            notes=tuple(self._notes),
-            max_drift_nats=0.0 if self._drift_monitor is None else self._drift_monitor.max_change_nats,
-            stop_reason=stop_reason,
-            basis=self._settings.basis,
+def _carry_out(task: RecoveryTask, request: RecoveryRequest) -> None:
+    """Measure the endpoint and run the method. Raises ``RecoverError``, ``RecoveryStoppedError``."""
+    unbiased_response = task.measure_unbiased_response()
+    for token, logprob in unbiased_response.logprobs.items():
+        task.estimates.set(token, logprob, unbiased_response.errors[token])
+    profile = task.probe_biases()
+    if task.method == "auto":
+        task.method = _cheapest_method(profile, request, task.settings.basis)
+    if _is_already_answered(task):
+        task.notes.append(
+            f"the response without a bias already shows everything requested; {task.method} was not needed"
         )
-        return assemble_recovery(self._session, self._estimates, record)
-
-    def _choose_method(self, profile: EndpointProfile) -> str:
-        """Return the requested method; for ``auto``, return the cheapest method that works."""
-        if self._method != "auto":
-            return self._method
-        if self._request.top_count is not None and profile.can_shift_logprobs and profile.are_biases_additive:
-            return "top_n"
-        if is_basis_cheaper(self._settings.basis, self._request.requested_id_count):
-            return "basis"
-        return profile.pointwise_method
-
-    def _is_already_answered(self, unbiased_response: UnbiasedResponse) -> bool:
-        """Return whether the unbiased response already shows all requested logprobs."""
-        top_count = self._request.top_count
-        if self._method == "basis":
-            return False
-        if top_count is not None:
-            return top_count <= len(unbiased_response.logprobs)
-        return not self._estimates.unknown_among(self._tokens)
-
-    def _make_task(self, unbiased_response: UnbiasedResponse, profile: EndpointProfile) -> RecoveryTask:
-        self._drift_monitor = DriftMonitor(self._session, unbiased_response, profile.relative_error)
-        return RecoveryTask(
-            session=self._session,
-            settings=self._settings,
-            tokens=self._tokens,
-            unbiased_response=unbiased_response,
-            profile=profile,
-            bias_range=BiasRange(profile),
-            estimates=self._estimates,
-            drift_monitor=self._drift_monitor,
-            notes=self._notes,
-        )
-
-    def _run_method(self, task: RecoveryTask) -> None:
-        top_count = self._request.top_count
-        if self._method == "top_n":
-            top_n(task, top_count or 0)
-        elif self._method == "basis":
-            if self._settings.basis is None:
-                raise RecoverError(NO_BASIS)
-            by_basis(task, self._settings.basis, _POINTWISE_METHODS[task.profile.pointwise_method])
-        else:
-            is_ranked = top_count is not None and self._method == "bisection"
-            tokens = (
-                ranking(task, top_count)
-                if is_ranked and top_count is not None
-                else [int(token) for token in self._tokens]
-            )
-            _POINTWISE_METHODS[self._method](task, tokens)
+        return
+    check_method(profile, task.method)
+    _run_method(task)
 
 
-def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> bool:
+def _cheapest_method(profile: EndpointProfile, request: RecoveryRequest, basis: Basis | None) -> str:
+    if request.top_count is not None and profile.can_shift_logprobs and profile.are_biases_additive:
+        return "top_n"
+    return "basis" if is_basis_cheaper(basis, request) else profile.pointwise_method
+
+
+def is_basis_cheaper(basis: Basis | None, request: RecoveryRequest) -> bool:
     """Return whether ``auto`` uses the basis, which queries at least as many tokens as it has dimensions."""
-    return basis is not None and (requested_id_count is None or requested_id_count > basis.rank)
+    return basis is not None and (request.ids is None or len(request.ids) > basis.rank)
+
+
+def _is_already_answered(task: RecoveryTask) -> bool:
+    """Return whether the unbiased response already shows all requested logprobs."""
+    if task.method == "basis":
+        return False
+    if task.top_count is not None:
+        return task.top_count <= len(task.unbiased_response.logprobs)
+    return not task.estimates.unknown_among(task.tokens)
 
 
 def check_method(profile: EndpointProfile, method: str) -> None:
@@ -197,9 +128,20 @@ def check_method(profile: EndpointProfile, method: str) -> None:
         "top_n": are_biases_additive,
         "parallel": are_biases_additive and profile.shown_logprob_count > 1,
         "forced": profile.reports_chosen_logprob,
-        "bisection": not profile.bias_step_nats,
+        "bisection": not profile.bias_range.step_nats,
     }.get(method, True)
     if not can_work:
         raise RecoverError(
             f"{method} does not work on this endpoint ({findings}); {profile.pointwise_method} or auto may work"
         )
+
+
+def _run_method(task: RecoveryTask) -> None:
+    if task.method == "top_n" and task.top_count is not None:
+        top_n(task, task.top_count)
+    elif task.method == "basis":
+        by_basis(task, task.settings.required_basis(), _POINTWISE_METHODS[task.profile.pointwise_method])
+    elif task.method == "bisection" and task.top_count is not None:
+        bisection(task, ranking(task, task.top_count))
+    else:
+        _POINTWISE_METHODS[task.method](task, task.tokens.tolist())

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from .basis import Basis
 from .endpoints.base import MAX_VOCAB_SIZE
-from .errors import RecoverError
+from .errors import RecoverError, require_at_least, require_positive
 
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
-NO_BASIS = "the method basis needs a basis; create one with gen recover-basis"
 
 
 @dataclass(frozen=True)
@@ -25,14 +24,15 @@ class RecoveryRequest:
     method: str  # one of `METHODS`
     # number of most likely tokens; None if specific tokens or all tokens are requested
     top_count: int | None = None
-    ids: tuple[int, ...] | None = None  # requested token ids; None if the most likely or all tokens are requested
+    # requested token ids, ascending, each once; None if the most likely or all tokens are requested
+    ids: tuple[int, ...] | None = None
 
     @classmethod
     def checked(
         cls, prompt: str, method: str, top_count: int | None, tokens: Iterable[object] | None
     ) -> RecoveryRequest:
         """Return the request. Raises ``RecoverError`` for a request that no endpoint could fulfill."""
-        ids = None if tokens is None else tuple(_token_id(token) for token in tokens)
+        ids = None if tokens is None else tuple(sorted({_token_id(token) for token in tokens}))
         if method not in METHODS:
             raise RecoverError(f"method: {method!r} is not one of {', '.join(METHODS)}")
         if not prompt:
@@ -59,15 +59,8 @@ class RecoveryRequest:
                 raise RecoverError(f"token id {token} is not within 0..{vocab_size - 1}")
 
     def tokens(self, vocab_size: int) -> NDArray[np.intp]:
-        """Return the ids that may be part of the result, sorted, int (n,): the requested ids, or all."""
-        if self.ids is None:
-            return np.arange(vocab_size)
-        return np.unique(np.asarray(self.ids, dtype=np.intp))
-
-    @property
-    def requested_id_count(self) -> int | None:
-        """Number of different requested ids; None if tokens are not requested by id."""
-        return None if self.ids is None else len(set(self.ids))
+        """Return the ids that may be part of the result, ascending, int (n,): the requested ids, or all."""
+        return np.arange(vocab_size) if self.ids is None else np.asarray(self.ids, dtype=np.intp)
 
 
 def _token_id(token: object) -> int:
@@ -111,18 +104,20 @@ class RecoverySettings:
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
-        for name, count in (
-            ("calls_per_query", self.calls_per_query),
-            ("max_calls", self.max_calls),
-            ("max_concurrent_calls", self.max_concurrent_calls),
-        ):
-            if count is not None and count < 1:
-                raise RecoverError(f"{name}: {count} is not ≥ 1")
-        for name, number in (
-            ("bisection_error_nats", self.bisection_error_nats),
-            ("max_held_out_error_nats", self.max_held_out_error_nats),
-        ):
-            if not 0 < number < float("inf"):
-                raise RecoverError(f"{name}: {number} is not a number > 0")
+        require_at_least(
+            1,
+            calls_per_query=self.calls_per_query,
+            max_calls=self.max_calls,
+            max_concurrent_calls=self.max_concurrent_calls,
+        )
+        require_positive(
+            bisection_error_nats=self.bisection_error_nats, max_held_out_error_nats=self.max_held_out_error_nats
+        )
         if self.resume and self.checkpoint is None:
             raise RecoverError("resume: there is no checkpoint to continue; set checkpoint to a file")
+
+    def required_basis(self) -> Basis:
+        """Return the basis. Raises ``RecoverError`` if there is none."""
+        if self.basis is None:
+            raise RecoverError("the method basis needs a basis; create one with gen recover-basis")
+        return self.basis

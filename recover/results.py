@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,10 @@ from ..common.files import file_problem
 from ..common.strict_json import encode_json, json_line, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
-from .basis import Basis
 from .errors import RecoverError
-from .files import DAMAGED_NPZ_ERRORS, check_writable, open_npz, write_file
+from .files import check_writable, pack_bytes, read_npz, write_file, write_npz
 from .numerics import Float64s, logsumexp
-from .session import QuerySession
-from .task import LogprobEstimates
+from .task import LogprobEstimates, RecoveryTask
 
 
 @dataclass(frozen=True)
@@ -56,69 +54,55 @@ class Recovery:
     token_bytes: Mapping[int, bytes] = field(default_factory=dict)
     stop_reason: str | None = None
 
+    @property
+    def ids(self) -> NDArray[np.intp]:
+        """The ids of the recovered tokens, int (n,)."""
+        return np.flatnonzero(~np.isnan(self.logprobs))
 
-@dataclass(frozen=True)
-class RunRecord:
-    """Facts about a finished run."""
-
-    # ids of the requested tokens, int (n,); all ids of the vocabulary if ``top_count`` is given
-    tokens: NDArray[np.intp]
-    # requested number of most likely tokens; None if specific tokens or all tokens are requested
-    top_count: int | None
-    method: str  # the method that was used
-    notes: tuple[str, ...]  # findings about the endpoint
-    max_drift_nats: float  # largest change of the response to a repeated query during the run, nats
-    stop_reason: str | None  # ``max_calls`` or ``interrupted`` if the run ended early; None otherwise
-    basis: Basis | None  # the basis of the model's logits in the settings; None if there is none
+    def top_tokens(self, count: int) -> list[TokenLogprob]:
+        """Return the ``count`` most likely recovered tokens, most likely first."""
+        top_ids = self.ids[np.argsort(-self.logprobs[self.ids], kind="stable")][:count].tolist()
+        return [TokenLogprob(i, self.token_bytes.get(i, b""), float(self.logprobs[i])) for i in top_ids]
 
 
-def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record: RunRecord) -> Recovery:
+def assemble_recovery(task: RecoveryTask) -> Recovery:
     """Return the requested logprobs, with a note for each missing or inconsistent part."""
-    top_count = record.top_count
+    estimates, top_count = task.estimates, task.top_count
     tokens = (
-        record.tokens if top_count is None else np.asarray(estimates.known_by_logprob()[:top_count], dtype=np.intp)
+        task.tokens if top_count is None else np.asarray(estimates.known_by_logprob()[:top_count], dtype=np.intp)
     )
     logprobs, errors = np.full_like(estimates.logprobs, np.nan), np.full_like(estimates.errors, np.nan)
-    logprobs[tokens], errors[tokens] = estimates.logprobs[tokens], estimates.errors[tokens]
-    errors = np.maximum(errors, record.max_drift_nats)
-    missing_tokens = tokens[np.isnan(logprobs[tokens])]
-    notes = list(record.notes)
-    if len(missing_tokens) and record.stop_reason is None:
+    logprobs[tokens] = estimates.logprobs[tokens]
+    errors[tokens] = np.maximum(estimates.errors[tokens], task.max_drift_nats)
+    missing_tokens = set(tokens[np.isnan(logprobs[tokens])].tolist())
+    has_all_tokens = not missing_tokens and (top_count is None or len(tokens) == top_count)
+    notes = list(task.notes)
+    if task.stop_reason is None:
         notes += _missing_tokens_notes(estimates, missing_tokens)
-    if record.max_drift_nats:
+    if task.max_drift_nats:
         notes.append(
-            f"the response to a repeated query changed by up to {record.max_drift_nats:.1e} nats during the run"
+            f"the response to a repeated query changed by up to {task.max_drift_nats:.1e} nats during the run"
         )
     is_consistent = True
-    if record.method != "bisection":  # bisection scales its values to a sum of 1, so their sum proves nothing
-        covers_vocabulary = (
-            not len(missing_tokens)
-            and estimates.is_normalized
-            and top_count is None
-            and len(tokens) == len(logprobs)
-        )
+    if task.method != "bisection":  # bisection scales its values to a sum of 1, so their sum proves nothing
+        covers_vocabulary = estimates.is_normalized and not np.isnan(logprobs).any() and top_count is None
         is_consistent, errors, sum_notes = _check_probability_sum(logprobs, errors, covers_vocabulary)
         notes += sum_notes
-    if top_count is not None:
-        unmatched_note = _unmatched_tokens_note(estimates.unmatched_logprobs, logprobs[tokens])
-        is_consistent &= unmatched_note is None
-        notes += [] if unmatched_note is None else [unmatched_note]
-    known_errors = errors[~np.isnan(errors)]
-    is_complete = (
-        not len(missing_tokens) and record.stop_reason is None and (top_count is None or len(tokens) == top_count)
-    )
+    if top_count is not None and (note := _unmatched_tokens_note(estimates.unmatched_logprobs, logprobs[tokens])):
+        is_consistent = False
+        notes.append(note)
     return Recovery(
         logprobs=logprobs,
         errors=errors,
-        max_error_nats=float(known_errors.max()) if len(known_errors) else float("nan"),
-        total_calls=session.total_call_count,
-        new_calls=session.new_call_count,
-        method=record.method,
-        is_complete=is_complete and is_consistent,
+        max_error_nats=float("nan") if np.isnan(errors).all() else float(np.nanmax(errors)),
+        total_calls=task.session.total_call_count,
+        new_calls=task.session.new_call_count,
+        method=task.method,
+        is_complete=has_all_tokens and is_consistent and task.stop_reason is None,
         is_normalized=estimates.is_normalized,
         notes=tuple(notes),
-        token_bytes=_known_token_bytes(session, record.basis),
-        stop_reason=record.stop_reason,
+        token_bytes=_known_token_bytes(task),
+        stop_reason=task.stop_reason,
     )
 
 
@@ -161,42 +145,31 @@ def _unmatched_tokens_note(unmatched_logprobs: Sequence[float], logprobs: Float6
     )
 
 
-def _known_token_bytes(session: QuerySession, basis: Basis | None) -> dict[int, bytes]:
+def _known_token_bytes(task: RecoveryTask) -> dict[int, bytes]:
     """Return the bytes of tokens by id, from the responses, the endpoint and the basis."""
-    token_bytes = dict(session.token_bytes)
-    for source in (session.endpoint.token_bytes, basis.token_bytes if basis else ()):
+    token_bytes, basis = dict(task.session.token_bytes), task.settings.basis
+    for source in (task.endpoint.token_bytes, basis.token_bytes if basis else ()):
         token_bytes |= {token: data for token, data in enumerate(source) if data is not None}
     return token_bytes
 
 
-def _missing_tokens_notes(estimates: LogprobEstimates, missing_tokens: NDArray[np.intp]) -> list[str]:
+def _missing_tokens_notes(estimates: LogprobEstimates, missing_tokens: set[int]) -> list[str]:
     """Return notes with the reasons why tokens are missing."""
-    tokens = set(missing_tokens.tolist())
-    unnameable_count, contradicted_count = (
-        len(tokens & estimates.unnameable_ids),
-        len(tokens & estimates.contradicted_ids),
+    unnameable, contradicted = (
+        missing_tokens & estimates.unnameable_ids,
+        missing_tokens & estimates.contradicted_ids,
     )
-    hidden_count = len(tokens) - unnameable_count - contradicted_count
-    notes = []
-    if unnameable_count:
-        notes.append(
-            f"missing: {count_noun(unnameable_count, 'token')} that the endpoint cannot name; other tokens have "
-            f"the same text, or the text is empty"
-        )
-    if contradicted_count:
-        notes.append(
-            f"missing: {count_noun(contradicted_count, 'token')}; responses contradict others, as if a bias were "
-            "ignored"
-        )
-    if hidden_count:
-        notes.append(
-            f"missing: {count_noun(hidden_count, 'token')}; not shown with any bias that the endpoint accepts"
-        )
-    return notes
+    counts_by_reason = {
+        " that the endpoint cannot name; other tokens have the same text, or the text is empty": len(unnameable),
+        "; responses contradict others, as if a bias were ignored": len(contradicted),
+        "; not shown with any bias that the endpoint accepts": len(missing_tokens - unnameable - contradicted),
+    }
+    return [
+        f"missing: {count_noun(count, 'token')}{reason}" for reason, count in counts_by_reason.items() if count
+    ]
 
 
 _FILE_SUFFIXES = (".npz", ".json", ".jsonl")
-_NOT_A_RESULT_PROBLEM = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
@@ -221,28 +194,23 @@ def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -
     """
     check_output_path(path)
     if path.suffix == ".npz":
-        write_file(path, lambda file: _write_npz(recovery, file, run_info))
-    elif path.suffix == ".json":
-        document = {**run_header(recovery, run_info), "tokens": list(_token_records(recovery))}
-        write_file(path, lambda file: file.write(json_line(document).encode()))
-    else:
-        write_file(
-            path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, run_info))
-        )
+        write_npz(path, _npz_arrays(recovery, run_info), np.savez_compressed)
+        return
+    lines = recovery_lines(recovery, run_info)
+    if path.suffix == ".json":
+        lines = iter([json_line({**run_header(recovery, run_info), "tokens": list(_token_records(recovery))})])
+    write_file(path, lambda file: file.writelines(line.encode() for line in lines))
 
 
-def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any]) -> None:
-    recovered_ids = _recovered_ids(recovery)
-    token_bytes = [recovery.token_bytes.get(token, b"") for token in recovered_ids.tolist()]
-    np.savez_compressed(
-        file,
-        ids=recovered_ids.astype(np.int32),
-        logprobs=recovery.logprobs[recovered_ids],
-        errors=recovery.errors[recovered_ids],
-        bytes=np.frombuffer(b"".join(token_bytes), dtype=np.uint8),
-        offsets=np.cumsum([0, *map(len, token_bytes)], dtype=np.int64),
-        head=np.array(encode_json(run_header(recovery, run_info))),
-    )
+def _npz_arrays(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    ids = recovery.ids
+    return {
+        "ids": ids.astype(np.int32),
+        "logprobs": recovery.logprobs[ids],
+        "errors": recovery.errors[ids],
+        **pack_bytes(recovery.token_bytes.get(token, b"") for token in ids.tolist()),
+        "head": np.array(encode_json(run_header(recovery, run_info))),
+    }
 
 
 def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[str]:
@@ -269,7 +237,7 @@ def run_header(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, Any
 
 
 def _token_records(recovery: Recovery) -> Iterator[dict[str, Any]]:
-    for token in _recovered_ids(recovery).tolist():
+    for token in recovery.ids.tolist():
         data = recovery.token_bytes.get(token)
         record = TokenLogprob(token, data or b"", float(recovery.logprobs[token])).as_json()
         if data is None:
@@ -277,40 +245,25 @@ def _token_records(recovery: Recovery) -> Iterator[dict[str, Any]]:
         yield {**record, "error": finite_or_none(float(recovery.errors[token]))}
 
 
-def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
-    return np.flatnonzero(~np.isnan(recovery.logprobs))
-
-
-def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
-    """Return the ``count`` most likely recovered tokens, most likely first."""
-    recovered_ids = _recovered_ids(recovery)
-    top_ids = recovered_ids[np.argsort(-recovery.logprobs[recovered_ids], kind="stable")][:count]
-    return [
-        TokenLogprob(int(token), recovery.token_bytes.get(int(token), b""), float(recovery.logprobs[token]))
-        for token in top_ids
-    ]
-
-
 def read_run_header(path: Path) -> dict[str, Any]:
     """Return the `run_header` of a file that `save_recovery` wrote, by its suffix. Raises ``RecoverError``."""
-    try:
-        if path.suffix == ".npz":
-            with open_npz(path) as data:
-                text = str(data["head"])
-        elif path.suffix == ".json":
-            text = path.read_text(encoding="utf-8")
-        else:
+    problem = "the file is not a result of gen recover"
+    if path.suffix == ".npz":
+        text = str(read_npz(path, ("head",), problem)[0])
+    else:
+        try:
             with path.open(encoding="utf-8") as file:
-                text = file.readline()
+                text = file.read() if path.suffix == ".json" else file.readline()
+        except OSError as error:
+            raise RecoverError(f"{path}: {file_problem(error, path)}") from None
+        except UnicodeDecodeError:
+            text = ""
+    try:
         header = parse_strict_json(text)
-    except OSError as error:
-        raise RecoverError(
-            f"{path}: {file_problem(error, path) if error.strerror else _NOT_A_RESULT_PROBLEM}"
-        ) from None
-    except DAMAGED_NPZ_ERRORS:  # includes the ValueError of a file that is not UTF-8 or not JSON
-        raise RecoverError(f"{path}: {_NOT_A_RESULT_PROBLEM}") from None
+    except ValueError:
+        header = None
     if not isinstance(header, dict) or "method" not in header or "complete" not in header:
-        raise RecoverError(f"{path}: {_NOT_A_RESULT_PROBLEM}")
+        raise RecoverError(f"{path}: {problem}")
     return header
 
 
@@ -334,16 +287,10 @@ def read_rows(paths: Sequence[Path]) -> list[Float64s]:
 
 def read_row(path: Path) -> Float64s:
     """Return the logprobs of a complete recovery saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
-    try:
-        with open_npz(path) as data:
-            ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
-    except OSError as error:
-        problem = file_problem(error, path) if error.strerror else "not a recovery"
-        raise RecoverError(f"{path}: {problem}") from None
-    except DAMAGED_NPZ_ERRORS:
-        raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
-    if ids.ndim != 1 or logprobs.shape != ids.shape:
-        raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz")
+    damage = "not a recovery that gen recover wrote as .npz"
+    ids, logprobs = read_npz(path, ("ids", "logprobs"), damage)
+    if ids.ndim != 1 or logprobs.shape != ids.shape or logprobs.dtype.kind != "f":
+        raise RecoverError(f"{path}: {damage}")
     if len(ids) == 0 or not np.array_equal(ids, np.arange(len(ids))):
         raise RecoverError(f"{path}: tokens are missing; a basis needs complete recoveries")
-    return logprobs
+    return logprobs.astype(np.float64)

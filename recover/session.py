@@ -11,12 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYe
 from threading import Lock
 from typing import Any, TypeVar
 
+from ..common.errors import Word
 from ..common.text import is_utf8
 from .endpoints.base import Bias, Endpoint, EndpointResponse, QueryKind, checked_response
 from .errors import RecoverError
-from .journal import MAX_STORED_REPETITIONS, QueryJournal, QueryKey, reject_change, response_change
+from .journal import QueryJournal, check_unchanged, query_key
 from .request import RecoverySettings
 
+# maximum number of saved responses without a bias: the first query is sent up to this many times
+_MAX_STORED_REPETITIONS = 4
 # Interval at which a waiting run checks for an interrupt: short for the user, long for the processor
 _INTERRUPT_CHECK_SECONDS = 0.2
 
@@ -36,7 +39,7 @@ class QuerySession:
         self._prompt = prompt
         self._settings = settings
         self._journal: QueryJournal | None = None
-        self._budget = _CallBudget(settings.max_calls)
+        self._claimed_call_count = 0  # number of calls that threads have claimed, at most ``max_calls``
         self._failure: BaseException | None = None
         self._is_resumed_endpoint_checked = False
         self._lock = Lock()
@@ -72,9 +75,9 @@ class QuerySession:
         early_stop: RecoveryStoppedError | None = None
         try:
             for bias in biases:
-                query_keys = [QueryKey.of(bias, kind, repetition, drift_check) for repetition in repetitions]
+                keys = [query_key(bias, kind, repetition, drift_check) for repetition in repetitions]
                 try:
-                    pending_responses.append([self._submit(pool, bias, key) for key in query_keys])
+                    pending_responses.append([self._submit(pool, bias, kind, key) for key in keys])
                 except RecoveryStoppedError as stop:
                     early_stop = stop
                     break
@@ -101,7 +104,7 @@ class QuerySession:
         # that ends inside a character.
         return [token for token in tokens if is_utf8(self.token_bytes.get(token, b""))] or tokens
 
-    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, key: QueryKey) -> Future[EndpointResponse]:
+    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, kind: QueryKind, key: str) -> Future[EndpointResponse]:
         """Return the saved response; if there is none, claim a call and query the endpoint in a thread."""
         stored_response = self._journal.get(key) if self._journal is not None else None
         if stored_response is not None:
@@ -111,10 +114,17 @@ class QuerySession:
             return finished_future
         self._check_interrupt()
         self._check_resumed_endpoint(pool)
-        self._budget.claim()
-        return pool.submit(self._send_claimed_call, dict(bias), key.kind, key)
+        self._claim_call()
+        return pool.submit(self._query, dict(bias), kind, key)
 
-    def _send_claimed_call(self, bias: Bias, kind: QueryKind, key: QueryKey | None) -> EndpointResponse:
+    def _claim_call(self) -> None:
+        with self._lock:
+            max_calls = self._settings.max_calls
+            if max_calls is not None and self._claimed_call_count >= max_calls:
+                raise RecoveryStoppedError("max_calls")
+            self._claimed_call_count += 1
+
+    def _query(self, bias: Bias, kind: QueryKind, key: str | None) -> EndpointResponse:
         """Query the endpoint, for one claimed call, and save the response if it has a key."""
         if self._failure is not None:  # after one failure, all other calls fail with the same error
             raise self._failure
@@ -138,7 +148,7 @@ class QuerySession:
 
         def claim_call() -> None:
             nonlocal call_count
-            self._budget.claim()
+            self._claim_call()
             call_count += 1
 
         try:
@@ -149,11 +159,12 @@ class QuerySession:
                 self.total_call_count += call_count
             raise
         except RecoverError as error:
-            error.has_checkpoint = bool(self._journal)
+            if self._journal and not self._settings.resume:
+                error.advice = ("the responses are saved, continue with ", Word.RESUME)
             raise
         response = checked_response(raw_response, self.endpoint)
         with self._lock:
-            self._budget.add_unclaimed_calls(response.calls - call_count)
+            self._claimed_call_count += response.calls - call_count
             self.new_call_count += response.calls
         return response
 
@@ -170,15 +181,13 @@ class QuerySession:
 
         def query_again(count: int) -> list[EndpointResponse]:
             for _ in range(count):
-                self._budget.claim()
-            futures = [pool.submit(self._send_claimed_call, {}, kind, None) for _ in range(count)]
+                self._claim_call()
+            futures = [pool.submit(self._query, {}, kind, None) for _ in range(count)]
             return [self._wait_for_result(future) for future in futures]
 
-        keys = [QueryKey.of({}, kind, repetition) for repetition in range(MAX_STORED_REPETITIONS)]
+        keys = [query_key({}, kind, repetition) for repetition in range(_MAX_STORED_REPETITIONS)]
         stored_responses = [response for key in keys if (response := journal.get(key)) is not None]
-        reject_change(
-            journal.path, response_change(stored_responses, query_again, self.endpoint.limits.relative_error)
-        )
+        check_unchanged(journal.path, stored_responses, query_again, self.endpoint.limits.relative_error)
 
     def _count_calls(self, response: EndpointResponse) -> EndpointResponse:
         """Add the calls of a response to the total, and keep its token bytes; return the response."""
@@ -221,23 +230,3 @@ class RecoveryStoppedError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason  # ``max_calls`` or ``interrupted``
-
-
-class _CallBudget:
-    """A counter of the calls that threads claim, up to ``max_calls``; None: no limit."""
-
-    def __init__(self, max_calls: int | None) -> None:
-        self._max_calls = max_calls
-        self._claimed_call_count = 0
-        self._lock = Lock()
-
-    def claim(self) -> None:
-        with self._lock:
-            if self._max_calls is not None and self._claimed_call_count >= self._max_calls:
-                raise RecoveryStoppedError("max_calls")
-            self._claimed_call_count += 1
-
-    def add_unclaimed_calls(self, call_count: int) -> None:
-        """Add the calls that a response took beyond those claimed for it; negative if it took fewer."""
-        with self._lock:
-            self._claimed_call_count += call_count

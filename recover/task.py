@@ -2,39 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .endpoints.base import Bias, EndpointLimits, EndpointResponse, QueryKind
-from .numerics import Float64s, logsumexp, mean_logprob
-from .probe import BiasRange, EndpointProfile
-from .request import RecoverySettings
+from .endpoints.base import Bias, Endpoint, EndpointLimits, EndpointResponse, QueryKind
+from .numerics import Float64s, mean_logprob
+from .probe import EndpointProfile, find_unnameable_ids, probe
+from .request import RecoveryRequest, RecoverySettings
 from .session import QuerySession
-from .unbiased_response import DriftMonitor, UnbiasedResponse
+from .unbiased_response import UnbiasedResponse, measure_unbiased_response, truncation_note
+
+QUERIES_PER_CHECK = 100  # number of queries between two drift checks, which therefore cost one call in a hundred
+# a change is drift if it exceeds this many times the relative error, the spread and the noise
+_RELATIVE_ERROR_FACTOR, _SPREAD_FACTOR, _NOISE_FACTOR = 20, 3, 5
 
 
-@dataclass(frozen=True)
 class RecoveryTask:
     """A running recovery, as a method sees it."""
 
-    session: QuerySession
-    settings: RecoverySettings
-    tokens: NDArray[np.intp]
     unbiased_response: UnbiasedResponse  # the logprobs that the endpoint shows without a bias
-    profile: EndpointProfile  # the effect of biases at this endpoint, as the probe measured it
-    bias_range: BiasRange  # the biases that the endpoint adds exactly
-    estimates: LogprobEstimates
-    drift_monitor: DriftMonitor  # checks periodically whether the responses have changed
-    notes: list[str]  # findings for the user; methods append to the list
+    profile: EndpointProfile  # the effect of biases at this endpoint
+
+    def __init__(
+        self, session: QuerySession, request: RecoveryRequest, settings: RecoverySettings, vocab_size: int
+    ) -> None:
+        self.session = session
+        self.endpoint = session.endpoint
+        self.settings = settings
+        self.top_count = (
+            request.top_count
+        )  # number of most likely tokens to recover; None if that is not requested
+        self.method = request.method  # the method that is used; ``auto`` until one is chosen
+        self.tokens = request.tokens(vocab_size)  # ids that may be part of the result, int (n,)
+        self.estimates = LogprobEstimates(vocab_size, self.endpoint)
+        self.notes: list[str] = []  # findings for the user; methods append to the list
+        self.stop_reason: str | None = None  # ``max_calls`` or ``interrupted`` if the run ended early
+        self.max_drift_nats = 0.0  # the largest change of a repeated response during the run, nats; 0: no change
+        # a check, every hundredth query, whether the endpoint still responds in the same way: receives the number
+        # of the check, counted from 1, and returns the change in nats; `bisection` replaces it
+        self.measure_drift: Callable[[int], float] = self._change_of_unbiased_response
+        self._query_count = 0
+
+    def measure_unbiased_response(self) -> UnbiasedResponse:
+        """Query without a bias. From now on, values that contradict the response are rejected."""
+        self.unbiased_response = measure_unbiased_response(self.session, self.settings.calls_per_query)
+        self.estimates.set_limits(self.unbiased_response)
+        note = truncation_note(self.unbiased_response, self.endpoint)
+        self.notes += [] if note is None else [note]
+        return self.unbiased_response
+
+    def probe_biases(self) -> EndpointProfile:
+        """Measure the effect of biases, and find the tokens that cannot be named."""
+        self.profile = probe(self.session, self.unbiased_response)
+        self.estimates.unnameable_ids |= find_unnameable_ids(self.session, self.tokens)
+        self.notes += self.profile.findings
+        return self.profile
 
     @property
     def limits(self) -> EndpointLimits:
         """The limits that the endpoint declares."""
-        return self.session.endpoint.limits
+        return self.endpoint.limits
 
     @property
     def anchor(self) -> int:
@@ -47,13 +77,31 @@ class RecoveryTask:
         """Yield the responses to each query, sent as often as the probe found necessary, to be averaged."""
         for responses in self.session.send_queries(biases, self.unbiased_response.calls_per_query, kind=kind):
             yield responses
-            self.drift_monitor.count_query()
+            self._query_count += 1
+            if self._query_count % QUERIES_PER_CHECK == 0:
+                drift_nats = self.measure_drift(self._query_count // QUERIES_PER_CHECK)
+                self.max_drift_nats = max(self.max_drift_nats, drift_nats)
             self.report_progress()
 
     def report_progress(self) -> None:
         """Report how many of the requested logprobs are known."""
         if self.settings.progress is not None:
-            self.settings.progress(self.estimates.count_known(self.tokens), len(self.tokens))
+            known_count = int(np.isfinite(self.estimates.logprobs[self.tokens]).sum())
+            self.settings.progress(known_count, len(self.tokens))
+
+    def _change_of_unbiased_response(self, check_number: int) -> float:
+        """Query without a bias; return the change that rounding and noise do not explain, nats."""
+        ((response,),) = self.session.send_queries([{}], drift_check=check_number)
+        unbiased = self.unbiased_response
+        shared_tokens = response.logprobs.keys() & unbiased.logprobs.keys()
+        changes = [abs(response.logprobs[token] - unbiased.logprobs[token]) for token in shared_tokens]
+        change_nats = max(changes, default=0.0)
+        max_explained_nats = max(
+            _RELATIVE_ERROR_FACTOR * self.profile.relative_error,
+            _SPREAD_FACTOR * unbiased.spread_nats,
+            _NOISE_FACTOR * unbiased.noise_nats,
+        )
+        return change_nats if change_nats > max_explained_nats else 0.0
 
 
 # a method that recovers the tokens it is given, each on its own
@@ -63,55 +111,41 @@ PointwiseMethod = Callable[[RecoveryTask, Sequence[int]], None]
 class LogprobEstimates:
     """Recovered logprobs with their errors, and the tokens that cannot be recovered."""
 
-    def __init__(self, vocab_size: int, unnameable_ids: frozenset[int] = frozenset()) -> None:
+    def __init__(self, vocab_size: int, endpoint: Endpoint) -> None:
         self.logprobs: Float64s = np.full(vocab_size, np.nan)  # float64 (V,), nats; NaN where unknown
         # estimated errors of the logprobs, float64 (V,), nats; NaN where unknown
         self.errors: Float64s = np.full(vocab_size, np.nan)
-        self.unnameable_ids = unnameable_ids  # ids that the endpoint cannot name
+        # whether ``logprobs`` are true logprobs; False while they are relative to the most likely token
+        self.is_normalized = True
+        self.unnameable_ids = endpoint.unnameable_ids  # ids that the endpoint cannot name
         # ids whose responses contradict each other, or the unbiased response
         self.contradicted_ids: set[int] = set()
         # logprobs, in nats, that were shown for texts that are not the text of exactly one token
         self.unmatched_logprobs: tuple[float, ...] = ()
-        # whether ``logprobs`` are true logprobs; False while they are relative to the most likely token
-        self.is_normalized = True
-        self._max_hidden_logprob = inf
+        self.max_hidden_logprob = inf  # upper limit of the logprobs of tokens that are found from now on, nats
+        self._shown_tokens: frozenset[int] = frozenset()  # the tokens of the unbiased response
         self._noise_nats = 0.0
-        self._unbiased_tokens: Collection[int] = ()
 
-    def apply_unbiased_limits(self, unbiased_response: UnbiasedResponse) -> None:
+    def set_limits(self, unbiased_response: UnbiasedResponse) -> None:
         """Reject all values added from now on that contradict the unbiased response."""
-        self._max_hidden_logprob = unbiased_response.max_hidden_logprob
+        self.max_hidden_logprob = unbiased_response.max_hidden_logprob
         self._noise_nats = unbiased_response.noise_nats
-        self._unbiased_tokens = unbiased_response.logprobs.keys()
+        self._shown_tokens = frozenset(unbiased_response.logprobs)
         self.record_unmatched_logprobs(unbiased_response.unmatched_logprobs)
-
-    def add_unbiased_response(self, unbiased_response: UnbiasedResponse) -> None:
-        """Add the logprobs that the endpoint shows without a bias."""
-        for token, logprob in unbiased_response.logprobs.items():
-            self.logprobs[token] = min(logprob, 0.0)
-            self.errors[token] = unbiased_response.errors[token]
 
     def add(self, token: int, values: Sequence[float], error: float) -> None:
         """Set a token's logprob to the mean of measured values."""
         # A token that is more likely than any token hidden from the unbiased response is contradicted: its bias
         # was not added exactly.
-        mean_of_values = mean_logprob(values, error, self._noise_nats)
-        if token not in self._unbiased_tokens and self.exceeds_max_hidden_logprob(mean_of_values.logprob):
+        logprob, mean_error = mean_logprob(values, error, self._noise_nats)
+        if token not in self._shown_tokens and logprob > self.max_hidden_logprob:
             self.contradicted_ids.add(token)
-            return
-        self.logprobs[token] = min(mean_of_values.logprob, 0.0)
-        self.errors[token] = mean_of_values.error
+        else:
+            self.set(token, logprob, mean_error)
 
-    def exceeds_max_hidden_logprob(self, logprob: float) -> bool:
-        """Return whether a logprob is too high for a token that no response has shown yet."""
-        return logprob > self._max_hidden_logprob
-
-    def lower_max_hidden_logprob(self, logprob: float) -> None:
-        """Reject all tokens found from now on that are more likely than this logprob."""
-        self._max_hidden_logprob = min(self._max_hidden_logprob, logprob)
-
-    def mark_unnameable(self, tokens: frozenset[int]) -> None:
-        self.unnameable_ids |= tokens
+    def set(self, token: int, logprob: float, error: float) -> None:
+        self.logprobs[token] = min(logprob, 0.0)
+        self.errors[token] = error
 
     def forget(self, token: int) -> None:
         """Remove the logprob of a token, so that the token is queried again."""
@@ -127,53 +161,20 @@ class LogprobEstimates:
         if len(logprobs) > len(self.unmatched_logprobs):
             self.unmatched_logprobs = tuple(logprobs)
 
+    def is_known(self, token: int) -> bool:
+        return not np.isnan(self.logprobs[token])
+
+    def known_tokens(self) -> NDArray[np.intp]:
+        """Return the ids of the tokens that have a logprob, in ascending order."""
+        return np.flatnonzero(~np.isnan(self.logprobs))
+
+    def known_by_logprob(self) -> list[int]:
+        """Return the tokens that have a logprob, most likely first."""
+        ids = self.known_tokens()
+        return [int(token) for token in ids[np.argsort(-self.logprobs[ids], kind="stable")]]
+
     def unknown_among(self, tokens: Sequence[int] | NDArray[np.intp]) -> list[int]:
         """Return the given tokens whose logprob is unknown and may still be recovered."""
         ids = np.asarray(tokens, dtype=np.intp)
         excluded_ids = self.unnameable_ids | self.contradicted_ids
         return [int(token) for token in ids[np.isnan(self.logprobs[ids])] if int(token) not in excluded_ids]
-
-    def is_known(self, token: int) -> bool:
-        """Return whether the token has a logprob."""
-        return not np.isnan(self.logprobs[token])
-
-    def known_by_logprob(self) -> list[int]:
-        """Return the known tokens, most likely first."""
-        ids = np.flatnonzero(~np.isnan(self.logprobs))
-        return [int(token) for token in ids[np.argsort(-self.logprobs[ids], kind="stable")]]
-
-    def count_known(self, tokens: NDArray[np.intp]) -> int:
-        """Return the number of given tokens that have a logprob."""
-        return int(np.isfinite(self.logprobs[tokens]).sum())
-
-    def restart_relative_to(self, top_token: int, error: float) -> None:
-        """Discard all logprobs, and measure them relative to the most likely token from now on."""
-        self.logprobs[:] = self.errors[:] = np.nan
-        self._max_hidden_logprob = inf
-        self.logprobs[top_token] = 0.0
-        self.errors[top_token] = error
-        self.is_normalized = False
-
-    def set_error(self, token: int, error: float) -> None:
-        """Replace a token's error, in nats."""
-        self.errors[token] = error
-
-    def normalize(self) -> None:
-        """Turn relative values into logprobs, if all tokens are known: their probabilities sum to 1."""
-        # The shift that this needs is wrong by at most the mean error, which is added to each token's error.
-        self.is_normalized = not np.isnan(self.logprobs).any()
-        if self.is_normalized:
-            self.logprobs -= logsumexp(self.logprobs)
-            self.errors += float(np.exp(self.logprobs) @ self.errors)
-
-    def fill_unknown(self, row: Float64s, error: float) -> None:
-        """Set all unknown logprobs from a complete row."""
-        # Relative values are first made absolute with the sum of the row.
-        if not self.is_normalized:
-            log_sum = logsumexp(row)
-            row = row - log_sum
-            self.logprobs -= log_sum
-            self.is_normalized = True
-        is_unknown = np.isnan(self.logprobs)
-        self.logprobs[is_unknown] = np.minimum(row[is_unknown], 0.0)
-        self.errors[is_unknown] = error

@@ -367,7 +367,7 @@ def recover(options: RecoverOptions) -> None:
         if not options.calls.dry_run:
             _check_new(options.output.file, options)
     prompt = read_prompt(options.prompt)
-    with interruptible() as interrupt, _advice(), _open_endpoint(options, interrupt) as endpoint:
+    with interruptible() as interrupt, _open_endpoint(options, interrupt) as endpoint:
         if options.calls.dry_run:
             _show_plan(endpoint, prompt, options)
         else:
@@ -389,19 +389,6 @@ def _check_new(file: Path, options: RecoverOptions) -> None:
 
 def _has_content(file: Path) -> bool:
     return file.is_file() and file.stat().st_size > 0
-
-
-@contextmanager
-def _advice() -> Iterator[None]:
-    """Add advice to the error of an endpoint that is unreachable."""
-    from ...recover.errors import RecoverError
-
-    try:
-        yield
-    except RecoverError as error:
-        if error.is_unreachable:
-            raise RecoverError(f"{error}; use --wait if the server is still starting") from None
-        raise
 
 
 _BYTES_PER_TOKEN = 4  # approximate average for English text in current vocabularies
@@ -536,19 +523,13 @@ def _identifying_facts(endpoint: Endpoint, prompt: str, options: RecoverOptions)
 
 
 def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings: RecoverySettings) -> Recovery:
-    from ...recover.errors import RecoverError
     from ...recover.recovery import recover
     from ...recover.session import endpoint_identity
 
     if options.output.prints_lines:  # read now, because the server may be unreachable at the end
         endpoint_identity(endpoint, settings)
     method = options.method
-    try:
-        return recover(endpoint, prompt, method.method.value, method.top, method.token_ids, settings=settings)
-    except RecoverError as error:
-        if error.has_checkpoint and not options.output.resume:
-            raise RecoverError(f"{error}; the responses are saved, continue with --resume") from None
-        raise
+    return recover(endpoint, prompt, method.method.value, method.top, method.token_ids, settings=settings)
 
 
 def _continue_hint(checkpoint: Path | None) -> str:

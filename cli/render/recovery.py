@@ -31,18 +31,14 @@ def write(recovery: Recovery, output: Path | None, run_info: Mapping[str, Any]) 
             sys.stdout.write(line)
     else:
         save_recovery(recovery, output, run_info)
-        count = int(
-            (recovery.logprobs == recovery.logprobs).sum()
-        )  # NaN marks a missing token and is not equal to itself
-        print_message(f"gen: {output}: {count_noun(count, 'logprob')}")
+        print_message(f"gen: {output}: {count_noun(len(recovery.ids), 'logprob')}")
 
 
 def _print_table(recovery: Recovery) -> None:
-    from ...recover.results import top_tokens
     from .table import print_table
 
     rows = []
-    for token in top_tokens(recovery, _TABLE_ROWS):
+    for token in recovery.top_tokens(_TABLE_ROWS):
         value = token.logprob or 0.0
         text = repr(token.text) if token.data else "-"
         # A logprob relative to the most likely token gives no probability.

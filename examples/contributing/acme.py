@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..errors import RecoverError
 from .base import Bias, EndpointLimits, EndpointResponse
 from .http import HttpEndpoint, HttpOptions
 
@@ -19,10 +18,6 @@ class AcmeEndpoint(HttpEndpoint):
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return one token after the prompt, and its window."""
         body = self._http.post("next", {"prompt": prompt, "bias": list(logit_bias.items())})
-        try:
+        with self._http.expect_format("Acme's API"):
             step = body["next"]
             return EndpointResponse(int(step["token"]), logprobs={int(i): float(x) for i, x in step["top"]})
-        except (KeyError, TypeError, ValueError):
-            raise RecoverError(
-                f"{self._http.shown_url}: the response does not have the format of Acme's API"
-            ) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from math import inf, isfinite
 from operator import index
@@ -166,24 +166,19 @@ def checked_response(raw_response: RawResponse, endpoint: Endpoint) -> EndpointR
     elif not isinstance(raw_response, EndpointResponse):
         raw_response = EndpointResponse(token=_checked_id(raw_response, endpoint))
     min_reliable_logprob = endpoint.limits.min_reliable_logprob
-    all_logprobs = {
-        _checked_id(token, endpoint): _checked_logprob(value, token)
+    logprobs = {
+        _checked_id(token, endpoint): shown_logprob
         for token, value in raw_response.logprobs.items()
+        if (shown_logprob := _checked_logprob(value, token)) >= min_reliable_logprob
     }
-    logprobs = {token: value for token, value in all_logprobs.items() if value >= min_reliable_logprob}
     token = None if raw_response.token is None else _checked_id(raw_response.token, endpoint)
     logprob = raw_response.logprob
     if logprob is not None and not (isfinite(logprob) and logprob >= min_reliable_logprob):
         logprob = None
-    shown_logprobs = keep_top_entries(logprobs, raw_response.unmatched_logprobs, endpoint.limits.window)
-    return EndpointResponse(
-        token=token,
-        logprob=None if logprob is None else float(logprob),
-        logprobs=shown_logprobs.logprobs,
-        token_bytes=raw_response.token_bytes,
-        calls=raw_response.calls,
-        unmatched_logprobs=shown_logprobs.unmatched_logprobs,
+    response = replace(
+        raw_response, token=token, logprob=None if logprob is None else float(logprob), logprobs=logprobs
     )
+    return keep_top_logprobs(response, endpoint.limits.window)
 
 
 def _checked_id(token: object, endpoint: Endpoint) -> int:
@@ -213,22 +208,14 @@ def _checked_logprob(value: float, token: int) -> float:
     return min(logprob, 0.0)
 
 
-def keep_top_entries(
-    logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], max_count: int
-) -> ShownLogprobs:
-    """Return the most likely entries (0: all), without a drawn token that an API shows in addition."""
+def keep_top_logprobs(response: EndpointResponse, max_count: int) -> EndpointResponse:
+    """Return the response with the most likely logprobs (0: all), as some APIs also show a drawn token."""
+    logprobs, unmatched_logprobs = response.logprobs, response.unmatched_logprobs
     if not max_count or len(logprobs) + len(unmatched_logprobs) <= max_count:
-        return ShownLogprobs(dict(logprobs), tuple(unmatched_logprobs))
+        return response
     min_kept_logprob = sorted([*logprobs.values(), *unmatched_logprobs])[-max_count]
-    return ShownLogprobs(
-        {token: value for token, value in logprobs.items() if value >= min_kept_logprob},
-        tuple(value for value in unmatched_logprobs if value >= min_kept_logprob),
+    return replace(
+        response,
+        logprobs={token: value for token, value in logprobs.items() if value >= min_kept_logprob},
+        unmatched_logprobs=tuple(value for value in unmatched_logprobs if value >= min_kept_logprob),
     )
-
-
-@dataclass(frozen=True)
-class ShownLogprobs:
-    """The logprobs of one response, in nats."""
-
-    logprobs: dict[int, float]  # logprobs by token id
-    unmatched_logprobs: tuple[float, ...]  # logprobs of texts that are not the text of exactly one token

@@ -8,21 +8,23 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, TimeoutError as NotYetError
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isnan
 from threading import Event, Lock, Thread
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 
+from ...common.errors import Word
 from ...common.strict_json import parse_strict_json
 from ...common.text import replace_surrogates, without_error_number
-from ..errors import RecoverError
+from ..errors import RecoverError, require_at_least, require_positive
 from .base import Endpoint
 
 
@@ -71,14 +73,8 @@ class HttpOptions:
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
-        for name, value in (
-            ("timeout_seconds", self.timeout_seconds),
-            ("max_calls_per_second", self.max_calls_per_second),
-        ):
-            if value is not None and not 0 < value < float("inf"):
-                raise RecoverError(f"{name}: {value} is not a number > 0")
-        if self.max_retries < 0:
-            raise RecoverError(f"max_retries: {self.max_retries} is not ≥ 0")
+        require_positive(timeout_seconds=self.timeout_seconds, max_calls_per_second=self.max_calls_per_second)
+        require_at_least(0, max_retries=self.max_retries)
 
 
 @dataclass(frozen=True)
@@ -113,18 +109,19 @@ class ApiClient:
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
         options.check()
         self._options = options
-        self._key = _read_api_key(options.key_env)
+        key = _read_api_key(options.key_env)
         parsed_url = _parse_url(url)
         base_url = parsed_url.copy_with(
             raw_path=parsed_url.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None
         )
         self.shown_url = str(base_url.copy_with(username=None, password=None))  # the address without secrets
-        self._redaction = _Redaction(self._key, parsed_url)
+        self._secrets = _secret_pattern(key, parsed_url)
+        self._timeout_seconds = min(options.timeout_seconds, _MAX_TIMEOUT_SECONDS)
         self._client = httpx.Client(
             base_url=base_url,
             params=parsed_url.params,  # in the base URL, httpx would append the path to the parameters
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=min(options.timeout_seconds, _MAX_TIMEOUT_SECONDS),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=self._timeout_seconds,
             transport=transport,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS),
         )
@@ -133,14 +130,20 @@ class ApiClient:
         self._lock = Lock()
         self._next_call_time = 0.0
 
-    def __repr__(self) -> str:
-        return f"ApiClient({self.shown_url!r})"
-
     def get(self, path: str) -> Any:
-        return self._send_with_retries(_HttpRequest("GET", path.lstrip("/")))
+        return self._send_with_retries("GET", path)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._send_with_retries(_HttpRequest("POST", path.lstrip("/"), body))
+        return self._send_with_retries("POST", path, body)
+
+    @contextmanager
+    def expect_format(self, api_name: str, advice: str = "") -> Iterator[None]:
+        """Turn exceptions of the block, which indexes a response, into a ``RecoverError``."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+            problem = f"{self.shown_url}: the response does not have the format of {api_name}"
+            raise RecoverError(problem, advice=advice) from None
 
     def allow_retries(self) -> None:
         self._are_retries_stopped.clear()
@@ -152,62 +155,76 @@ class ApiClient:
     def close(self) -> None:
         self._client.close()
 
-    def _send_with_retries(self, request: _HttpRequest) -> Any:
-        retry_count = 0
+    def _send_with_retries(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        options, retry_count = self._options, 0
         while True:
             self._wait_for_rate_limit()
             try:
-                return self._send(request)
+                return self._send(verb, path.lstrip("/"), body)
             except _TemporaryError as error:
-                message, wait_seconds = (
-                    self._safe_message(str(error)),
-                    self._retry_wait_seconds(retry_count, error.retry_after),
-                )
-                asks_for_longer_wait = (
-                    error.retry_after is not None and wait_seconds > self._options.max_retry_wait_seconds
-                )
-            if retry_count < self._options.max_retries and self._options.on_retry is not None:
-                problem = message + ("; the server asks to wait" if asks_for_longer_wait else "")
-                self._options.on_retry(
-                    Retry(problem, wait_seconds, retry_count + 2, self._options.max_retries + 1)
-                )
-            if retry_count == self._options.max_retries or self._are_retries_stopped.wait(wait_seconds):
-                raise RecoverError(message + (f" (try {retry_count + 1})" if retry_count else ""))
+                message = self._safe_message(str(error))
+                retry_after = error.retry_after
+            if retry_count == options.max_retries:
+                break
+            wait_seconds = self._retry_wait_seconds(retry_count, retry_after)
+            if options.on_retry is not None:
+                is_long = retry_after is not None and wait_seconds > options.max_retry_wait_seconds
+                problem = message + ("; the server asks to wait" if is_long else "")
+                options.on_retry(Retry(problem, wait_seconds, retry_count + 2, options.max_retries + 1))
+            if self._are_retries_stopped.wait(wait_seconds):
+                break
             retry_count += 1
+        raise RecoverError(message + (f" (try {retry_count + 1})" if retry_count else ""))
 
-    def _send(self, request: _HttpRequest) -> Any:
-        """Send a request once. Raises ``_TemporaryError``, ``RecoverError``."""
+    def _send(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Send a request once; return the response's JSON value. Raises ``_TemporaryError``, ``RecoverError``."""
         try:
-            response = _send_request(
-                self._client, request, min(self._options.timeout_seconds, _MAX_TIMEOUT_SECONDS)
-            )
-        except (_ResponseTimeoutError, httpx.TimeoutException):
+            response, content = self._read_response(verb, path, body)
+        except (TimeoutError, httpx.TimeoutException):
             raise _TemporaryError(f"no response within {self._options.timeout_seconds:g} s") from None
         except httpx.TransportError as error:
             problem = f"no connection: {without_error_number(str(error))}"
             is_unreachable = isinstance(error, httpx.ConnectError) and not self._has_responded
             if is_unreachable and not self._options.should_wait_for_server:
-                failure = RecoverError(self._safe_message(problem))
-                failure.is_unreachable = True
-                raise failure from None
+                advice = ("use ", Word.WAIT_FOR_SERVER, " if the server is still starting")
+                raise RecoverError(self._safe_message(problem), advice=advice) from None
             raise _TemporaryError(problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise RecoverError(self._safe_message(str(error))) from None
         self._has_responded = True
-        return self._parse_json(response)
-
-    def _parse_json(self, response: HttpResponse) -> Any:
-        """Return the JSON value of a response. Raises ``_TemporaryError``, ``RecoverError``."""
-        if response.status in _RETRIED_STATUS:
-            raise _TemporaryError(response.summary, response.retry_after)
-        if response.status != httpx.codes.OK:
-            failure = RecoverError(self._safe_message(response.summary))
-            failure.status = response.status
+        if response.status_code in _RETRIED_STATUS:
+            raise _TemporaryError(response_summary(response, content), _retry_after(response))
+        if response.status_code != httpx.codes.OK:
+            failure = RecoverError(self._safe_message(response_summary(response, content)))
+            failure.status = response.status_code
             raise failure
         try:
-            return parse_strict_json(response.body)
+            return parse_strict_json(content)
         except (ValueError, RecursionError):
-            raise _TemporaryError(f"the response is not JSON: {response.text}") from None
+            text = content.decode("utf-8", "replace")
+            raise _TemporaryError(f"the response is not JSON: {text}") from None
+
+    def _read_response(self, verb: str, path: str, body: Mapping[str, Any] | None) -> tuple[httpx.Response, bytes]:
+        """Return a response and its complete body. Raises ``TimeoutError``, and the exceptions of httpx."""
+        # The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
+        # So the thread that reads is abandoned at the deadline.
+        deadline = time.monotonic() + self._timeout_seconds
+        future: Future[tuple[httpx.Response, bytes]] = Future()
+
+        def read() -> None:
+            parts = []
+            try:
+                with self._client.stream(verb, path, json=body) as response:
+                    for part in response.iter_bytes():
+                        parts.append(part)
+                        if time.monotonic() > deadline:  # nobody waits for the response any more
+                            raise TimeoutError
+                future.set_result((response, b"".join(parts)))
+            except BaseException as error:
+                future.set_exception(error)
+
+        Thread(target=read, daemon=True).start()
+        return future.result(self._timeout_seconds)
 
     def _wait_for_rate_limit(self) -> None:
         if self._options.max_calls_per_second is None:
@@ -229,7 +246,9 @@ class ApiClient:
 
     def _safe_message(self, problem: str) -> str:
         """Return an error as one printable line without secrets, shortened."""
-        line = " ".join(self._redaction.redact(replace_surrogates(problem)).split())
+        text = replace_surrogates(problem)
+        # Redacted before it is shortened, because a part of a secret is not recognized.
+        line = " ".join((self._secrets.sub("***", text) if self._secrets else text).split())
         is_long = len(line) > _MAX_MESSAGE_CHARACTERS
         return f"{self.shown_url}: {line[:_MAX_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
 
@@ -263,49 +282,30 @@ def _parse_url(url: str) -> httpx.URL:
     return parsed_url
 
 
-@dataclass(frozen=True)
-class _HttpRequest:
-    verb: str  # ``GET`` or ``POST``
-    path: str  # path below the base URL
-    body: Mapping[str, object] | None = None  # value that is sent as JSON; None: no body
+def response_summary(response: httpx.Response, content: bytes) -> str:
+    """Return status and error message, from any of the places where APIs put it; for a redirect, its target."""
+    status = f"{response.status_code} {response.reason_phrase}"
+    target = response.headers.get("location")
+    if response.is_redirect and target:
+        return f"{status}: redirects to {target.partition('?')[0]}; use that URL"
+    text = content.decode("utf-8", "replace")
+    try:
+        body = json.loads(content)
+        error = body.get("error", body) if isinstance(body, dict) else body
+        message = str((error.get("message") if isinstance(error, dict) else error) or text)
+    except (ValueError, RecursionError):
+        message = text
+    return f"{status}: {message}" if message.strip(" {}\n") else status
 
 
-@dataclass(frozen=True)
-class HttpResponse:
-    status: int  # the HTTP status
-    reason: str  # the reason phrase
-    headers: Mapping[str, str]  # the headers; names are not case-sensitive
-    body: bytes  # the bytes of the body
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8, with U+FFFD for other bytes."""
-        return self.body.decode("utf-8", "replace")
-
-    @property
-    def summary(self) -> str:
-        """Status and error message, from any of the places where APIs put it; for a redirect, its target."""
-        target = self.headers.get("location")
-        if 300 <= self.status < 400 and target:
-            return f"{self.status} {self.reason}: redirects to {target.partition('?')[0]}; use that URL"
-        try:
-            body = json.loads(self.body)
-            error = body.get("error", body) if isinstance(body, dict) else body
-            text = (error.get("message") if isinstance(error, dict) else error) or self.text
-        except (ValueError, RecursionError):
-            text = self.text
-        is_empty = not str(text).strip(" {}\n")
-        return f"{self.status} {self.reason}" + ("" if is_empty else f": {text}")
-
-    @property
-    def retry_after(self) -> float | None:
-        """Wait that the API asks for, as a number or a date, in seconds; None if it does not ask."""
-        header_text = self.headers.get("retry-after", "")
-        try:
-            seconds = float(header_text)
-        except ValueError:
-            seconds = _seconds_until(header_text)
-        return None if isnan(seconds) else max(0.0, seconds)
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return the wait that the API asks for, as a number or a date, in seconds; None if it does not ask."""
+    header_text = response.headers.get("retry-after", "")
+    try:
+        seconds = float(header_text)
+    except ValueError:
+        seconds = _seconds_until(header_text)
+    return None if isnan(seconds) else max(0.0, seconds)
 
 
 def _seconds_until(text: str) -> float:
@@ -317,83 +317,21 @@ def _seconds_until(text: str) -> float:
     return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def _send_request(client: httpx.Client, request: _HttpRequest, timeout_seconds: float) -> HttpResponse:
-    """Send a request and read the complete response."""
-    # Raises ``_ResponseTimeoutError``, and the exceptions of httpx.
-    # The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
-    deadline = time.monotonic() + timeout_seconds
-
-    def send() -> HttpResponse:
-        with client.stream(request.verb, request.path, json=request.body) as response:
-            body_parts = []
-            for body_part in response.iter_bytes():
-                body_parts.append(body_part)
-                if time.monotonic() > deadline:  # the caller has stopped waiting
-                    raise _ResponseTimeoutError
-            return HttpResponse(
-                response.status_code, response.reason_phrase, response.headers, b"".join(body_parts)
-            )
-
-    return _call_with_deadline(timeout_seconds, send)
-
-
-class _ResponseTimeoutError(Exception):
-    """The response was not complete in time."""
-
-
-_T = TypeVar("_T")
-
-
-def _call_with_deadline(timeout_seconds: float, function: Callable[[], _T]) -> _T:
-    """Return the result of ``function``."""
-    # After ``timeout_seconds``, raise ``_ResponseTimeoutError`` and abandon its thread.
-    future: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    try:
-        return future.result(timeout_seconds)
-    except NotYetError:
-        if future.done():
-            raise
-        raise _ResponseTimeoutError from None
-
-
 _SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
 _MIN_SECRET_CHARACTERS = 6  # a shorter secret may be part of a common word, so only complete words are replaced
 
 
-class _Redaction:
-    """The replacement of secrets by ***, including their forms in URLs and in basic authentication."""
-
-    def __init__(self, key: str | None, url: httpx.URL) -> None:
-        secrets = [key, url.username, url.password]
-        if url.userinfo:
-            secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
-        secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
-        spellings = {
-            spelling
-            for secret in secrets
-            if secret
-            for spelling in (secret, quote(secret, safe=""), quote(secret))
-        }
-        self._pattern = re.compile("|".join(_secret_patterns(spellings))) if spellings else None
-
-    def redact(self, text: str) -> str:
-        """Return the text without secrets."""
-        # Shorten it only afterwards, because a part of a secret is not recognized.
-        return text if self._pattern is None else self._pattern.sub("***", text)
-
-
-def _secret_patterns(secrets: Iterable[str]) -> list[str]:
-    """Return a pattern for each secret, longer ones first, because they may contain shorter ones."""
-    longest_first = sorted(secrets, key=len, reverse=True)
-    return [
+def _secret_pattern(key: str | None, url: httpx.URL) -> re.Pattern[str] | None:
+    """Return a pattern of the secrets, including their forms in URLs and in basic authentication; None if none."""
+    secrets = [key, url.username, url.password]
+    if url.userinfo:
+        secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
+    secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
+    spellings = {
+        spelling for secret in secrets if secret for spelling in (secret, quote(secret, safe=""), quote(secret))
+    }
+    patterns = [
         re.escape(secret) if len(secret) >= _MIN_SECRET_CHARACTERS else rf"(?<!\w){re.escape(secret)}(?!\w)"
-        for secret in longest_first
+        for secret in sorted(spellings, key=len, reverse=True)  # a longer one may contain a shorter one
     ]
+    return re.compile("|".join(patterns)) if patterns else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from ..errors import RecoverError
+from ..errors import RecoverError, require_at_least
 from .base import MAX_VOCAB_SIZE, Bias, ClaimCall, EndpointLimits, EndpointResponse, QueryKind, claim_without_limit
 from .http import HttpEndpoint, HttpOptions
 
@@ -55,8 +55,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         options: HttpOptions | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if window < 0:
-            raise RecoverError(f"window: {window} is not ≥ 0")
+        require_at_least(0, window=window)
         super().__init__(url, options or HttpOptions(), transport)
         self._declared_vocab_size = vocab_size
         self._post_sampling = post_sampling
@@ -112,11 +111,11 @@ class LlamaServerEndpoint(HttpEndpoint):
 
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return one token after the prompt, with the shown logprobs."""
-        return self._query_window(prompt, logit_bias, claim_without_limit)
+        return self.answer(prompt, logit_bias, QueryKind.NEXT_TOKEN, claim_without_limit)
 
     def query_top_token(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return the most likely token after the prompt, without logprobs."""
-        return self._query_top_token(prompt, logit_bias, claim_without_limit)
+        return self.answer(prompt, logit_bias, QueryKind.TOP_TOKEN, claim_without_limit)
 
     def answer(self, prompt: str, logit_bias: Bias, kind: QueryKind, claim_call: ClaimCall) -> EndpointResponse:
         """Return the response to a query. Each request except the first is claimed.
@@ -127,29 +126,25 @@ class LlamaServerEndpoint(HttpEndpoint):
             kind: whether the next token or the most likely token is wanted.
             claim_call: called before each request except the first.
         """
-        send_query = self._query_top_token if kind is QueryKind.TOP_TOKEN else self._query_window
-        return send_query(prompt, logit_bias, claim_call)
-
-    def _query_window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
-        """Request a token with logprobs, with other seeds until the server shows logprobs."""
-        request_body = self._request_body(prompt, bias, self.limits.window)
+        window = 0 if kind is QueryKind.TOP_TOKEN else self.limits.window
+        request_body = self._request_body(prompt, logit_bias, window)
         body, calls = self._send_completion(request_body, claim_call)
+        # With logprobs, the server draws the token; other seeds are tried until it shows them.
         for seed in range(2, _MAX_DRAWS + 1):
-            if not self._hides_logprobs(body):
+            if not self._hides_logprobs(body, window):
                 break
             claim_call()
             body = self._http.post("completion", request_body | {"seed": seed})
             calls += 1
-        if not bias and self._hides_logprobs(body):
+        if not logit_bias and self._hides_logprobs(body, window):
             raise RecoverError(
                 f"{self._http.shown_url}: the server hides the logprobs if its token ends inside a character, "
                 f"and it drew such a token {_MAX_DRAWS} times; set the number of logprobs "
                 "per call to 0, which needs only the token"
             )
-        return self._parse_response(body, calls, self.limits.window)
-
-    def _query_top_token(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
-        return self._parse_response(*self._send_completion(self._request_body(prompt, bias, 0), claim_call), 0)
+        advice = "check the address, and that the server's version supports post_sampling_probs"
+        with self._http.expect_format("llama.cpp's server", advice):
+            return _read_completion(body, calls, window)
 
     def _send_completion(self, request_body: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
         """Send a request, twice if the server had to read the prompt for it; return body and number of calls."""
@@ -161,22 +156,21 @@ class LlamaServerEndpoint(HttpEndpoint):
             return body, 1
         claim_call()
         body = self._http.post("completion", request_body)
-        self._always_reads_prompt = (
-            _count_tokens_read(body) > 1
-        )  # a model whose state cannot be truncated reads every prompt
+        # A model whose state cannot be truncated reads every prompt.
+        self._always_reads_prompt = _count_tokens_read(body) > 1
         return body, 2
 
-    def _hides_logprobs(self, body: Any) -> bool:
+    def _hides_logprobs(self, body: Any, window: int) -> bool:
         """Return whether the server hides the logprobs: it does if its token ends inside a character."""
         is_hidden = isinstance(body, dict) and "completion_probabilities" not in body and "tokens" in body
-        return is_hidden and bool(self.limits.window) and self._post_sampling
+        return is_hidden and window > 0 and self._post_sampling
 
-    def _request_body(self, prompt: str, bias: Bias, shown_logprob_count: int) -> dict[str, Any]:
-        computes_after_biases = self._post_sampling and shown_logprob_count > 0
+    def _request_body(self, prompt: str, bias: Bias, window: int) -> dict[str, Any]:
+        computes_after_biases = self._post_sampling and window > 0
         request_body: dict[str, Any] = {
             "prompt": prompt,
             "n_predict": 1,
-            "n_probs": shown_logprob_count,
+            "n_probs": window,
             "post_sampling_probs": computes_after_biases,
             "temperature": 1.0,
             "seed": 1,
@@ -192,15 +186,6 @@ class LlamaServerEndpoint(HttpEndpoint):
             request_body["id_slot"] = self._slot
         return request_body
 
-    def _parse_response(self, body: Any, calls: int, shown_logprob_count: int) -> EndpointResponse:
-        try:
-            return _read_completion(body, calls, shown_logprob_count)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise RecoverError(
-                f"{self._http.shown_url}: the response does not have the format of llama.cpp's server; check the "
-                "address, and that the server's version supports post_sampling_probs"
-            ) from None
-
 
 def _count_tokens_read(body: Any) -> int:
     """Return the number of prompt tokens that were computed for a response; 1 if the server does not report it."""
@@ -210,10 +195,10 @@ def _count_tokens_read(body: Any) -> int:
         return 1
 
 
-def _read_completion(body: Any, calls: int, shown_logprob_count: int) -> EndpointResponse:
-    """Return the token with the shown logprobs, or only the token if ``shown_logprob_count`` is 0."""
+def _read_completion(body: Any, calls: int, window: int) -> EndpointResponse:
+    """Return the token with the shown logprobs, or only the token if ``window`` is 0."""
     # Raises ``RecoverError`` for a negative probability, and the exceptions of indexing for another format.
-    if not shown_logprob_count or "completion_probabilities" not in body:
+    if not window or "completion_probabilities" not in body:
         return EndpointResponse(int(body["tokens"][0]), calls=calls)
     token_step = body["completion_probabilities"][0]
     entries = token_step.get("top_probs", token_step.get("top_logprobs"))

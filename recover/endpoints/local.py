@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 
 from ...engine.model import Model
-from ..errors import RecoverError
+from ..errors import require_at_least
 from ..numerics import Float64s, logsumexp
 from .base import Bias, Endpoint, EndpointLimits, EndpointResponse
 
@@ -36,8 +36,7 @@ class LocalEndpoint(Endpoint):
     """
 
     def __init__(self, path_or_model: str | Path | Model, window: int = 5) -> None:
-        if window < 0:
-            raise RecoverError(f"window: {window} is not ≥ 0")
+        require_at_least(0, window=window)
         self._owns_model = not isinstance(path_or_model, Model)
         self.model = path_or_model if isinstance(path_or_model, Model) else Model.load(path_or_model)
         vocabulary = self.model.vocabulary

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 from ...common.files import file_problem, read_bounded
-from ..errors import RecoverError
-from .base import Bias, EndpointLimits, EndpointResponse, keep_top_entries
+from ..errors import RecoverError, require_at_least
+from .base import Bias, EndpointLimits, EndpointResponse, keep_top_logprobs
 from .http import HttpEndpoint, HttpOptions
 
 # the largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows
@@ -43,7 +43,6 @@ class OpenAIEndpoint(HttpEndpoint):
             without text.
         uses_chat_completions: whether to use chat completions, with the prompt as the user's message;
             without this, completions are used.
-        limits: replaces OpenAI's limits; None: OpenAI's.
         options: the options of the HTTP calls; None: the defaults, with the key in ``$OPENAI_API_KEY``.
         transport: replaces the transport of httpx, for tests; None: the usual one.
     """
@@ -58,23 +57,21 @@ class OpenAIEndpoint(HttpEndpoint):
         *,
         token_bytes: Sequence[bytes | None],
         uses_chat_completions: bool = False,
-        limits: EndpointLimits | None = None,
         options: HttpOptions | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         if window is None:
             window = _CHAT_WINDOW if uses_chat_completions else _COMPLETION_WINDOW
-        if window < 0:
-            raise RecoverError(f"window: {window} is not ≥ 0")
+        require_at_least(0, window=window)
         super().__init__(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
         self._model = model
         self._uses_chat_completions = uses_chat_completions
         self._token_table = TokenTextTable(token_bytes)
         self.token_bytes = token_bytes
-        self.vocab_size = len(self._token_table)
-        self.unnameable_ids = self._token_table.ambiguous_ids | self._token_table.ids_without_bytes
+        self.vocab_size = len(token_bytes)
+        self.unnameable_ids = self._token_table.unnameable_ids
         self.ids_that_need_bytes = self._token_table.ids_that_need_bytes
-        self.limits = limits or EndpointLimits(
+        self.limits = EndpointLimits(
             window, _MAX_BIAS_NATS, _MAX_BIASES_PER_CALL, _RELATIVE_ERROR, _MIN_LOGPROB_NATS
         )
 
@@ -103,12 +100,8 @@ class OpenAIEndpoint(HttpEndpoint):
     def _query_once(self, prompt: str, bias: Bias, temperature: int) -> EndpointResponse:
         path = "chat/completions" if self._uses_chat_completions else "completions"
         body = self._http.post(path, self._request_body(prompt, bias) | {"temperature": temperature})
-        try:
+        with self._http.expect_format("OpenAI's API"):
             return self._parse_choice(body["choices"][0])
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise RecoverError(
-                f"{self._http.shown_url}: the response does not have the format of OpenAI's API"
-            ) from None
 
     def _request_body(self, prompt: str, bias: Bias) -> dict[str, Any]:
         request_body: dict[str, Any] = {
@@ -136,53 +129,34 @@ class OpenAIEndpoint(HttpEndpoint):
         return self._parse_completion_logprobs(logprobs)
 
     def _parse_chat_logprobs(self, step: Mapping[str, Any]) -> EndpointResponse:
-        entries = [
-            _ShownToken(self._token_table.find_entry_id(top), float(top["logprob"]))
-            for top in step["top_logprobs"]
-        ]
-        return self._top_response(
-            entries, _ShownToken(self._token_table.find_entry_id(step), float(step["logprob"]))
-        )
+        find_id = self._token_table.find_entry_id
+        entries = [(find_id(top), float(top["logprob"])) for top in step["top_logprobs"]]
+        return self._top_response(entries, find_id(step), float(step["logprob"]))
 
     def _parse_completion_logprobs(self, logprobs: Mapping[str, Any]) -> EndpointResponse:
+        find_id = self._token_table.find_text_id
         top_logprobs = logprobs["top_logprobs"]
-        entries = [
-            _ShownToken(self._token_table.find_text_id(text), float(value))
-            for text, value in (top_logprobs[0] if top_logprobs else {}).items()
-        ]
-        drawn_entry = _ShownToken(
-            self._token_table.find_text_id(logprobs["tokens"][0]), float(logprobs["token_logprobs"][0])
-        )
-        return self._top_response(entries, drawn_entry)
+        shown_logprobs = top_logprobs[0] if top_logprobs else {}
+        entries = [(find_id(text), float(value)) for text, value in shown_logprobs.items()]
+        return self._top_response(entries, find_id(logprobs["tokens"][0]), float(logprobs["token_logprobs"][0]))
 
-    def _top_response(self, entries: Sequence[_ShownToken], drawn_entry: _ShownToken) -> EndpointResponse:
-        """Return a response with the most likely entries."""
+    def _top_response(
+        self, entries: Sequence[tuple[int | None, float]], drawn_token: int | None, drawn_logprob: float
+    ) -> EndpointResponse:
+        """Return a response with the most likely entries, pairs of a token and its logprob."""
         # The API also shows the drawn token, even if it is unlikely.
-        logprob_by_token = {entry.token: entry.logprob for entry in entries if entry.token is not None}
-        unmatched_logprobs = [entry.logprob for entry in entries if entry.token is None]
+        logprobs = {token: logprob for token, logprob in entries if token is not None}
+        unmatched_logprobs = tuple(logprob for token, logprob in entries if token is None)
         # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
         if (
             unmatched_logprobs
-            and drawn_entry.token in logprob_by_token
-            and len(logprob_by_token) > 1
-            and logprob_by_token[drawn_entry.token] <= min([*logprob_by_token.values(), *unmatched_logprobs])
+            and drawn_token in logprobs
+            and len(logprobs) > 1
+            and logprobs[drawn_token] <= min([*logprobs.values(), *unmatched_logprobs])
         ):
-            del logprob_by_token[drawn_entry.token]
-        shown_logprobs = keep_top_entries(logprob_by_token, unmatched_logprobs, self.limits.window)
-        return EndpointResponse(
-            drawn_entry.token,
-            drawn_entry.logprob,
-            shown_logprobs.logprobs,
-            unmatched_logprobs=shown_logprobs.unmatched_logprobs,
-        )
-
-
-@dataclass(frozen=True)
-class _ShownToken:
-    """A token of a response, with its shown logprob."""
-
-    token: int | None  # the token id; None if the text is not the text of exactly one token
-    logprob: float  # the logprob, nats
+            del logprobs[drawn_token]
+        response = EndpointResponse(drawn_token, drawn_logprob, logprobs, unmatched_logprobs=unmatched_logprobs)
+        return keep_top_logprobs(response, self.limits.window)
 
 
 def _token_only_response(token: int | None) -> EndpointResponse:
@@ -204,31 +178,22 @@ class TokenTextTable:
         token_bytes: the bytes of each token by id; None or empty: the id is unused or has no text.
 
     Attributes:
-        token_bytes: the bytes of each token by id.
-        ambiguous_ids: ids that share their bytes with another id.
+        unnameable_ids: ids without bytes, and ids that share their bytes with another id.
         ids_that_need_bytes: ids whose bytes are unique, but whose text is not, because U+FFFD replaces bytes
             that are not UTF-8.
-        ids_without_bytes: ids without bytes.
     """
 
     def __init__(self, token_bytes: Sequence[bytes | None]) -> None:
         if not len(token_bytes):
             raise RecoverError("the tokenizer has no tokens")
-        self.token_bytes = token_bytes
         bytes_by_id = {token: data for token, data in enumerate(token_bytes) if data}
-        ids_by_bytes = _ids_by_value(bytes_by_id)
-        ids_by_text = _ids_by_value(
-            {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
-        )
-        self._id_by_bytes = {data: ids[0] for data, ids in ids_by_bytes.items() if len(ids) == 1}
-        self._id_by_text = {text: ids[0] for text, ids in ids_by_text.items() if len(ids) == 1}
-        self.ambiguous_ids = frozenset(token for ids in ids_by_bytes.values() if len(ids) > 1 for token in ids)
-        ids_with_shared_text = frozenset(token for ids in ids_by_text.values() if len(ids) > 1 for token in ids)
-        self.ids_that_need_bytes = ids_with_shared_text - self.ambiguous_ids
-        self.ids_without_bytes = frozenset(range(len(token_bytes))) - bytes_by_id.keys()
-
-    def __len__(self) -> int:
-        return len(self.token_bytes)
+        text_by_id = {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
+        bytes_counts, text_counts = Counter(bytes_by_id.values()), Counter(text_by_id.values())
+        self._id_by_bytes = {data: token for token, data in bytes_by_id.items() if bytes_counts[data] == 1}
+        self._id_by_text = {text: token for token, text in text_by_id.items() if text_counts[text] == 1}
+        nameable_ids = frozenset(self._id_by_bytes.values())
+        self.unnameable_ids = frozenset(range(len(token_bytes))) - nameable_ids
+        self.ids_that_need_bytes = nameable_ids - frozenset(self._id_by_text.values())
 
     def find_entry_id(self, entry: Mapping[str, Any]) -> int | None:
         """Return the id of an entry of chat logprobs, by its ``bytes`` or its ``token``.
@@ -257,16 +222,6 @@ class TokenTextTable:
         return None
 
 
-_T = TypeVar("_T", bytes, str)
-
-
-def _ids_by_value(values: Mapping[int, _T]) -> dict[_T, list[int]]:
-    ids_by_value: dict[_T, list[int]] = {}
-    for token, value in values.items():
-        ids_by_value.setdefault(value, []).append(token)
-    return ids_by_value
-
-
 # a ``.tiktoken`` file is not a vocabulary if its largest id is more than this many times its number of tokens
 _MAX_ID_PER_TOKEN = 10
 
@@ -277,21 +232,21 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
     Raises ``RecoverError``.
     """
     token_bytes: dict[int, bytes] = {}
-    line_number = 0
     try:
         with path.open("rb") as file:
-            data = read_bounded(file)
-        for line in data.splitlines():
-            line_number += 1
-            if line.strip():
-                encoded_bytes, id_text = line.split()
-                token_bytes[int(id_text)] = base64.b64decode(encoded_bytes, validate=True)
+            lines = read_bounded(file).splitlines()
     except OSError as error:
         raise RecoverError(f"{path}: {file_problem(error, path)}") from None
-    except ValueError:
-        raise RecoverError(
-            f"{path}: line {line_number} is not base64 followed by an id, as in a .tiktoken file"
-        ) from None
+    for line_number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            encoded_bytes, token = line.split()
+            token_bytes[int(token)] = base64.b64decode(encoded_bytes, validate=True)
+        except ValueError:
+            raise RecoverError(
+                f"{path}: line {line_number} is not base64 followed by an id, as in a .tiktoken file"
+            ) from None
     if not token_bytes or min(token_bytes) < 0 or max(token_bytes) > _MAX_ID_PER_TOKEN * len(token_bytes):
         raise RecoverError(f"{path}: the ids are not those of a vocabulary")
-    return [token_bytes.get(id_text) for id_text in range(max(token_bytes) + 1)]
+    return [token_bytes.get(token) for token in range(max(token_bytes) + 1)]

@@ -1,18 +1,32 @@
-"""Bisection, for an endpoint that returns only the most likely token.
+"""`bisection`: for an endpoint that returns only the most likely token.
 
-A logprob is found as the bias at which another token becomes the most likely token.
+Token i becomes the most likely one if its bias exceeds the difference of two logprobs, which is the threshold
 
-Bisection is wrong if biases are not additive or if the endpoint draws its tokens, so both are checked.
+    b_i = log p_top - log p_i
+
+The bias is doubled, from 16 on, until the token is chosen. Then the interval is halved until its width is at most
+``bisection_error_nats``, and its middle is b_i. The differences of a whole vocabulary become logprobs, because its
+probabilities sum to 1:
+
+    log p_i = -b_i - log sum_j e^(-b_j)
+
+Otherwise they remain relative to the most likely token, which has 0.
+
+Source: openlogprobs bisects a logprob in the same way. Bisection is wrong if biases are not additive or if the
+endpoint draws its tokens, so both are checked at the first threshold, which is measured again during the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log2
 
+import numpy as np
+
 from ..endpoints.base import EndpointResponse, QueryKind
 from ..errors import RecoverError
+from ..numerics import logsumexp
 from ..task import RecoveryTask
 
 # a bias that makes most tokens the most likely one; it is doubled for the remaining tokens
@@ -22,15 +36,14 @@ _FIRST_TOKEN_COUNT = 4  # number of tokens with which a first threshold is found
 
 
 def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover the differences between the logprobs of tokens and the logprob of the most likely token."""
-    # Token i is chosen if its bias exceeds log p_top - log p_i. The bias is doubled, from 16 on, until the token
-    # is chosen. Then the interval is halved until its width is at most ``bisection_error_nats``, and its middle is
-    # the difference. The differences of a whole vocabulary become logprobs, because its probabilities sum to 1.
-    # Otherwise they remain relative to the most likely token, which has 0. Logprobs that were known before are
-    # discarded, because they have another scale. Raises ``RecoverError`` if biases are not additive.
+    """Recover the tokens. Raises ``RecoverError`` if biases are not additive."""
+    # Logprobs that were known before are discarded, because they have another scale.
     max_error_nats, estimates = task.settings.bisection_error_nats, task.estimates
     top_token = _find_top_token(task)
-    estimates.restart_relative_to(top_token, max_error_nats / 2)
+    estimates.logprobs[:] = estimates.errors[:] = np.nan
+    estimates.max_hidden_logprob = inf
+    estimates.is_normalized = False
+    estimates.set(top_token, 0.0, max_error_nats / 2)
     if not task.unbiased_response.logprobs:
         task.notes.append(
             "a common factor on all biases, such as a temperature, cannot be noticed from choices alone"
@@ -42,17 +55,18 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
     width_nats = 0.0
     if intervals:
         token = min(intervals, key=lambda candidate: intervals[candidate].high)
-        threshold = _ChoiceThreshold(top_token, token, intervals[token].low, intervals[token].high)
-        width_nats = _measure_uncertain_width(task, threshold)
-        task.drift_monitor.measure_with(
-            lambda check_number: _threshold_shift_nats(task, threshold, width_nats, check_number)
-        )
-        estimates.set_error(top_token, max(max_error_nats / 2, width_nats))
+        threshold = _ChoiceThreshold(task, top_token, token, intervals[token])
+        width_nats = threshold.measure_uncertain_width()
+        task.measure_drift = lambda check_number: threshold.shift_nats(width_nats, check_number)
+        estimates.errors[top_token] = max(max_error_nats / 2, width_nats)
     intervals |= _narrow_intervals(task, [token for token in remaining_tokens if token not in first_tokens])
     for token, interval in intervals.items():
-        middle_bias = (interval.low + interval.high) / 2
-        estimates.add(token, [-middle_bias], max(max_error_nats / 2, width_nats, interval.error(middle_bias)))
-    estimates.normalize()
+        estimates.add(token, [-interval.middle], max(max_error_nats / 2, width_nats, interval.error_nats))
+    if not np.isnan(estimates.logprobs).any():
+        # The sum is wrong by at most the mean error, which is added to each token's error.
+        estimates.logprobs -= logsumexp(estimates.logprobs)
+        estimates.errors += float(np.exp(estimates.logprobs) @ estimates.errors)
+        estimates.is_normalized = True
 
 
 def ranking(task: RecoveryTask, top_count: int) -> list[int]:
@@ -122,6 +136,30 @@ class _BiasInterval:
     min_bias_with_vote: float = inf  # the smallest bias at which any response chose the token, nats
     max_bias_without_vote: float = -inf  # the largest bias at which any response chose another token, nats
 
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def error_nats(self) -> float:
+        """The largest distance of the middle to a threshold that the responses allow, nats."""
+        return max(
+            max(self.high, self.max_bias_without_vote) - self.middle,
+            self.middle - min(self.low, self.min_bias_with_vote),
+        )
+
+    def next_bias(self, first_bias: float, max_bias_nats: float) -> float:
+        """Return the middle of the interval; until the token is chosen, twice the bias before."""
+        if self.high < inf:
+            return self.middle
+        return min(2 * self.low, max_bias_nats) if self.low else first_bias
+
+    def can_narrow(self, max_bias_nats: float, max_width_nats: float) -> bool:
+        """Return whether another bias is to be tried."""
+        if self.high == inf:
+            return self.low < max_bias_nats
+        return self.high - self.low > max_width_nats and self.low < self.middle < self.high
+
     def add_votes(self, token: int, bias: float, responses: Sequence[EndpointResponse]) -> None:
         """Narrow the interval by the responses to one bias."""
         votes = sum(response.token == token for response in responses)
@@ -134,55 +172,24 @@ class _BiasInterval:
         if votes < len(responses):
             self.max_bias_without_vote = max(self.max_bias_without_vote, bias)
 
-    def error(self, middle_bias: float) -> float:
-        """Return the largest distance, nats, of ``middle_bias`` to a threshold that the responses allow."""
-        return max(
-            max(self.high, self.max_bias_without_vote) - middle_bias,
-            middle_bias - min(self.low, self.min_bias_with_vote),
-        )
-
 
 def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
     """Return an interval of ``bisection_error_nats`` for each token that a bias can make the chosen one."""
-    intervals = _find_intervals(task, tokens)
-    max_error_nats = task.settings.bisection_error_nats
-    max_width_nats = max((interval.high - interval.low for interval in intervals.values()), default=0.0)
-    for _ in range(max(0, ceil(log2(max_width_nats / max_error_nats))) if intervals else 0):
-        unfinished_tokens = [
-            token for token, interval in intervals.items() if interval.high - interval.low > max_error_nats
-        ]
-        _query_choices(
-            task,
-            intervals,
-            {token: (intervals[token].low + intervals[token].high) / 2 for token in unfinished_tokens},
-        )
-    return intervals
-
-
-def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
-    """Return an interval for each token that a bias can make the chosen one."""
     max_bias_nats = min(task.limits.max_bias_nats, _MAX_BIAS_NATS)
+    first_bias = min(_FIRST_BIAS_NATS, max_bias_nats)
     intervals = {token: _BiasInterval() for token in tokens}
-    bias = min(_FIRST_BIAS_NATS, max_bias_nats)
-    remaining_tokens = list(tokens)
-    while remaining_tokens:
-        _query_choices(task, intervals, dict.fromkeys(remaining_tokens, bias))
-        remaining_tokens = [token for token in remaining_tokens if intervals[token].high == inf]
-        if bias >= max_bias_nats:
-            break
-        bias = min(2 * bias, max_bias_nats)
+    unfinished = intervals
+    while unfinished:
+        biases = {token: interval.next_bias(first_bias, max_bias_nats) for token, interval in unfinished.items()}
+        queries = ({token: bias} for token, bias in biases.items())
+        for token, responses in zip(biases, task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True):
+            intervals[token].add_votes(token, biases[token], responses)
+        unfinished = {
+            token: interval
+            for token, interval in unfinished.items()
+            if interval.can_narrow(max_bias_nats, task.settings.bisection_error_nats)
+        }
     return {token: interval for token, interval in intervals.items() if interval.high < inf}
-
-
-def _query_choices(
-    task: RecoveryTask, intervals: Mapping[int, _BiasInterval], biases: Mapping[int, float]
-) -> None:
-    """Query whether each token is chosen with its bias, and narrow the intervals."""
-    queries = ({token: bias} for token, bias in biases.items())
-    for (token, bias), responses in zip(
-        biases.items(), task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True
-    ):
-        intervals[token].add_votes(token, bias, responses)
 
 
 # Number of pairs of queries whose responses must all be as expected. Chance achieves this once in 256 times.
@@ -193,18 +200,59 @@ _COMMON_BIAS_NATS = 2.3719  # A bias on both tokens. It is not a multiple of a s
 _MIN_COMMON_BIAS_NATS = 0.1  # a smaller bias on both tokens would not show whether biases are additive
 
 
-@dataclass(frozen=True)
 class _ChoiceThreshold:
-    """The bias at which another token becomes the chosen one."""
+    """The bias at which another token becomes the chosen one, with which the endpoint is tested."""
 
-    top_token: int  # the token that is chosen with a bias below ``low``
-    token: int  # the token that is chosen with a bias above ``high``
-    low: float  # lower end of the threshold, nats
-    high: float  # upper end of the threshold, nats
+    def __init__(self, task: RecoveryTask, top_token: int, token: int, interval: _BiasInterval) -> None:
+        self._task = task
+        self._top_token = top_token  # the token that is chosen with a bias below the interval
+        self._token = token  # the token that is chosen with a bias above the interval
+        self._interval = interval
 
-    def gives_expected_choices(
+    def measure_uncertain_width(self) -> float:
+        """Return the distance from the threshold up to which choices vary, nats; 0 if they do not vary."""
+        # The distance of the queries is doubled until all choices are as expected. They must also be as expected
+        # with the same bias on both tokens, which is not so for biases that are rounded or reshaped. A threshold
+        # that the shown logprobs contradict is rejected. A common factor on all biases (a temperature) cannot be
+        # noticed in choices, but in logprobs. Raises ``RecoverError``.
+        task, token, upper_end = self._task, self._token, self._interval.high
+        distance_nats = max_error_nats = task.settings.bisection_error_nats
+        while not self._gives_expected_choices(distance_nats):
+            distance_nats *= 2
+            if distance_nats > _MAX_UNCERTAIN_WIDTH_NATS:
+                raise RecoverError(
+                    f"the choice of token {token} with a bias of {upper_end:.4g} varies from call to call: "
+                    f"the endpoint draws its tokens; bisection needs the most likely token (temperature 0)"
+                )
+        self._compare_with_shown_logprobs(distance_nats)
+        max_distance_nats = min(max(_MAX_SUM_ERROR_NATS, 4 * distance_nats), _MAX_UNCERTAIN_WIDTH_NATS)
+        common_bias_nats = min(_COMMON_BIAS_NATS, task.limits.max_bias_nats - upper_end - 4 * max_distance_nats)
+        while common_bias_nats >= _MIN_COMMON_BIAS_NATS and not self._gives_expected_choices(
+            distance_nats, common_bias_nats=common_bias_nats
+        ):
+            distance_nats *= 2
+            if distance_nats > max_distance_nats:
+                raise RecoverError(
+                    f"biases are not additive: token {token} is chosen with a bias of {upper_end:.4g}, but not "
+                    f"with {common_bias_nats:g} more if the most likely token has {common_bias_nats:g}; "
+                    "the endpoint rounds or reshapes biases, or draws its tokens, so bisection would be wrong"
+                )
+        if distance_nats == max_error_nats:
+            return 0.0
+        task.notes.append(f"choices vary from call to call within {distance_nats:.1e} nats of a threshold")
+        return distance_nats
+
+    def shift_nats(self, width_nats: float, drift_check: int) -> float:
+        """Return the distance by which the threshold has moved, nats; 0 if it is within ``width_nats``."""
+        start_distance_nats = distance_nats = max(2 * self._task.settings.bisection_error_nats, 2 * width_nats)
+        while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not self._gives_expected_choices(
+            distance_nats, drift_check=drift_check, vote_pairs=1
+        ):
+            distance_nats *= 2
+        return 0.0 if distance_nats == start_distance_nats else distance_nats
+
+    def _gives_expected_choices(
         self,
-        task: RecoveryTask,
         distance_nats: float,
         *,
         common_bias_nats: float = 0.0,
@@ -214,78 +262,28 @@ class _ChoiceThreshold:
         """Return whether biases that are far enough from the threshold give the expected choices."""
         # Queried are ``vote_pairs`` pairs, at ``distance_nats`` to twice that distance, never the same query
         # twice, because an endpoint may draw the same token each time for the same query.
-        max_bias_nats = task.limits.max_bias_nats
-        common_biases = {self.top_token: common_bias_nats} if common_bias_nats else {}
+        max_bias_nats = self._task.limits.max_bias_nats
+        common_biases = {self._top_token: common_bias_nats} if common_bias_nats else {}
         queries, expected_tokens = [], []
         for pair in range(vote_pairs):
             bias_distance_nats = distance_nats * (1 + pair / vote_pairs)
-            queries.append(
-                common_biases | {self.token: min(self.high + bias_distance_nats + common_bias_nats, max_bias_nats)}
-            )
-            queries.append(common_biases | {self.token: self.low - bias_distance_nats + common_bias_nats})
-            expected_tokens += [self.token, self.top_token]
-        all_responses = task.session.send_queries(queries, kind=QueryKind.TOP_TOKEN, drift_check=drift_check)
+            upper_bias = min(self._interval.high + bias_distance_nats + common_bias_nats, max_bias_nats)
+            lower_bias = self._interval.low - bias_distance_nats + common_bias_nats
+            queries += [common_biases | {self._token: upper_bias}, common_biases | {self._token: lower_bias}]
+            expected_tokens += [self._token, self._top_token]
+        all_responses = self._task.session.send_queries(queries, kind=QueryKind.TOP_TOKEN, drift_check=drift_check)
         return [response.token for (response,) in all_responses] == expected_tokens
 
-
-def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
-    """Return the distance from the threshold up to which choices vary, nats; 0 if they do not vary."""
-    # The distance of the queries is doubled until all choices are as expected. They must also be as expected with
-    # the same bias on both tokens, which is not so for biases that are rounded or reshaped. A threshold that the
-    # shown logprobs contradict is rejected. A common factor on all biases (a temperature) cannot be noticed in
-    # choices, but in logprobs. Raises ``RecoverError``.
-    distance_nats = max_error_nats = task.settings.bisection_error_nats
-    token, upper_end = threshold.token, threshold.high
-    while not threshold.gives_expected_choices(task, distance_nats):
-        distance_nats *= 2
-        if distance_nats > _MAX_UNCERTAIN_WIDTH_NATS:
+    def _compare_with_shown_logprobs(self, distance_nats: float) -> None:
+        """Raise ``RecoverError`` for a threshold that the shown logprobs contradict."""
+        unbiased = self._task.unbiased_response
+        if not {self._top_token, self._token} <= unbiased.logprobs.keys():
+            return
+        gap_nats = unbiased.logprobs[self._top_token] - unbiased.logprobs[self._token]
+        tolerance_nats = max(unbiased.agreement_tolerance_nats, 2 * self._task.profile.relative_error)
+        if abs(self._interval.middle - gap_nats) > tolerance_nats + distance_nats:
             raise RecoverError(
-                f"the choice of token {token} with a bias of {upper_end:.4g} varies from call to call: "
-                f"the endpoint draws its tokens; bisection needs the most likely token (temperature 0)"
+                f"token {self._token} is chosen with a bias of {self._interval.high:.4g}, but its logprob is "
+                f"{gap_nats:.4g} below the most likely one: biases are not added exactly, so bisection would be "
+                "wrong"
             )
-    _compare_with_shown_logprobs(task, threshold, distance_nats)
-    max_distance_nats = min(max(_MAX_SUM_ERROR_NATS, 4 * distance_nats), _MAX_UNCERTAIN_WIDTH_NATS)
-    common_bias_nats = min(_COMMON_BIAS_NATS, task.limits.max_bias_nats - upper_end - 4 * max_distance_nats)
-    while common_bias_nats >= _MIN_COMMON_BIAS_NATS and not threshold.gives_expected_choices(
-        task, distance_nats, common_bias_nats=common_bias_nats
-    ):
-        distance_nats *= 2
-        if distance_nats > max_distance_nats:
-            raise RecoverError(
-                f"biases are not additive: token {token} is chosen with a bias of {upper_end:.4g}, but not with "
-                f"{common_bias_nats:g} more if the most likely token has {common_bias_nats:g}; "
-                "the endpoint rounds or reshapes biases, or draws its tokens, so bisection would be wrong"
-            )
-    if distance_nats == max_error_nats:
-        return 0.0
-    task.notes.append(f"choices vary from call to call within {distance_nats:.1e} nats of a threshold")
-    return distance_nats
-
-
-def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold, distance_nats: float) -> None:
-    """Raise ``RecoverError`` for a threshold that the shown logprobs contradict."""
-    logprobs = task.unbiased_response.logprobs
-    if not {threshold.top_token, threshold.token} <= logprobs.keys():
-        return
-    gap_nats = logprobs[threshold.top_token] - logprobs[threshold.token]
-    difference_nats = abs((threshold.low + threshold.high) / 2 - gap_nats)
-    if (
-        difference_nats
-        > max(task.unbiased_response.agreement_tolerance_nats, 2 * task.profile.relative_error) + distance_nats
-    ):
-        raise RecoverError(
-            f"token {threshold.token} is chosen with a bias of {threshold.high:.4g}, but its logprob is "
-            f"{gap_nats:.4g} below the most likely one: biases are not added exactly, so bisection would be wrong"
-        )
-
-
-def _threshold_shift_nats(
-    task: RecoveryTask, threshold: _ChoiceThreshold, width_nats: float, drift_check: int
-) -> float:
-    """Return the distance by which a threshold has moved since it was found, nats; 0 if at most ``width_nats``."""
-    start_distance_nats = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)
-    while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not threshold.gives_expected_choices(
-        task, distance_nats, drift_check=drift_check, vote_pairs=1
-    ):
-        distance_nats *= 2
-    return 0.0 if distance_nats == start_distance_nats else distance_nats

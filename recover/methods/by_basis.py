@@ -1,14 +1,23 @@
-"""Recovery of a complete row from the logprobs of about d tokens, with a basis of the model's logits that has d
-dimensions."""
+"""`basis`: a complete row of V logprobs from about d of them, with a basis of the model's logits.
+
+All rows of logprobs of a model lie in a space of d dimensions, whose basis is a matrix B (V, d), see `Basis`:
+
+    log p = B w
+
+The weights w are the least-squares solution for the tokens that another method recovers. Source: Finlayson, Ren &
+Swayamdipta 2024, "Logits of API-Protected LLMs Leak Proprietary Information".
+
+Random tokens are recovered, but held out of the solution. Their largest error is the error of the row.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.text import count_noun
 from ..basis import Basis
 from ..errors import RecoverError
+from ..numerics import logsumexp
 from ..task import PointwiseMethod, RecoveryTask
 
 # Number of tokens that test the solution. Of the remaining tokens, about 1 in 60 has an error above the tested
@@ -34,12 +43,15 @@ def check_basis(basis: Basis, vocab_size: int) -> None:
 
 def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> None:
     """Recover a complete row: some tokens by another method, the others by least squares."""
-    # The error is the largest error on random tokens that are held out of the solution. A final solution includes
-    # them. If the error exceeds ``max_held_out_error_nats``, the basis belongs to another model, and only the
-    # queried tokens are kept.
-    estimates = task.estimates
-    held_out_tokens = _query_tokens(task, basis, pointwise)
-    recovered_tokens = np.flatnonzero(~np.isnan(estimates.logprobs))
+    # If the error of the held-out tokens exceeds ``max_held_out_error_nats``, the basis belongs to another model,
+    # and only the queried tokens are kept. Otherwise a final solution includes the held-out tokens.
+    vocab_size, estimates = task.endpoint.vocab_size, task.estimates
+    check_basis(basis, vocab_size)
+    held_out_tokens = np.random.default_rng(1).choice(vocab_size, min(_HELD_OUT_TOKENS, vocab_size), replace=False)
+    other_tokens = basis.determining_tokens[~np.isin(basis.determining_tokens, held_out_tokens)]
+    determining_tokens = other_tokens[: count_queried(basis) - _HELD_OUT_TOKENS]
+    pointwise(task, [*determining_tokens.tolist(), *held_out_tokens.tolist()])
+    recovered_tokens = estimates.known_tokens()
     tested_tokens = np.intersect1d(held_out_tokens, recovered_tokens)
     fitted_tokens = np.setdiff1d(recovered_tokens, tested_tokens)
     if len(fitted_tokens) < basis.rank or not len(tested_tokens):
@@ -61,18 +73,13 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
         f"the largest error of {len(tested_tokens)} held-out tokens is "
         f"{max_error_nats:.1e} nats"
     )
-    estimates.fill_unknown(basis.solve(recovered_tokens, estimates.logprobs[recovered_tokens]), max_error_nats)
+    row = basis.solve(recovered_tokens, estimates.logprobs[recovered_tokens])
+    if not estimates.is_normalized:  # values relative to the most likely token, by `bisection`
+        log_sum = logsumexp(row)
+        row -= log_sum
+        estimates.logprobs -= log_sum
+        estimates.is_normalized = True
+    unknown = np.isnan(estimates.logprobs)
+    estimates.logprobs[unknown] = np.minimum(row[unknown], 0.0)
+    estimates.errors[unknown] = max_error_nats
     task.report_progress()
-
-
-def _query_tokens(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> NDArray[np.intp]:
-    """Recover the tokens that determine the row, and random held-out tokens, whose ids are returned, int (n,)."""
-    vocab_size = task.session.endpoint.vocab_size
-    check_basis(basis, vocab_size)
-    held_out_tokens = np.random.default_rng(1).choice(vocab_size, min(_HELD_OUT_TOKENS, vocab_size), replace=False)
-    held_out_ids = set(held_out_tokens.tolist())
-    fitted_tokens = [int(token) for token in basis.determining_tokens if token not in held_out_ids][
-        : count_queried(basis) - _HELD_OUT_TOKENS
-    ]
-    pointwise(task, [*fitted_tokens, *held_out_tokens.tolist()])
-    return held_out_tokens

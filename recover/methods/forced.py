@@ -1,4 +1,7 @@
-"""Recovery of one token per call, if biases choose the token without changing the logprobs."""
+"""`forced`: one token per call, if biases choose the token, but the endpoint shows the logprob before the biases.
+
+A large bias b makes the endpoint choose the token, and the endpoint reports log p itself.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _MAX_BIAS_NATS = 1000.0  # Much larger than any difference between two logits
 
 
 def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token per call: a large bias makes the endpoint choose the token and report its logprob."""
+    """Recover the tokens that are still unknown."""
     # A token that is not chosen gets a larger bias. A token that is not chosen with the largest bias stays NaN.
     max_bias_nats = min(task.limits.max_bias_nats, _MAX_BIAS_NATS)
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)

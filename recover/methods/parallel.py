@@ -1,16 +1,32 @@
-"""Recovery of several tokens per call: as many as the endpoint shows in addition to an anchor, a token of known
-logprob."""
+"""`parallel`: several tokens per call, as many as the endpoint shows in addition to an anchor.
+
+The anchor a is a token of known logprob, the most likely one. Biases b change the normalizing sum, which is the
+same for all tokens of a call. So the ratio of two tokens shows their true ratio:
+
+    p'_i / p'_a = p_i e^(b_i) / (p_a e^(b_a))
+    log p_i = log p'_i - log p'_a + log p_a - (b_i - b_a)
+
+Source: Finlayson, "Obtaining logprobs from an LLM API" (openlogprobs), section "Full logprobs in v/k API calls".
+It solves for the sum of the biased tokens instead, p_i = p'_i / ((1 - S) e^b + S). That needs no anchor, but loses
+digits if one token is much more likely than expected. Here nothing cancels, so that tokens of very different
+probability can share a call. If all tokens of a call have the same bias, its size does not matter, even if the
+endpoint limits it.
+
+Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown was too
+unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is not shown, the
+tokens were too likely: they get a smaller bias. If biases cannot grow, the bias of the anchor is removed. If this
+is not enough, the most likely known tokens are suppressed, so that other tokens are shown.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
 
 from ..endpoints.base import Bias, EndpointResponse
-from ..numerics import logprob_from_anchor
 from ..task import RecoveryTask
 from .single import single_each
 
@@ -21,27 +37,24 @@ _MIN_REDUCTION_NATS = 0.25
 _SUPPRESSED_GROWTH = 4  # the number of suppressed tokens is multiplied by this factor each time
 
 
+def logprob_from_anchor(
+    biased_logprob: float, bias: float, anchor_biased_logprob: float, anchor_logprob: float
+) -> float:
+    """Return log p_i from log p'_i, b_i - b_a, log p'_a and log p_a."""
+    return biased_logprob - anchor_biased_logprob + anchor_logprob - bias
+
+
 def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token less per call than logprobs are shown, by `logprob_from_anchor`."""
-    # The anchor is the most likely token.
-    # Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown was
-    # too unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is not
-    # shown, the tokens were too likely: they get a smaller bias.
-    # If biases cannot grow, the bias of the anchor is removed. If this is not enough, the most likely known tokens
-    # are suppressed, so that other tokens are shown. These may include tokens whose bias the endpoint ignores, so
-    # each token is queried again with another bias, and must have the same logprob. Two kinds of tokens are left
-    # to `single`: those that were shown, but never together with the anchor, and those of an implausible response.
-    # A token that is never shown, or contradicted, stays NaN.
-    first_bias = task.bias_range.round_toward_zero(min(_FIRST_BIAS_NATS, task.bias_range.max_bias_nats))
-    rounds = _ParallelRounds(task, first_bias, anchor_token_bias=first_bias)
+    """Recover the tokens that are still unknown. A token that is never shown, or contradicted, stays NaN."""
+    # Two kinds of tokens are left to `single`: those that were shown, but never together with the anchor, and
+    # those of an implausible response.
+    rounds = _Rounds(task)
     remaining_tokens = task.estimates.unknown_among(tokens)
     for _ in range(_MAX_ROUNDS):
         unresolved_tokens = rounds.send_round(remaining_tokens)
-        can_continue = bool(unresolved_tokens) and rounds.raise_or_suppress_biases(
-            unresolved_tokens, len(unresolved_tokens) < len(remaining_tokens)
-        )
+        has_progress = len(unresolved_tokens) < len(remaining_tokens)
         remaining_tokens = unresolved_tokens
-        if not can_continue:
+        if not remaining_tokens or not rounds.raise_or_suppress_biases(remaining_tokens, has_progress):
             break
     tokens_for_single = rounds.shown_without_anchor | rounds.implausible_tokens
     single_each(task, [token for token in task.estimates.unknown_among(tokens) if token in tokens_for_single])
@@ -60,160 +73,123 @@ class _AnchoredBiasSearch:
     def raise_bias(self, max_bias_nats: float) -> None:
         """Try a larger bias, because the token was not shown."""
         self.hidden_at_bias = self.bias
-        larger_bias = (
-            max(1.5 * self.bias, self.bias + 1)
-            if self.anchor_hidden_at_bias == inf
-            else (self.hidden_at_bias + self.anchor_hidden_at_bias) / 2
-        )
-        self.bias = min(larger_bias, max_bias_nats)
+        is_limited = self.anchor_hidden_at_bias < inf
+        self.bias = min(max_bias_nats, self._middle if is_limited else max(1.5 * self.bias, self.bias + 1))
 
     def lower_bias(self) -> None:
         """Try a smaller bias, because the token was shown without the anchor."""
         self.anchor_hidden_at_bias = self.bias
-        self.bias = (
-            self.bias / 2
-            if self.hidden_at_bias == -inf
-            else (self.hidden_at_bias + self.anchor_hidden_at_bias) / 2
-        )
+        self.bias = self._middle if self.hidden_at_bias > -inf else self.bias / 2
+
+    @property
+    def _middle(self) -> float:
+        return (self.hidden_at_bias + self.anchor_hidden_at_bias) / 2
 
 
-@dataclass
-class _ParallelRounds:
+class _Rounds:
     """Rounds of queries. Each round queries all tokens that are still unknown."""
 
-    task: RecoveryTask
-    first_bias: float  # first bias of each token, nats
-    anchor_token_bias: float  # bias on the anchor, a token of known logprob, nats
-    searches: dict[int, _AnchoredBiasSearch] = field(default_factory=dict)  # the search for the bias of each token
-    # negative biases of known likely tokens, nats
-    suppressing_biases: dict[int, float] = field(default_factory=dict)
-    shown_without_anchor: set[int] = field(default_factory=set)  # tokens that were shown without the anchor
-    implausible_tokens: set[int] = field(default_factory=set)  # tokens of responses that cannot be true
+    def __init__(self, task: RecoveryTask) -> None:
+        self.shown_without_anchor: set[int] = set()  # tokens that were shown without the anchor
+        self.implausible_tokens: set[int] = set()  # tokens of responses that cannot be true
+        self._task = task
+        self._bias_range = task.profile.bias_range
+        # first bias of each token, nats
+        self._first_bias = self._bias_range.round_toward_zero(
+            min(_FIRST_BIAS_NATS, self._bias_range.max_bias_nats)
+        )
+        self._anchor_bias = self._first_bias
+        self._searches: dict[int, _AnchoredBiasSearch] = {}  # the search for the bias of each token
+        self._suppressing_biases: dict[int, float] = {}  # negative biases of known likely tokens, nats
+        shown_count, max_biases = task.profile.shown_logprob_count, task.limits.max_biases_per_call
+        # the anchor takes one of the shown logprobs, and one of the allowed biases
+        self._batch_size = max(1, (shown_count if max_biases is None else min(shown_count, max_biases)) - 1)
 
     def send_round(self, tokens: Sequence[int]) -> list[int]:
         """Query each token once; return the tokens that are still unknown."""
-        estimates, batch_size = self.task.estimates, self._batch_size
-        sorted_tokens = sorted(tokens, key=lambda token: (self._bias_search(token).bias, token))
-        batches = [sorted_tokens[start : start + batch_size] for start in range(0, len(sorted_tokens), batch_size)]
-        for batch, responses in zip(
-            batches, self.task.send_queries(self._biases_of_batches(batches)), strict=True
-        ):
+        estimates = self._task.estimates
+        sorted_tokens = sorted(tokens, key=lambda token: (self._search(token).bias, token))
+        starts = range(0, len(sorted_tokens), self._batch_size)
+        batches = [sorted_tokens[start : start + self._batch_size] for start in starts]
+        for batch, responses in zip(batches, self._task.send_queries(self._biases_of(batches)), strict=True):
             self._read_batch(batch, responses)
-        if self.suppressing_biases:
-            self._repeat_with_smaller_biases(
-                [[token for token in batch if estimates.is_known(token)] for batch in batches]
-            )
+        if self._suppressing_biases:
+            known_batches = [[token for token in batch if estimates.is_known(token)] for batch in batches]
+            self._repeat_with_smaller_biases([batch for batch in known_batches if batch])
         return [token for token in estimates.unknown_among(tokens) if token not in self.implausible_tokens]
 
     def raise_or_suppress_biases(self, unresolved_tokens: Sequence[int], has_progress: bool) -> bool:
         """Prepare a round with larger biases or more suppressed tokens; return False if neither can help."""
-        if any(
-            self._bias_search(token).hidden_at_bias < self.task.bias_range.max_bias_nats
-            for token in unresolved_tokens
-        ):
+        max_bias_nats = self._bias_range.max_bias_nats
+        if any(self._search(token).hidden_at_bias < max_bias_nats for token in unresolved_tokens):
             return True
-        if self.anchor_token_bias:
-            self.anchor_token_bias = 0.0
-            self.searches.clear()
+        if self._anchor_bias:
+            self._anchor_bias = 0.0
+            self._searches.clear()
             return True
         return self._suppress_known_tokens(has_progress)
 
-    @property
-    def _batch_size(self) -> int:
-        """The number of tokens per call, limited by the shown logprobs and by the allowed biases."""
-        # The anchor takes one of each.
-        shown_logprob_count, max_biases_per_call = (
-            self.task.profile.shown_logprob_count,
-            self.task.limits.max_biases_per_call,
-        )
-        return (
-            shown_logprob_count - 1
-            if max_biases_per_call is None
-            else max(1, min(shown_logprob_count, max_biases_per_call) - 1)
-        )
-
-    def _bias_search(self, token: int) -> _AnchoredBiasSearch:
+    def _search(self, token: int) -> _AnchoredBiasSearch:
         """Return the search for a token's bias, or a new one."""
-        return self.searches.get(token) or _AnchoredBiasSearch(self.first_bias)
+        return self._searches.get(token) or _AnchoredBiasSearch(self._first_bias)
 
-    def _biases_of_batches(self, batches: Sequence[Sequence[int]], reduction_nats: float = 0.0) -> Iterator[Bias]:
+    def _biases_of(self, batches: Sequence[Sequence[int]], reduction_nats: float = 0.0) -> Iterator[Bias]:
         """Yield the biases of each batch, with each token's bias reduced by ``reduction_nats``."""
-        anchor_biases = {self.task.anchor: self.anchor_token_bias}
-        return (
-            self.suppressing_biases
-            | anchor_biases
-            | {token: self._bias_search(token).bias - reduction_nats for token in batch}
-            for batch in batches
-        )
+        for batch in batches:
+            token_biases = {token: self._search(token).bias - reduction_nats for token in batch}
+            yield self._suppressing_biases | {self._task.anchor: self._anchor_bias} | token_biases
 
     def _read_batch(self, batch: Sequence[int], responses: Sequence[EndpointResponse]) -> None:
         """Add the logprobs of a batch to the estimates, or prepare another bias for each token without one."""
-        task, anchor = self.task, self.task.anchor
-        error_nats = 2 * task.profile.relative_error + float(task.estimates.errors[anchor])
-        logprobs_by_token = self._logprobs_by_token(batch, responses)
+        task, estimates = self._task, self._task.estimates
+        error_nats = 2 * task.profile.relative_error + float(estimates.errors[task.anchor])
+        logprobs_by_token = {token: self._read_logprobs(token, responses) for token in batch}
         if any(
-            logprobs and task.estimates.exceeds_max_hidden_logprob(float(np.mean(logprobs)))
+            logprobs and float(np.mean(logprobs)) > estimates.max_hidden_logprob
             for logprobs in logprobs_by_token.values()
         ):
             # More likely than any hidden token can be, so not all biases of this call were added.
             self.implausible_tokens.update(batch)
             return
-        for token in batch:
-            if logprobs_by_token[token]:
-                task.estimates.add(token, logprobs_by_token[token], error_nats)
+        for token, logprobs in logprobs_by_token.items():
+            if logprobs:
+                estimates.add(token, logprobs, error_nats)
                 continue
-            search = self._bias_search(token)
-            if not all(token in response.logprobs for response in responses):
-                search.raise_bias(task.bias_range.max_bias_nats)
-            else:
+            search = self._searches[token] = self._search(token)
+            if all(token in response.logprobs for response in responses):
                 self.shown_without_anchor.add(token)
                 search.lower_bias()
-            search.bias = task.bias_range.round_toward_zero(search.bias)
-            self.searches[token] = search
+            else:
+                search.raise_bias(self._bias_range.max_bias_nats)
+            search.bias = self._bias_range.round_toward_zero(search.bias)
 
-    def _logprobs_by_token(
-        self, batch: Sequence[int], responses: Sequence[EndpointResponse], reduction_nats: float = 0.0
-    ) -> dict[int, list[float]]:
-        """Return the logprob of each token by each response; none if a response lacks the token or the anchor."""
-        anchor = self.task.anchor
-        anchor_logprob = float(self.task.estimates.logprobs[anchor])
-        logprobs_by_token: dict[int, list[float]] = {}
-        for token in batch:
-            bias = self._bias_search(token).bias - reduction_nats - self.anchor_token_bias
-            shown_pairs = [(response.logprobs.get(token), response.logprobs.get(anchor)) for response in responses]
-            pairs = [
-                (token_logprob, anchor_biased_logprob)
-                for token_logprob, anchor_biased_logprob in shown_pairs
-                if token_logprob is not None and anchor_biased_logprob is not None
-            ]
-            is_shown = len(pairs) == len(responses)
-            logprobs_by_token[token] = (
-                [
-                    logprob_from_anchor(token_logprob, bias, anchor_biased_logprob, anchor_logprob)
-                    for token_logprob, anchor_biased_logprob in pairs
-                ]
-                if is_shown
-                else []
-            )
-        return logprobs_by_token
+    def _read_logprobs(
+        self, token: int, responses: Sequence[EndpointResponse], reduction_nats: float = 0.0
+    ) -> list[float]:
+        """Return the token's logprob by each response; none if a response lacks the token or the anchor."""
+        anchor = self._task.anchor
+        if not all(token in response.logprobs and anchor in response.logprobs for response in responses):
+            return []
+        bias = self._search(token).bias - reduction_nats - self._anchor_bias
+        anchor_logprob = float(self._task.estimates.logprobs[anchor])
+        return [
+            logprob_from_anchor(response.logprobs[token], bias, response.logprobs[anchor], anchor_logprob)
+            for response in responses
+        ]
 
     def _repeat_with_smaller_biases(self, batches: Sequence[Sequence[int]]) -> None:
-        """Query again with smaller biases, and reject tokens whose logprob changes."""
-        # Such a token was shown without its bias.
-        task, bias_step_nats, tolerance_nats = (
-            self.task,
-            self.task.profile.bias_step_nats,
-            self.task.unbiased_response.agreement_tolerance_nats,
-        )
-        known_batches = [batch for batch in batches if batch]
-        reduction_nats = max(_MIN_REDUCTION_NATS, 4 * tolerance_nats, bias_step_nats)
-        reduction_nats = (
-            ceil(reduction_nats / bias_step_nats) * bias_step_nats if bias_step_nats else reduction_nats
-        )
+        """Query known tokens again with smaller biases, and reject those whose logprob changes."""
+        # Such a token was shown without its bias: the endpoint ignores it, and other tokens were suppressed.
+        task, step_nats = self._task, self._bias_range.step_nats
+        tolerance_nats = task.unbiased_response.agreement_tolerance_nats
+        reduction_nats = max(_MIN_REDUCTION_NATS, 4 * tolerance_nats, step_nats)
+        if step_nats:
+            reduction_nats = ceil(reduction_nats / step_nats) * step_nats
         for batch, responses in zip(
-            known_batches, task.send_queries(self._biases_of_batches(known_batches, reduction_nats)), strict=True
+            batches, task.send_queries(self._biases_of(batches, reduction_nats)), strict=True
         ):
-            for token, logprobs in self._logprobs_by_token(batch, responses, reduction_nats).items():
+            for token in batch:
+                logprobs = self._read_logprobs(token, responses, reduction_nats)
                 if not logprobs:  # queried again in the next round, with more tokens suppressed
                     task.estimates.forget(token)
                 elif abs(float(np.mean(logprobs)) - task.estimates.logprobs[token]) > tolerance_nats:
@@ -221,23 +197,12 @@ class _ParallelRounds:
 
     def _suppress_known_tokens(self, has_progress: bool) -> bool:
         """Suppress more of the most likely known tokens, except the anchor. Return False if that cannot help."""
-        task, shown_logprob_count = self.task, self.task.profile.shown_logprob_count
-        max_biases_per_call = task.limits.max_biases_per_call
-        max_suppressed_count = (
-            task.session.endpoint.vocab_size
-            if max_biases_per_call is None
-            else max_biases_per_call - shown_logprob_count
-        )
+        task, shown_count = self._task, self._task.profile.shown_logprob_count
         known_tokens = [token for token in task.estimates.known_by_logprob() if token != task.anchor]
-        suppressed_count = max(
-            0,
-            min(
-                _SUPPRESSED_GROWTH * max(len(self.suppressing_biases), shown_logprob_count),
-                max_suppressed_count,
-                len(known_tokens),
-            ),
-        )
-        if suppressed_count <= len(self.suppressing_biases) and not has_progress:
+        count = min(_SUPPRESSED_GROWTH * max(len(self._suppressing_biases), shown_count), len(known_tokens))
+        if task.limits.max_biases_per_call is not None:
+            count = max(0, min(count, task.limits.max_biases_per_call - shown_count))
+        if count <= len(self._suppressing_biases) and not has_progress:
             return False
-        self.suppressing_biases = dict.fromkeys(known_tokens[:suppressed_count], -task.bias_range.max_bias_nats)
-        return suppressed_count > 0
+        self._suppressing_biases = dict.fromkeys(known_tokens[:count], -self._bias_range.max_bias_nats)
+        return count > 0

@@ -1,4 +1,18 @@
-"""Recovery of the most likely tokens: known tokens are suppressed, so that the endpoint shows the next ones."""
+"""`top_n`: the most likely tokens; known tokens are suppressed, so that the endpoint shows the next ones.
+
+Source: Finlayson, "Obtaining logprobs from an LLM API" (openlogprobs), section "Top-n logprobs". With a bias -b on
+tokens whose probabilities sum to P, another token of probability p is shown with p':
+
+    p = p' (1 + (e^-b - 1) P)
+    log p = log p' + log1p(expm1(-b) P)
+
+If an endpoint shows at least two logprobs, one known token, the anchor, is lifted instead, and shown together with
+the new tokens (`logprob_from_anchor`). Then the size of the suppression does not matter. The anchor is the most
+likely token if the next tokens can be shown together with it; otherwise, it is the least likely known token.
+
+If only one logprob is shown, the formula above is compared with `single` at the first token, and again whenever
+the remaining probability 1 - P has halved. `single` replaces it where the digits of 1 - P cancel.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +22,9 @@ import numpy as np
 
 from ..endpoints.base import EndpointResponse
 from ..errors import RecoverError
-from ..numerics import logprob_from_anchor, logprob_from_suppression, suppression_error
+from ..numerics import Float64s
 from ..task import RecoveryTask
+from .parallel import logprob_from_anchor
 from .single import single_each
 
 _MAX_SUPPRESSING_BIAS_NATS = 100.0  # Suppresses any token below all others. It is OpenAI's largest bias.
@@ -18,22 +33,30 @@ _SPARE_NATS = 10.0  # Next to the anchor, the next tokens must stay this far abo
 # If `logprob_from_suppression` multiplies the relative error by more than this, `single` replaces it
 _MAX_ERROR_GROWTH = 1e3
 _AGREEMENT_NATS = 1e-4  # Values of `logprob_from_suppression` and of `single` agree if they differ by less
+_MIN_REMAINDER = 1e-300  # Keeps a division by 1 - P finite if P rounds to 1
+
+
+def logprob_from_suppression(biased_logprob: float, suppressed_token_logprobs: Float64s, bias: float) -> float:
+    """Return log p from log p', the logprobs of the suppressed tokens, and b."""
+    change = np.expm1(-bias) * np.exp(suppressed_token_logprobs).sum()
+    # If P rounds to 1, only e^-b P is left of the sum. Its logarithm is -b.
+    return biased_logprob + (float(np.log1p(change)) if change > -1 else -bias)
+
+
+def suppression_error(suppressed_token_logprobs: Float64s, relative_error: float) -> float:
+    """Return the error of `logprob_from_suppression`, nats: 1 - P has the absolute error of P."""
+    suppressed_probability = float(np.exp(suppressed_token_logprobs).sum())
+    return relative_error * (1 + suppressed_probability / max(1 - suppressed_probability, _MIN_REMAINDER))
 
 
 def top_n(task: RecoveryTask, top_count: int) -> None:
-    """Recover the ``top_count`` most likely tokens, one token less per call than logprobs are shown."""
-    # All known tokens except an anchor are suppressed as far as the endpoint allows. The response shows the anchor
-    # together with the new tokens (`logprob_from_anchor`), so that the size of the suppression does not matter.
-    # The anchor is lifted until it is chosen. It is the most likely token if the next tokens can be shown together
-    # with it; otherwise, it is the least likely known token.
-    # If only one logprob is shown, an anchor cannot be used, and `logprob_from_suppression` is used instead. It is
-    # compared with `single` at the first token, and again whenever the remaining probability has halved. `single`
-    # replaces it where its digits cancel. Raises ``RecoverError`` if no new token appears.
+    """Recover the ``top_count`` most likely tokens. Raises ``RecoverError`` if no new token appears."""
     next_tokens = _NextTokens(task)
     estimates = task.estimates
     while (missing_count := top_count - len(known_tokens := estimates.known_by_logprob())) > 0:
-        estimates.lower_max_hidden_logprob(
-            estimates.logprobs[known_tokens[-1]] + task.unbiased_response.agreement_tolerance_nats
+        estimates.max_hidden_logprob = min(
+            estimates.max_hidden_logprob,
+            estimates.logprobs[known_tokens[-1]] + task.unbiased_response.agreement_tolerance_nats,
         )
         next_tokens.query_next(known_tokens, missing_count)
         if estimates.contradicted_ids:
@@ -42,7 +65,7 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
                 "before it: the endpoint does not add all biases of a call; request at most the "
                 f"{len(known_tokens):,} most likely"
             )
-        if len(estimates.known_by_logprob()) == len(known_tokens):
+        if len(estimates.known_tokens()) == len(known_tokens):
             if estimates.unmatched_logprobs:
                 task.notes.append(
                     f"after the {len(known_tokens):,} most likely tokens, the endpoint shows only tokens that it "
@@ -60,13 +83,12 @@ class _NextTokens:
     """Queries for the tokens that follow the known ones in order of probability."""
 
     def __init__(self, task: RecoveryTask) -> None:
+        bias_range = task.profile.bias_range
         # absolute value of the negative bias of suppressed tokens, nats
-        self.suppression_nats = task.bias_range.round_toward_zero(
+        self.suppression_nats = bias_range.round_toward_zero(
             min(_MAX_SUPPRESSING_BIAS_NATS, task.limits.max_bias_nats)
         )
-        self._anchor_lift_nats = task.bias_range.round_toward_zero(
-            min(_ANCHOR_LIFT_NATS, task.bias_range.max_bias_nats)
-        )
+        self._anchor_lift_nats = bias_range.round_toward_zero(min(_ANCHOR_LIFT_NATS, bias_range.max_bias_nats))
         self._task = task
         # the remaining probability at the last comparison of `logprob_from_suppression` with `single`
         self._remaining_probability_at_comparison = np.inf
@@ -90,29 +112,20 @@ class _NextTokens:
         shown_tokens = set.intersection(*(set(response.logprobs) for response in responses))
         new_tokens = sorted(shown_tokens - biases.keys())
         if anchor is None:
-            suppressed_token_logprobs = task.estimates.logprobs[list(biases)]
-            first_response = responses[0]  # all responses show the same texts without a token
-            unmatched_logprobs = [
-                logprob_from_suppression(value, suppressed_token_logprobs, self.suppression_nats)
-                for value in first_response.unmatched_logprobs
-            ]
-            task.estimates.record_unmatched_logprobs(unmatched_logprobs)
-            for token in new_tokens:
-                self._add_by_suppression(token, biases, [response.logprobs[token] for response in responses])
-        elif anchor not in shown_tokens:
+            self._add_by_suppression(biases, new_tokens, responses)
+        elif anchor in shown_tokens:
+            self._add_by_anchor(anchor, new_tokens, responses)
+        else:
             raise RecoverError(
                 f"token {anchor} is more likely than the next tokens, but was not shown together with them"
             )
-        else:
-            self._add_by_anchor(anchor, new_tokens, responses)
 
     def _choose_anchor(self, known_tokens: Sequence[int]) -> int:
         """Return the most likely token if the next ones can be shown with it; otherwise the least likely known."""
         task = self._task
-        top_token = task.anchor
-        gap_nats = float(task.estimates.logprobs[top_token] - task.estimates.logprobs[known_tokens[-1]])
+        gap_nats = float(task.estimates.logprobs[task.anchor] - task.estimates.logprobs[known_tokens[-1]])
         if gap_nats + self._anchor_lift_nats + _SPARE_NATS < -task.limits.min_reliable_logprob:
-            return top_token
+            return task.anchor
         return task.session.prefer_complete_utf8(known_tokens[::-1])[0]
 
     def _add_by_anchor(
@@ -120,35 +133,43 @@ class _NextTokens:
     ) -> None:
         estimates = self._task.estimates
         anchor_logprob, anchor_error = float(estimates.logprobs[anchor]), float(estimates.errors[anchor])
-        anchor_biased_logprob = responses[0].logprobs[anchor]
+
+        def true_logprob(biased_logprob: float, response: EndpointResponse) -> float:
+            return logprob_from_anchor(
+                biased_logprob, -self._anchor_lift_nats, response.logprobs[anchor], anchor_logprob
+            )
+
+        first_response = responses[0]  # all responses show the same texts without a token
         estimates.record_unmatched_logprobs(
-            [
-                logprob_from_anchor(value, -self._anchor_lift_nats, anchor_biased_logprob, anchor_logprob)
-                for value in responses[0].unmatched_logprobs
-            ]
+            [true_logprob(value, first_response) for value in first_response.unmatched_logprobs]
         )
         for token in new_tokens:
-            pairs = [(response.logprobs[token], response.logprobs[anchor]) for response in responses]
-            logprobs = [
-                logprob_from_anchor(token_logprob, -self._anchor_lift_nats, anchor_biased_logprob, anchor_logprob)
-                for token_logprob, anchor_biased_logprob in pairs
-            ]
+            logprobs = [true_logprob(response.logprobs[token], response) for response in responses]
             estimates.add(token, logprobs, 2 * self._task.profile.relative_error + anchor_error)
 
     def _add_by_suppression(
-        self, token: int, biases: Mapping[int, float], biased_logprobs: Sequence[float]
+        self, biases: Mapping[int, float], new_tokens: Sequence[int], responses: Sequence[EndpointResponse]
     ) -> None:
         task, estimates = self._task, self._task.estimates
-        suppressed_token_logprobs = estimates.logprobs[list(biases)]
-        known_probability = float(np.exp(suppressed_token_logprobs).sum())
-        error_nats = suppression_error(suppressed_token_logprobs, task.profile.relative_error)
-        if error_nats > _MAX_ERROR_GROWTH * task.profile.relative_error:
-            single_each(task, [token])
-            return
-        logprobs = [
-            logprob_from_suppression(value, suppressed_token_logprobs, self.suppression_nats)
-            for value in biased_logprobs
-        ]
+        suppressed_logprobs = estimates.logprobs[list(biases)]
+
+        def true_logprob(biased_logprob: float) -> float:
+            return logprob_from_suppression(biased_logprob, suppressed_logprobs, self.suppression_nats)
+
+        estimates.record_unmatched_logprobs([true_logprob(value) for value in responses[0].unmatched_logprobs])
+        error_nats = suppression_error(suppressed_logprobs, task.profile.relative_error)
+        for token in new_tokens:
+            if error_nats > _MAX_ERROR_GROWTH * task.profile.relative_error:
+                single_each(task, [token])
+            else:
+                logprobs = [true_logprob(response.logprobs[token]) for response in responses]
+                self._add_compared(token, logprobs, error_nats, float(np.exp(suppressed_logprobs).sum()))
+
+    def _add_compared(
+        self, token: int, logprobs: Sequence[float], error_nats: float, known_probability: float
+    ) -> None:
+        """Add the logprobs of a token, as far as comparisons with `single` show that tokens are suppressed."""
+        task, estimates = self._task, self._task.estimates
         suppressed_odds = known_probability / (1 - known_probability)
         if 1 - known_probability < self._remaining_probability_at_comparison / 2:
             single_each(task, [token])
@@ -160,8 +181,6 @@ class _NextTokens:
                 self._max_suppressed_fraction = (
                     difference_nats + error_nats + float(estimates.errors[token])
                 ) / suppressed_odds
-            elif (
-                self._max_suppressed_fraction * suppressed_odds > _AGREEMENT_NATS
-            ):  # `single` found no usable bias
-                return
+            elif self._max_suppressed_fraction * suppressed_odds > _AGREEMENT_NATS:
+                return  # `single` found no usable bias
         estimates.add(token, logprobs, error_nats + self._max_suppressed_fraction * suppressed_odds)

@@ -66,6 +66,13 @@ def test_one_process_at_a_time(tmp_path):
     Journal(path).close()
 
 
+def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
+    """Without this check, records would be written to a file that has no name."""
+    monkeypatch.setattr("logitsmith.common.journal.flock", lambda *_: (tmp_path / "j").unlink())
+    with pytest.raises(JournalError, match="another run is writing"):
+        Journal(tmp_path / "j")
+
+
 def test_a_failed_write_leaves_the_lines_before_it(tmp_path, monkeypatch):
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)

@@ -54,9 +54,10 @@ def test_an_open_string_of_many_quotes_is_not_json():
         parse_strict_json("[" + "[]," * 600 + '"' + '\\"' * 100_000)
 
 
-def test_too_many_digits_are_named_without_pythons_own_advice():
+@pytest.mark.parametrize("number", ["9" * 5000, f"1e{'9' * 20}", f"0.1E-{'9' * 20}"])
+def test_too_many_digits_are_named_without_pythons_own_advice(number):
     with pytest.raises(ValueError, match=r"^it has a number of too many digits$"):
-        parse_strict_json("[" + "9" * 5000 + "]")
+        parse_strict_json(f"[{number}]")
 
 
 BROKEN = {

@@ -1,5 +1,8 @@
 """Endpoints that compute responses from a row of logits, with limits, rounding and noise as APIs have them."""
 
+import time
+from math import exp
+
 import numpy as np
 from logitsmith.recover import Endpoint, EndpointLimits, EndpointResponse
 
@@ -52,3 +55,23 @@ class Fake(Endpoint):
             return token
         logprobs = {int(i): float(shown[i]) for i in window if np.isfinite(shown[i])}
         return EndpointResponse(token, float(shown[token]), logprobs)
+
+
+def served(window=8, seconds=0.0, fake=None, **habits):
+    """Return the response function of an API like llama.cpp's server, for `api`, and the `Fake` that computes
+    its responses."""
+    fake = fake or Fake(row_of(400), window, **habits)
+
+    def answer(path, body, headers):
+        time.sleep(seconds)
+        if path.endswith("/models"):
+            return 200, {"data": [{"meta": {"n_vocab": fake.vocab_size}}]}, {}
+        if path.endswith("/tokenize"):
+            return 200, {"tokens": [1, 2, 3]}, {}
+        said = fake.query("x", {int(token): value for token, value in body["logit_bias"]})
+        if isinstance(said, int):
+            return 200, {"tokens": [said]}, {}
+        shown = [{"id": i, "bytes": [65, i % 200], "prob": exp(value)} for i, value in said.logprobs.items()]
+        return 200, {"completion_probabilities": [{"id": said.token, "prob": 0.5, "top_probs": shown}]}, {}
+
+    return answer, fake

@@ -35,10 +35,19 @@ def test_bisection_ignores_shown_logprobs(window, method, habits):
     assert off(some) <= 5e-4
 
 
+@pytest.mark.parametrize("eps", [1e-2, 1e-4])
+def test_bisection_stops_at_its_error(eps):
+    found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(bisection_error_nats=eps))
+    assert off(found) <= eps
+    assert found.max_error_nats == pytest.approx(eps)
+    part = recover(Fake(ROW, 0), "x", settings=RecoverySettings(bisection_error_nats=eps, max_calls=40))
+    assert (part.stop_reason, part.is_normalized, np.nanmax(part.logprobs)) == ("max_calls", False, 0)
+
+
 @pytest.mark.parametrize("window", [0, 2, 5, 20])
 def test_bisection_ranks_tokens(window):
     found = recover(Odd(ROW, window), "x", "bisection", top_count=30)
-    assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:30])
+    assert set(found.ids) == set(np.argsort(-ROW)[:30])
     assert off(found) <= 5e-4
 
 
@@ -94,13 +103,11 @@ def test_noise_widens_the_interval(repeats):
 
 
 def test_each_query_is_repeated_and_the_majority_counts():
-    noise = {"noise": 1e-2, "tokens": list(range(100))}
-    worst = {}
+    tokens, worst = list(range(100)), {}
     for repeats in (1, 25):
-        endpoint = Fake(ROW, 0, noise=noise["noise"])
-        found = recover(endpoint, "x", tokens=noise["tokens"], settings=RecoverySettings(calls_per_query=repeats))
-        values = (found.logprobs - (ROW - ROW.max()))[noise["tokens"]]
-        worst[repeats] = float(np.std(values - values.mean()))
+        endpoint = Fake(ROW, 0, noise=1e-2)
+        found = recover(endpoint, "x", tokens=tokens, settings=RecoverySettings(calls_per_query=repeats))
+        worst[repeats] = float(np.std((found.logprobs - ROW)[tokens]))
         assert endpoint.calls > repeats * 100 * 14
     assert worst[25] < 0.6 * worst[1]
 

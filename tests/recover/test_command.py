@@ -1,4 +1,4 @@
-"""`gen recover` and `gen recover-basis` as processes: output, checkpoints, plans, errors."""
+"""`gen recover` and `gen recover-basis`: output, checkpoints, plans, retries, errors."""
 
 import base64
 import json
@@ -11,58 +11,48 @@ import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from math import exp
 
 import numpy as np
 import pytest
 from logitsmith.cli import main
 from logitsmith.cli.app import app
+from logitsmith.cli.render import progress as shown
+from logitsmith.cli.render.progress import RetryDisplay
+from logitsmith.recover import Basis, Retry, recover, save_recovery
+from logitsmith.recover.journal import QueryJournal
 from typer.testing import CliRunner
 
 from ..cli.conftest import Result, environment, gen, gen_server, home  # noqa: F401 - fixtures
 from .conftest import api
-from .fakes import Fake, row_of
+from .fakes import Fake, log_softmax, row_of, served
 
-SIZE = 400
-ROW = row_of(SIZE)
+SIZE = 400  # the vocabulary of `served`
 KEY = "sk-very-secret-0123456789"
 
 
-def served(window=8, seconds=0.0, fake=None, **habits):
-    """Return the response function of an API like llama.cpp's server, for `api`, and the `Fake` that computes
-    its responses."""
-    fake = fake or Fake(ROW, window, **habits)
-
-    def answer(path, body, headers):
-        time.sleep(seconds)
-        if path.endswith("/models"):
-            return 200, {"data": [{"meta": {"n_vocab": SIZE}}]}, {}
-        if path.endswith("/tokenize"):
-            return 200, {"tokens": [1, 2, 3]}, {}
-        said = fake.query("x", {int(token): value for token, value in body["logit_bias"]})
-        if isinstance(said, int):
-            return 200, {"tokens": [said]}, {}
-        shown = [{"id": i, "bytes": [65, i % 200], "prob": exp(value)} for i, value in said.logprobs.items()]
-        return 200, {"completion_probabilities": [{"id": said.token, "prob": 0.5, "top_probs": shown}]}, {}
-
-    return answer, fake
-
-
-def asked(url, *rest):
-    return ("recover", "--endpoint", url, "--api", "llama-server", "--window", "8", "-p", "x", *rest)
+def asked(url, *rest, prompt="x"):
+    return ("recover", "--endpoint", url, "--api", "llama-server", "--window", "8", "-p", prompt, *rest)
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """`gen` in this process, which starts faster, in an empty folder."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+def work(tmp_path, monkeypatch):
+    """An empty folder, in which the commands run."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "200")
+    return folder
 
-    def run(*arguments, code=0, **extra):
+
+@pytest.fixture
+def here(work):
+    """`gen` in this process, which starts faster. ``says``: what is printed on stderr."""
+
+    def run(*arguments, code=0, says="", **extra):
         done = CliRunner().invoke(app, list(arguments), env=extra)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert done.exit_code == code, done.output
+        assert says in done.stderr
         return Result(done.stdout, done.stderr, done.exit_code)
 
     return run
@@ -82,13 +72,10 @@ def test_a_local_model(gen):  # noqa: F811
 
 
 @pytest.mark.parametrize("ending", ["npz", "json", "jsonl"])
-def test_files(here, tmp_path, ending):
-    answer, _ = served()
-    with api(answer) as url:
-        done = here(*asked(url, "-o", f"out.{ending}", "--verify", "5"))
-    assert done.out == ""
-    assert "verified 5 tokens by single" in done.err
-    path = tmp_path / "work" / f"out.{ending}"
+def test_files(here, work, ending):
+    path = work / f"out.{ending}"
+    with api(served()[0]) as url:
+        assert here(*asked(url, "-o", path.name, "--verify", "5"), says="verified 5 tokens by single").out == ""
     if ending == "npz":
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             found = data["logprobs"]
@@ -96,109 +83,85 @@ def test_files(here, tmp_path, ending):
         text = path.read_text()
         found = json.loads(text)["tokens"] if ending == "json" else [json.loads(x) for x in text.splitlines()][1:]
         found = [token["logprob"] for token in found]
-    assert np.abs(np.array(found) - ROW).max() < 1e-5
-    assert sorted(file.name for file in path.parent.iterdir()) == [path.name]
+    assert np.abs(np.array(found) - row_of(SIZE)).max() < 1e-5
+    assert sorted(file.name for file in work.iterdir()) == [path.name]
 
 
 def test_the_plan_requests_no_token(here):
     answer, fake = served()
     with api(answer) as url:
         done = here(*asked(url, "--dry-run", "--price", "0.5,1.5", "--top", "50"))
-        assert fake.calls == 0
         lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line[:1].isalpha()}
         assert lines["top_n"] == ["9", "36", "$0.0000"]
         assert lines["parallel"] == ["59", "236", "$0.0002"]
         assert "the prompt has 3 tokens" in done.out
         done = here(*asked(url, "--dry-run", "--method", "parallel", "--vocab-size", "100002"))
         assert "14,430" in done.out
-        done = here(*asked(url, "--dry-run", "--top", "401"), code=1)
-        assert "top_count: 401 is not within 1..400" in done.err
-    local = here("recover", "The sea was", "--dry-run", "-t", "1")
-    assert "12,412" in local.out
+        here(*asked(url, "--dry-run", "--top", "401"), code=1, says="top_count: 401 is not within 1..400")
+    assert fake.calls == 0
+    assert "12,412" in here("recover", "The sea was", "--dry-run", "-t", "1").out
 
 
-def test_max_calls_and_resume(here, tmp_path):
+def test_max_calls_and_resume(here, work):
     answer, fake = served()
     with api(answer) as url:
         done = here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
-        assert fake.calls == 20
         assert "--max-calls is reached after 20 calls" in done.err
         assert "out.json.checkpoint; continue with the same command and --resume" in done.err
-        part = json.loads((tmp_path / "work" / "out.json").read_text())
+        part = json.loads((work / "out.json").read_text())
         assert (part["complete"], part["stopped"]) == (False, "max_calls")
-        done = here(*asked(url, "-o", "out.json"), code=1)
-        assert "the checkpoint already exists; continue it with --resume" in done.err
-        done = here(
-            *asked(url, "-o", "out.json", "-p", "y", "--resume")[:7],
-            "-p",
-            "y",
-            "-o",
-            "out.json",
-            "--resume",
-            code=1,
-        )
-        assert "the checkpoint belongs to another run; prompt is" in done.err
+        here(*asked(url, "-o", "out.json"), code=1, says="already exists; continue it with --resume")
+        other = asked(url, "-o", "out.json", "--resume", prompt="y")
+        here(*other, code=1, says="the checkpoint belongs to another run; prompt is")
         assert fake.calls == 20
         done = here(*asked(url, "-o", "out.json", "--resume"))
         assert f"{fake.calls} calls, 20 of them from the checkpoint" in done.err
-    assert json.loads((tmp_path / "work" / "out.json").read_text())["complete"]
-    assert not (tmp_path / "work" / "out.json.checkpoint").exists()
+        assert json.loads((work / "out.json").read_text())["complete"]
+        assert not (work / "out.json.checkpoint").exists()
+        here(*asked(url, "-o", "new.json", "--resume", "--ids", "1"), says="note: new.json.checkpoint: ")
 
 
-def test_a_result_is_not_replaced(here, tmp_path):
+@pytest.mark.parametrize("ending", ["json", "jsonl", "npz"])
+def test_a_result_is_not_replaced(here, work, ending):
     answer, fake = served()
-    folder = tmp_path / "work"
+    file = work / f"out.{ending}"
     with api(answer) as url:
-        for ending in ("json", "jsonl", "npz"):
-            file = folder / f"out.{ending}"
-            here(*asked(url, "-o", file.name, "--ids", "1,2"))
-            before, calls = file.read_bytes(), fake.calls
-            done = here(*asked(url, "-o", file.name, "--ids", "1,2"), code=1)
-            assert f"{file.name}: the file already exists; continue it with --resume" in done.err
-            done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume"))
-            assert f"{file.name}: the result is already complete; no call was made" in done.err
-            done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume", "--verify", "2"), code=1)
-            assert "to verify another one, choose another file" in done.err
-            done = here(*asked(url, "-o", file.name, "--ids", "1,3", "--resume"), code=1)
-            assert 'request is {"top": null, "ids": [1, 2]}, not {"top": null, "ids": [1, 3]}' in done.err
-            done = here(
-                "recover",
-                "y",
-                *asked(url, "-o", file.name, "--ids", "1,2", "--resume")[1:7],
-                "-o",
-                file.name,
-                "--ids",
-                "1,2",
-                "--resume",
-                code=1,
-            )
-            assert "the file contains the result of another run; prompt is 'x', not 'y'" in done.err
-            assert (file.read_bytes(), fake.calls) == (before, calls)
-        here(*asked(url, "-o", "out.json", "--dry-run"))  # a plan replaces nothing
-        (folder / "empty.json").touch()
+        same = asked(url, "-o", file.name, "--ids", "1,2")
+        here(*same)
+        before, calls = file.read_bytes(), fake.calls
+        here(*same, code=1, says=f"{file.name}: the file already exists; continue it with --resume")
+        here(*same, "--resume", says=f"{file.name}: the result is already complete; no call was made")
+        here(*same, "--resume", "--verify", "2", code=1, says="to verify another one, choose another file")
+        ids = 'request is {"top": null, "ids": [1, 2]}, not {"top": null, "ids": [1, 3]}'
+        here(*asked(url, "-o", file.name, "--ids", "1,3", "--resume"), code=1, says=ids)
+        other = asked(url, "-o", file.name, "--ids", "1,2", "--resume", prompt="y")
+        here(*other, code=1, says="the file contains the result of another run; prompt is 'x', not 'y'")
+        here(*same, "--dry-run")  # a plan replaces nothing
+        assert (file.read_bytes(), fake.calls) == (before, calls)
+
+
+def test_other_files_are_not_replaced(here, work):
+    (work / "empty.json").touch()
+    old = {"method": "parallel", "complete": True, "prompt": "x"}  # as earlier versions wrote it
+    with api(served()[0]) as url:
         here(*asked(url, "-o", "empty.json", "--ids", "1"))
-        old = json.loads((folder / "out.json").read_text())
-        del old["request"]  # as earlier versions wrote it
-        (folder / "old.json").write_text(json.dumps(old))
-        done = here(*asked(url, "-o", "old.json", "--top", "50", "--resume"), code=1)
-        assert (
-            "old.json: the file does not contain the request of its run; choose another file with -o" in done.err
-        )
-        assert json.loads((folder / "old.json").read_text()) == old
-        (folder / "notes.json").write_text("[1]")
-        done = here(*asked(url, "-o", "notes.json", "--ids", "1", "--resume"), code=1)
-        assert "notes.json: the file is not a result of gen recover" in done.err
-        assert (folder / "notes.json").read_text() == "[1]"
+        old["endpoint"] = json.loads((work / "empty.json").read_text())["endpoint"]
+        for text, problem in (
+            (json.dumps(old), "does not contain the request of its run"),
+            ("[1]", "is not a result of gen recover"),
+        ):
+            (work / "old.json").write_text(text)
+            here(
+                *asked(url, "-o", "old.json", "--ids", "1", "--resume"),
+                code=1,
+                says=f"old.json: the file {problem}",
+            )
+            assert (work / "old.json").read_text() == text
 
 
 def started(url, home, environment, *rest):  # noqa: F811
     command = [sys.executable, "-m", "logitsmith.cli", *asked(url, "-o", "out.json", *rest)]
     return subprocess.Popen(command, cwd=home / "work", env=environment, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for_answers(path, count):
-    while not path.exists() or path.read_bytes().count(b"\n") <= count:
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
@@ -207,7 +170,9 @@ def test_a_run_that_a_signal_ended_is_resumed(gen, home, environment, number, co
     path = home / "work" / "out.json.checkpoint"
     with api(answer) as url:
         process = started(url, home, environment, "--in-flight", "2")
-        wait_for_answers(path, 10)
+        while not path.exists() or path.read_bytes().count(b"\n") <= 10:
+            assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(number)
         _, err = process.communicate()
         assert process.returncode == code
@@ -215,103 +180,21 @@ def test_a_run_that_a_signal_ended_is_resumed(gen, home, environment, number, co
         if number == signal.SIGINT:
             assert "interrupted after" in err
             assert "--resume" in err
-        kept = path.read_bytes().count(b"\n") - 1
-        before = fake.calls
+        kept, before = path.read_bytes().count(b"\n") - 1, fake.calls
         done = gen(*asked(url, "-o", "out.json", "--resume"))
-        assert f"{kept} of them from the checkpoint" in done.err
+        calls = int(re.search(rf"(\d+) calls, {kept} of them from the checkpoint", done.err)[1])
         # What was in flight when it was killed was answered, but not kept.
-        assert fake.calls - before + kept == fake.calls - (before - kept)
-        assert before - kept <= (2 if number == signal.SIGKILL else 0)
-    assert json.loads((home / "work" / "out.json").read_text())["complete"]
-
-
-def test_an_endpoint_that_fails_during_the_run(here, tmp_path):
-    answer, fake = served()
-
-    def dying(path, body, headers):
-        return answer(path, body, headers) if fake.calls < 15 else (500, {"error": {"message": "no memory"}}, {})
-
-    with api(dying) as url:
-        done = here(*asked(url, "-o", "out.json", "--retries", "0"), code=1)
-    assert "500 Internal Server Error: no memory; the responses are saved, continue with --resume" in done.err
-    assert not (tmp_path / "work" / "out.json").exists()
-
-
-REFUSALS = {
-    "wrong key": ([], 0, "401"),
-    "a method that does not work": (["--method", "forced"], None, "forced does not work on this endpoint"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_no_advice_to_resume_if_that_does_not_help(here, tmp_path, name):
-    rest, most, message = REFUSALS[name]
-    answer, fake = served()
-
-    def refusing(path, body, headers):
-        if most is not None and "completion" in path and fake.calls >= most:
-            return 401, {"error": {"message": "no such key"}}, {}
-        return answer(path, body, headers)
-
-    with api(refusing) as url:
-        done = here(*asked(url, "-o", "out.json", *rest), code=1)
-        assert message in done.err
-        assert "--resume" not in done.err
-        assert (tmp_path / "work" / "out.json.checkpoint").exists() == (most is None)
-        if most is None:  # another method continues with the saved responses
-            here(*asked(url, "-o", "out.json", "--resume"))
-
-
-def test_a_limit_before_the_first_response_gives_no_advice_to_resume(here, tmp_path):
-    """A server that hides its first draw uses up the only call."""
-    with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
-        done = here(*asked(url, "--vocab-size", "9", "-o", "out.json", "--max-calls", "1"), code=1)
-    assert "--max-calls is reached after 1 call; there were no responses to save" in done.err
-    assert not (tmp_path / "work" / "out.json.checkpoint").exists()
-
-
-def test_no_advice_to_delete_a_file_that_another_run_writes(here, tmp_path):
-    from logitsmith.recover.journal import QueryJournal
-
-    answer, fake = served()
-    journal = QueryJournal(tmp_path / "work" / "c", {"endpoint": {}, "prompt": "x"}, False)
-    with api(answer) as url:
-        done = here(*asked(url, "--checkpoint", "c"), code=1)
-    journal.close()
-    assert "c: another run is writing to it" in done.err
-    assert "delete" not in done.err
-    assert fake.calls == 0
-
-
-def test_a_resume_without_a_checkpoint_is_noted(here):
-    answer, _ = served()
-    with api(answer) as url:
-        done = here(*asked(url, "-o", "out.json", "--resume", "--ids", "1"))
-    assert (
-        "note: out.json.checkpoint: the checkpoint does not exist; the recovery starts from the beginning"
-        in done.err
-    )
-
-
-def test_a_resume_with_another_model_is_rejected(here, tmp_path):
-    """It has the same URL, and its server does not report its model."""
-    models = [served()[0], served(fake=Fake(row_of(SIZE, seed=1), 8))[0]]
-
-    def answer(path, body, headers):
-        return models[0](path, body, headers)
-
-    with api(answer) as url:
-        here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
-        models.pop(0)
-        done = here(*asked(url, "-o", "out.json", "--resume"), code=1)
-    assert "nats from those in the checkpoint; the endpoint may now serve another model" in done.err
-    assert (tmp_path / "work" / "out.json.checkpoint").exists()
+        most = 2 if number == signal.SIGKILL else 0
+        assert before - kept <= most
+        assert 0 <= fake.calls - before - (calls - kept) <= most
+    result = json.loads((home / "work" / "out.json").read_text())
+    assert result["complete"]
+    assert np.abs(np.array([token["logprob"] for token in result["tokens"]]) - row_of(SIZE)).max() < 1e-5
 
 
 def test_an_interrupted_verification(home, environment):  # noqa: F811
-    answer, _ = served(seconds=0.01)
     path = home / "work" / "out.json"
-    with api(answer) as url:
+    with api(served(seconds=0.01)[0]) as url:
         process = started(url, home, environment, "--verify", "100")
         while not path.exists():
             assert process.poll() is None
@@ -323,6 +206,58 @@ def test_an_interrupted_verification(home, environment):  # noqa: F811
     assert json.loads(path.read_text())["complete"]
 
 
+def failing_after(answer, fake, calls, status, message):
+    """A server that fails once it has answered this many calls."""
+
+    def answer_or_fail(path, body, headers):
+        if "completion" in path and fake.calls >= calls:
+            return status, {"error": {"message": message}}, {}
+        return answer(path, body, headers)
+
+    return answer_or_fail
+
+
+def test_an_endpoint_that_fails_during_the_run(here, work):
+    with api(failing_after(*served(), 15, 500, "no memory")) as url:
+        said = "500 Internal Server Error: no memory; the responses are saved, continue with --resume"
+        here(*asked(url, "-o", "out.json", "--retries", "0"), code=1, says=said)
+    assert not (work / "out.json").exists()
+
+
+NO_ADVICE = {
+    "a wrong key": (0, [], "401"),
+    "a method that does not work": (999, ["--method", "forced"], "forced does not work on this endpoint"),
+}
+
+
+@pytest.mark.parametrize("name", NO_ADVICE)
+def test_no_advice_to_resume_if_that_does_not_help(here, work, name):
+    calls, rest, message = NO_ADVICE[name]
+    with api(failing_after(*served(), calls, 401, "no such key")) as url:
+        assert "--resume" not in here(*asked(url, "-o", "out.json", *rest), code=1, says=message).err
+        assert (work / "out.json.checkpoint").exists() == (calls > 0)
+        if calls:  # another method continues with the saved responses
+            here(*asked(url, "-o", "out.json", "--resume"))
+
+
+def test_a_limit_before_the_first_response_gives_no_advice_to_resume(here, work):
+    """A server that hides its first draw uses up the only call."""
+    with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
+        said = "--max-calls is reached after 1 call; there were no responses to save"
+        here(*asked(url, "--vocab-size", "9", "-o", "out.json", "--max-calls", "1"), code=1, says=said)
+    assert not (work / "out.json.checkpoint").exists()
+
+
+def test_no_advice_to_delete_a_file_that_another_run_writes(here, work):
+    answer, fake = served()
+    journal = QueryJournal(work / "c", {"endpoint": {}, "prompt": "x"}, False)
+    with api(answer) as url:
+        done = here(*asked(url, "--checkpoint", "c"), code=1, says="c: another run is writing to it")
+    journal.close()
+    assert "delete" not in done.err
+    assert fake.calls == 0
+
+
 @pytest.mark.parametrize("left", [0, 3])
 def test_max_calls_holds_for_the_verification_too(here, left):
     answer, fake = served()
@@ -331,15 +266,13 @@ def test_max_calls_holds_for_the_verification_too(here, left):
         most = fake.calls + left
         fake.calls = 0
         rest = ("-o", "out.json", "--ids", "1,2", "--verify", "20", "--max-calls", str(most))
-        done = here(*asked(url, *rest), code=1)
+        here(*asked(url, *rest), code=1, says="--max-calls is reached during the verification")
     assert fake.calls == most
-    assert "--max-calls is reached during the verification" in done.err
 
 
 def test_relative_values_have_no_probabilities(here):
-    answer, _ = served(window=0)
-    with api(answer) as url:
-        done = here("recover", "--endpoint", url, *SERVER[2:], "-p", "x", "--window", "0", "--ids", "3,4")
+    with api(served(window=0)[0]) as url:
+        done = here(*asked(url, "--window", "0", "--ids", "3,4"))
         assert "relative logprob" in done.out
         assert "probability" not in done.out
         assert "sum to" not in done.err
@@ -347,59 +280,30 @@ def test_relative_values_have_no_probabilities(here):
         assert "probability" in here(*asked(url, "--ids", "3")).out
 
 
-def test_a_bar_on_terminals_only(home, environment):  # noqa: F811
-    answer, _ = served(seconds=0.01)
-    with api(answer) as url:
-        main, side = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "logitsmith.cli", *asked(url, "-o", "out.json")],
-            cwd=home / "work",
-            env={**environment, "TERM": "xterm"},
-            stderr=side,
-        )
-        os.close(side)
-        seen = b""
-        while True:
-            try:
-                data = os.read(main, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            seen += data
-        os.close(main)
-        assert process.wait() == 0
-    assert b"Recovering" in seen
-    assert re.search(rb"\d/[\d,]+ ", seen)
-
-
-def test_the_openai_key_is_shown_nowhere(here, tmp_path):
-    (tmp_path / "work" / "t.tiktoken").write_text("IQ== 0\nIg== 1\n")
+def test_the_openai_key_is_shown_nowhere(here, work):
+    (work / "t.tiktoken").write_text("IQ== 0\nIg== 1\n")
     seen = []
 
     def answer(path, body, headers):
         seen.append(headers["Authorization"])
         return 401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}, {}
 
+    rest = ("--api", "openai", "--api-model", "m", "--tokenizer", "t.tiktoken", "-o", "o.json", "x")
     with api(answer) as url:
-        rest = ("--api", "openai", "--api-model", "m", "--tokenizer", "t.tiktoken", "-o", "o.json", "x")
-        done = here("recover", "--endpoint", f"{url}/v1", *rest, "--key-env", "MY_KEY", code=1, MY_KEY=KEY)
+        command = ("recover", "--endpoint", f"{url}/v1", *rest)
+        done = here(*command, "--key-env", "MY_KEY", code=1, MY_KEY=KEY, says="401")
         assert seen == [f"Bearer {KEY}"]
         assert KEY not in done.err + done.out
-        assert "401" in done.err
-        assert all(KEY.encode() not in path.read_bytes() for path in (tmp_path / "work").iterdir())
-        done = here("recover", "--endpoint", f"{url}/v1", *rest, "--dry-run")
-        assert "the prompt has about 1 token;" in done.out
-        assert "window" not in done.err
+        assert all(KEY.encode() not in path.read_bytes() for path in work.iterdir())
+        assert "the prompt has about 1 token;" in here(*command, "--dry-run").out
         assert len(seen) == 1
-    done = here("recover", "--endpoint", "http://127.0.0.1:9/v1", *rest, code=1, OPENAI_API_KEY="")
-    assert "$OPENAI_API_KEY is not set" in done.err
+        here(*command, code=1, says="$OPENAI_API_KEY is not set", OPENAI_API_KEY="")
 
 
 @pytest.mark.parametrize(("rest", "shown"), [((), 5), (("--api-chat",), 20), (("--window", "3"), 3)])
-def test_openais_limits_of_the_window_hold_by_default(here, tmp_path, rest, shown):
+def test_openais_limits_of_the_window_hold_by_default(here, work, rest, shown):
     lines = [f"{base64.b64encode(bytes([65 + i])).decode()} {i}" for i in range(26)]
-    (tmp_path / "work" / "t.tiktoken").write_text("\n".join(lines))
+    (work / "t.tiktoken").write_text("\n".join(lines))
     seen = []
 
     def answer(path, body, headers):
@@ -415,206 +319,220 @@ def test_openais_limits_of_the_window_hold_by_default(here, tmp_path, rest, show
         assert done.out.splitlines()[-3].split()[:2] == ["parallel", f"{calls}"]
 
 
-def test_basis_of_saved_rows(here, tmp_path):
-    from logitsmith.recover import Basis, recover, save_recovery
-
-    from .fakes import log_softmax
-
+def test_basis_of_saved_rows(here, work):
     matrix = np.random.default_rng(0).normal(0, 0.5, (SIZE, 8))
     for number in range(14):
         row = log_softmax(matrix @ np.random.default_rng(number).normal(0, 2, 8))
-        save_recovery(recover(Fake(row, 20), "x"), tmp_path / "work" / f"{number}.npz", {})
+        save_recovery(recover(Fake(row, 20), "x"), work / f"{number}.npz", {})
     files = [part for number in range(14) for part in ("--vectors", f"{number}.npz")]
-    done = here("recover-basis", "-o", "b.npz", *files)
-    assert "b.npz: 400 tokens, 9 dimensions, from 14 recoveries" in done.err
-    assert Basis.load(tmp_path / "work" / "b.npz").rank == 9
-    done = here("recover-basis", "-o", "b.npz", *files[:8], code=1)
-    assert "4 rows are too few" in done.err
+    said = "b.npz: 400 tokens, 9 dimensions, from 14 recoveries"
+    here("recover-basis", "-o", "b.npz", *files, says=said)
+    assert Basis.load(work / "b.npz").rank == 9
+    here("recover-basis", "-o", "b.npz", *files[:8], code=1, says="4 rows are too few")
 
 
-USAGE = {
-    "no api": (["--endpoint", "http://x"], "--endpoint needs --api llama-server or --api openai"),
-    "two of them": (["--endpoint", "http://x", "--api", "llama-server", "-m", "x.gguf"], "give one"),
-    "a flag of endpoints": (["--rate", "3"], "--rate is for an --endpoint"),
-    "no model name": (["--endpoint", "http://x", "--api", "openai"], "needs --api-model NAME"),
-    "no tokenizer": (["--endpoint", "http://x", "--api", "openai", "--api-model", "m"], "needs --tokenizer"),
-    "window": (["--window", "-1"], "--window: -1 is not ≥ 0"),
-    "both": (["--top", "3", "--ids", "1"], "--top and --ids cannot be combined"),
-    "ids": (["--ids", "1,x"], "'1,x' is not a list of token ids"),
-    "top_n": (["--method", "top_n"], "--method top_n needs --top N"),
-    "basis": (["--method", "basis"], "--method basis needs --basis FILE"),
-    "nothing to resume": (["--resume"], "--resume needs a checkpoint"),
-    "verify": (["--verify", "0"], "--verify: 0 is not ≥ 1"),
-    "price": (["--price", "much"], "'much' is not one or two numbers"),
-    "three prices": (["--price", "1,2,3"], "'1,2,3' is not one or two numbers"),
-    "a price of nothing": (["--price", "1"], "--price needs --dry-run"),
-    "method": (["--method", "magic"], "'magic' is not auto"),
-    "two prompts": (["-p", "y"], "the prompt is given twice"),
-    "a tolerance of nothing": (["--tolerance", "0.1"], "--tolerance is for a --basis"),
-    "over the checkpoint": (["-o", "x.json", "--checkpoint", "./x.json"], "-o and --checkpoint are the same file"),
-    "over the basis": (["-o", "b.npz", "--basis", "b.npz"], "-o and --basis are the same file"),
-    "over a link to the basis": (["-o", "link.npz", "--basis", "b.npz"], "-o and --basis are the same file"),
-    "over the prompt": (["-f", "b.npz", "-o", "b.npz"], "-o and -f are the same file"),
-    "answers over the basis": (
-        ["--checkpoint", "b.npz", "--basis", "b.npz"],
-        "--checkpoint and --basis are the same file",
-    ),
-    "answers over the model": (
-        ["--checkpoint", "m.gguf", "-m", "m.gguf"],
-        "--checkpoint and -m are the same file",
-    ),
-    **{
-        f"{flag} {value}": ([flag, value], f"{flag}: {value} is not")
-        for flag, values in {
-            "--top": ("0", "-5"),
-            "--repeats": ("0",),
-            "--in-flight": ("0",),
-            "--max-calls": ("0",),
-            "--eps": ("0", "-1", "nan", "inf"),
-        }.items()
-        for value in values
-    },
-}
-LOCAL = (
-    "--api-chat",
-    "--key-env X",
-    "--pre-sampling",
-    "--slot 0",
-    "--vocab-size 9",
-    "--timeout 9",
-    "--retries 9",
-    "--wait",
+# Retries, as the user sees them: a line in a log, a countdown on a terminal
+
+
+@pytest.fixture
+def display(monkeypatch):
+    """A display, with a clock that can be set, and its notes."""
+    clock, notes = [100.0], []
+    monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(shown, "print_note", notes.append)
+    return RetryDisplay(), clock, notes
+
+
+def test_a_problem_is_named_once_as_long_as_it_lasts(display):
+    retries, _, notes = display
+    for problem in ("busy", "busy", "gone", "busy"):
+        retries.show(Retry(problem, 0.3, 2, 9))
+    assert notes == [f"{problem}; trying again in 1 s, try 2 of 9" for problem in ("busy", "gone", "busy")]
+
+
+def test_the_seconds_until_the_next_try(display):
+    retries, clock, _ = display
+    assert retries.countdown() == ""
+    retries.show(Retry("busy", 12.0, 3, 9))
+    retries.show(Retry("busy", 600.0, 2, 9))
+    for clock[0], seconds, attempt in (
+        (100.0, 12, 3), (101.5, 11, 3), (111.9, 1, 3), (112.0, 588, 2), (699.5, 1, 2)
+    ):  # fmt: skip
+        assert retries.countdown() == f"Again in {seconds} s, try {attempt} of 9"
+    clock[0] = 700.0
+    assert retries.countdown() == ""
+
+
+def busy_at_first(seconds):
+    """A server that rejects its first request and asks to wait."""
+    answer, _ = served(seconds=0.01)
+    refused = []
+
+    def answer_later(path, body, headers):
+        if not refused and path.endswith("/completion"):
+            refused.append(path)
+            return 503, {}, {"Retry-After": str(seconds)}
+        return answer(path, body, headers)
+
+    return answer_later
+
+
+def test_a_line_where_there_is_no_terminal(gen):  # noqa: F811
+    with api(busy_at_first(1)) as url:
+        done = gen(*asked(url, "--top", "3"))
+    (line,) = [line for line in done.err.splitlines() if "503" in line]
+    assert line.startswith("gen: note: http://")
+    assert line.endswith("; trying again in 1 s, try 2 of 9")
+    assert "Again in" not in done.err
+    assert "\x1b" not in done.err
+
+
+def test_a_bar_and_a_countdown_on_a_terminal(environment):  # noqa: F811
+    leader, follower = pty.openpty()
+    with api(busy_at_first(3)) as url:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "logitsmith.cli", *asked(url)],
+            env={**environment, "COLUMNS": "80", "TERM": "xterm"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=follower,
+        )
+        os.close(follower)
+        said = b""
+        while True:
+            try:
+                part = os.read(leader, 4096)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not part:
+                break
+            said += part
+        assert process.wait() == 0
+    os.close(leader)
+    places = [said.find(f"Again in {seconds} s, try 2 of 9".encode()) for seconds in (3, 2, 1)]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert b"Recovering" in said
+    assert re.search(rb"\d/[\d,]+ ", said)
+    assert b"Again" not in said.splitlines()[-1]
+
+
+# Wrong command lines and files: arguments -> what the error says
+
+
+SERVER = "--endpoint http://127.0.0.1:9 --api llama-server"
+OPENAI = "--endpoint http://127.0.0.1:9 --api openai --api-model m --tokenizer t"
+NOBODY = f"{SERVER} --retries 0 --vocab-size 10"
+MODEL_FLAGS = ("-c 9", "-t 1", "-ngl 0", "-b 9", "--lora x", "--no-mmap", "--mlock")
+OPENAI_FLAGS = ("--api-chat", "--api-model m", "--tokenizer t")
+SERVER_FLAGS = ("--pre-sampling", "--slot 0", "--vocab-size 9")
+ENDPOINT_FLAGS = (*SERVER_FLAGS, "--api-chat", "--key-env X", "--timeout 9", "--retries 9", "--wait", "--rate 3")
+WRONG_VALUES = (
+    *("--top 0", "--top -5", "--repeats 0", "--in-flight 0", "--max-calls 0", "--verify 0", "--window -1"),
+    *("--eps 0", "--eps -1", "--eps nan", "--eps inf"),
 )
-HERE = ("-c 9", "-t 1", "-ngl 0", "-b 9", "--lora x", "--no-mmap", "--mlock")
-SERVER = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server"]
-OPENAI = [*SERVER[:2], "--api", "openai", "--api-model", "m", "--tokenizer", "t"]
-MEANINGLESS = {
-    **{f"{flag}, a model": (flag, [], "is for an --endpoint") for flag in LOCAL},
-    **{f"{flag}, a server": (flag, SERVER, "is for a local model") for flag in (*HERE, "-v")},
-    **{f"{flag}, an API": (flag, OPENAI, "is for a local model") for flag in HERE},
-    **{
-        f"{flag}, a server": (flag, SERVER, "is for --api openai")
-        for flag in ("--api-chat", "--api-model m", "--tokenizer t")
-    },
-    **{
-        f"{flag}, an API": (flag, OPENAI, "is for --api llama-server")
-        for flag in ("--pre-sampling", "--slot 0", "--vocab-size 9")
-    },
-    **{
-        f"{flag}, a server": (flag, SERVER, "is not")
-        for flag in ("--rate 0", "--timeout 0", "--timeout -1", "--timeout nan", "--retries -1", "--slot -2")
-    },
+WRONG_SERVER_VALUES = ("--rate 0", "--timeout 0", "--timeout -1", "--timeout nan", "--retries -1", "--slot -2")
+USAGE = {
+    "--endpoint http://x": "--endpoint needs --api llama-server or --api openai",
+    "--endpoint http://x --api llama-server -m x.gguf": "give one",
+    "--endpoint http://x --api openai": "needs --api-model NAME",
+    "--endpoint http://x --api openai --api-model m": "needs --tokenizer",
+    "--top 3 --ids 1": "--top and --ids cannot be combined",
+    "--ids 1,x": "'1,x' is not a list of token ids",
+    "--method top_n": "--method top_n needs --top N",
+    "--method basis": "--method basis needs --basis FILE",
+    "--resume": "--resume needs a checkpoint",
+    "--price much": "'much' is not one or two numbers",
+    "--price 1,2,3": "'1,2,3' is not one or two numbers",
+    "--price 1": "--price needs --dry-run",
+    "-p y": "the prompt is given twice",
+    "--tolerance 0.1": "--tolerance is for a --basis",
+    "-o x.json --checkpoint ./x.json": "-o and --checkpoint are the same file",
+    "-o b.npz --basis b.npz": "-o and --basis are the same file",
+    "-o link.npz --basis b.npz": "-o and --basis are the same file",
+    "--checkpoint b.npz --basis b.npz": "--checkpoint and --basis are the same file",
+    "--checkpoint m.gguf -m m.gguf": "--checkpoint and -m are the same file",
+    **{flag: f"{flag.split()[0]} is for an --endpoint" for flag in ENDPOINT_FLAGS},
+    **{f"{SERVER} {flag}": "is for a local model" for flag in (*MODEL_FLAGS, "-v")},
+    **{f"{OPENAI} {flag}": "is for a local model" for flag in MODEL_FLAGS},
+    **{f"{SERVER} {flag}": "is for --api openai" for flag in OPENAI_FLAGS},
+    **{f"{OPENAI} {flag}": "is for --api llama-server" for flag in SERVER_FLAGS},
+    **{flag: f"{flag.replace(' ', ': ')} is not" for flag in WRONG_VALUES},
+    **{f"{SERVER} {flag}": f"{flag.replace(' ', ': ')} is not" for flag in WRONG_SERVER_VALUES},
+    "--method magic": "'magic' is not auto",
 }
-
-
-@pytest.mark.parametrize("name", MEANINGLESS)
-def test_flags_without_effect_are_rejected(name):
-    flag, arguments, message = MEANINGLESS[name]
-    code, said = invoked("recover", "x", *arguments, *flag.split())
-    assert (code, message in said) == (2, True), said
-    assert flag.split()[0] in said or flag.split()[0] == "-v"
-
-
-NOBODY = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server", "--retries", "0", "--vocab-size", "10"]
 FAILURES = {
-    "no such basis": (["--basis", "no.npz"], "no.npz: there is no such file"),
-    "output of no kind": (["-o", "x.txt"], "x.txt: the file name must end in one of .npz, .json, .jsonl"),
-    "no such folder": (["-o", "no/x.json"], "the folder no does not exist"),
-    "a folder": (["-o", "folder.json"], "folder.json: this is a folder, not a file"),
-    "top of more": (["--top", "11"], "top_count: 11 is not within 1..10"),
-    "id outside": (["--ids", "10"], "token id 10 is not within 0..9"),
-    "no server": ([], "http://127.0.0.1:9/: no connection"),
-    "not a URL": (["--endpoint", "x"], "must begin with http:// or https://"),
+    "--basis no.npz": "no.npz: there is no such file",
+    "-o x.txt": "x.txt: the file name must end in one of .npz, .json, .jsonl",
+    "-o no/x.json": "the folder no does not exist",
+    "-o folder.json": "folder.json: this is a folder, not a file",
+    "--top 11": "top_count: 11 is not within 1..10",
+    "--ids 10": "token id 10 is not within 0..9",
+    "--endpoint x": "must begin with http:// or https://",
 }
+BASIS_USAGE = {
+    "--rows 3 --vectors a.npz": "--rows and --vectors cannot be combined",
+    "--rows -1": "--rows: -1 is not ≥ 0",
+    "-o b.txt": "b.txt must end in .npz",
+    "--vectors a.npz --vectors ./b.npz": "-o and --vectors are the same file",
+    "--vectors a.npz -m m.gguf": "-m is for a model, which --vectors does not use",
+    "--vectors a.npz -c 9": "-c is for a model, which --vectors does not use",
+}
+BASIS_FAILURES = {
+    "-o no/b.npz": "the folder no does not exist",  # before a model is looked for
+    "--vectors a.npz": "1 recovery is too few",
+    "--vectors a.npz --vectors c.npz": "c.npz: the recovery has 30 tokens, but a.npz has 40",
+    "--vectors a.npz --vectors y.npz": "y.npz: not a recovery",
+}
+REFUSED = [
+    *((f"recover x {line}", 2, problem) for line, problem in USAGE.items()),
+    ("recover -f b.npz -o b.npz", 2, "-o and -f are the same file"),
+    *((f"recover x {NOBODY} {line}", 1, problem) for line, problem in FAILURES.items()),
+    *((f"recover-basis -o b.npz {line}", 2, problem) for line, problem in BASIS_USAGE.items()),
+    *((f"recover-basis -o b.npz {line}", 1, problem) for line, problem in BASIS_FAILURES.items()),
+    ("recover-basis -o folder.npz", 1, "folder.npz: this is a folder, not a file"),
+]
 
 
-def invoked(*arguments):
-    """Run the command in this process, which starts faster; return its exit code and its output on one line."""
+def invoked(line):
+    """Run the command in this process; return its exit code and its output on one line."""
     said = StringIO()
     with redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as end:
-        main(list(arguments))
+        main(line.split())
     return end.value.code, " ".join(said.getvalue().split())
 
 
+@pytest.fixture(scope="module")
+def recoveries(tmp_path_factory):
+    """A folder with complete recoveries of two sizes, and another file of NumPy."""
+    folder = tmp_path_factory.mktemp("recoveries")
+    for name, size in (("a", 40), ("c", 30)):
+        save_recovery(recover(Fake(row_of(size), 5), "x"), folder / f"{name}.npz", {})
+    with (folder / "y.npz").open("wb") as file:
+        np.save(file, row_of(40))
+    return folder
+
+
+@pytest.mark.parametrize(("line", "code", "problem"), REFUSED, ids=[line for line, _, _ in REFUSED])
+def test_refusals(line, code, problem, recoveries, work, monkeypatch):
+    monkeypatch.setattr("logitsmith.cli.commands.recover_basis.load_model", lambda *_: pytest.fail("too late"))
+    for path in recoveries.iterdir():
+        (work / path.name).hardlink_to(path)
+    (work / "b.npz").write_bytes(b"basis")
+    (work / "link.npz").hardlink_to(work / "b.npz")
+    for name in ("folder.json", "folder.npz"):
+        (work / name).mkdir()
+    found_code, said = invoked(line)
+    assert (found_code, problem in said) == (code, True), said
+    assert (work / "b.npz").read_bytes() == b"basis"
+
+
 def test_a_refused_connection_ends_the_command_unless_it_waits():
-    retries = NOBODY.index("--retries") + 1
-    often = [*NOBODY[:retries], "8", *NOBODY[retries + 1 :]]
-    started_at = time.monotonic()
-    code, said = invoked("recover", "x", *often)
-    assert (code, "no connection" in said, "trying again" in said) == (1, True, False)
-    assert time.monotonic() - started_at < 10
-    twice = [*NOBODY[:retries], "1", *NOBODY[retries + 1 :]]
-    code, said = invoked("recover", "x", *twice, "--wait")
+    began = time.monotonic()
+    code, said = invoked(f"recover x {SERVER} --vocab-size 10 --retries 8")
+    url = "http://127.0.0.1:9/"
+    wait = "use --wait if the server is still starting"
+    assert (code, said) == (1, f"gen: {url}: no connection: Connection refused; {wait}")
+    assert time.monotonic() - began < 10
+    code, said = invoked(f"recover x {SERVER} --vocab-size 10 --retries 1 --wait")
     assert (code, "trying again" in said, "(try 2)" in said) == (1, True, True)
-
-
-@pytest.mark.parametrize("name", USAGE)
-def test_bad_usage(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "b.npz").write_bytes(b"basis")
-    (tmp_path / "link.npz").hardlink_to(tmp_path / "b.npz")
-    arguments, message = USAGE[name]
-    code, said = invoked("recover", *(["x"] if "-f" not in arguments else []), *arguments)
-    assert (code, message in said) == (2, True), said
-    assert (tmp_path / "b.npz").read_bytes() == b"basis"
-
-
-@pytest.mark.parametrize("name", FAILURES)
-def test_failures(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.json").mkdir()
-    arguments, message = FAILURES[name]
-    code, said = invoked("recover", "x", *NOBODY, *arguments)
-    assert (code, message in said) == (1, True), said
-
-
-BASIS_USAGE = {
-    "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors cannot be combined"),
-    "rows": (["--rows", "-1"], "--rows: -1 is not ≥ 0"),
-    "ending": (["-o", "b.txt"], "b.txt must end in .npz"),
-    "over a recovery": (["--vectors", "a.npz", "--vectors", "./b.npz"], "-o and --vectors are the same file"),
-    "a model for nothing": (
-        ["--vectors", "a.npz", "-m", "m.gguf"],
-        "-m is for a model, which --vectors does not use",
-    ),
-    "a context for nothing": (
-        ["--vectors", "a.npz", "-c", "9"],
-        "-c is for a model, which --vectors does not use",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BASIS_USAGE)
-def test_bad_usage_of_basis(name):
-    arguments, message = BASIS_USAGE[name]
-    code, said = invoked("recover-basis", "-o", "b.npz", *arguments)
-    assert (code, message in said) == (2, True), said
-
-
-BASIS_FAILURES = {
-    "no such folder": (["-o", "no/b.npz"], "the folder no does not exist"),
-    "a folder": (["-o", "folder.npz"], "folder.npz: this is a folder, not a file"),
-    "one recovery": (["--vectors", "a.npz"], "1 recovery is too few"),
-    "two sizes": (
-        ["--vectors", "a.npz", "--vectors", "c.npz"],
-        "c.npz: the recovery has 30 tokens, but a.npz has 40",
-    ),
-    "a .npy": (["--vectors", "a.npz", "--vectors", "y.npz"], "y.npz: not a recovery"),
-}
-
-
-@pytest.mark.parametrize("name", BASIS_FAILURES)
-def test_failures_of_basis(name, tmp_path, monkeypatch):
-    from logitsmith.recover import recover, save_recovery
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.npz").mkdir()
-    for file, size in (("a", 40), ("c", 30)):
-        save_recovery(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{file}.npz", {})
-    with (tmp_path / "y.npz").open("wb") as file:
-        np.save(file, ROW)
-    if "-o" in BASIS_FAILURES[name][0]:  # before a model is looked for
-        monkeypatch.setattr("logitsmith.cli.commands.recover_basis.load_model", lambda *_: pytest.fail("too late"))
-    arguments, message = BASIS_FAILURES[name]
-    code, said = invoked("recover-basis", "-o", "b.npz", *arguments)
-    assert (code, message in said) == (1, True), said

@@ -17,10 +17,7 @@ ANSWER = {"key": "k", "token": 3, "logprob": -0.5, "ids": [3], "logprobs": [-0.5
 ODD = {
     "nested brackets": ('{"key": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
     "an infinite id": (json.dumps(ANSWER).replace('"ids": [3]', '"ids": [1e999]'), "ids.0: "),
-    "infinite calls": (
-        json.dumps(ANSWER).replace('"calls": 1', '"calls": Infinity'),
-        "Infinity is not a number in JSON",
-    ),
+    "infinite calls": (json.dumps(ANSWER).replace('"calls": 1', '"calls": Infinity'), "Infinity is not a number"),
     "an infinite logprob": (json.dumps(ANSWER).replace("[-0.5]", "[-1e999]"), "logprobs.0: "),
     "a negative id": (json.dumps({**ANSWER, "ids": [-1]}), "ids.0: "),
     "a list for a key": (json.dumps({**ANSWER, "key": []}), "key: "),
@@ -41,22 +38,67 @@ def test_an_invalid_line_of_a_checkpoint_is_named(tmp_path, line, problem):
     assert path.read_text() == content
 
 
-def basis_file():
+def npz(save=np.savez, **arrays):
     file = io.BytesIO()
-    matrix = np.ones((3, 1), np.float32)
-    np.savez(file, matrix=matrix, order=np.arange(1), source="m", bytes=np.zeros(0, np.uint8), offsets=[0])
+    save(file, **arrays)
     return file.getvalue()
 
 
-def row_file():
+def npy(array):
     file = io.BytesIO()
-    np.savez_compressed(file, ids=np.arange(3), logprobs=np.full(3, -1.0))
+    np.save(file, array)
     return file.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("data", "read"), [(basis_file(), Basis.load), (row_file(), read_row)], ids=["basis", "row"]
-)
+BASIS = {
+    "matrix": np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32),
+    "order": np.arange(30, dtype=np.int32),
+    "source": "m",
+    "bytes": np.zeros(0, np.uint8),
+    "offsets": [0],
+}
+ROW = {"ids": np.arange(3), "logprobs": np.full(3, -1.0)}
+FILES = {"basis": (npz(**BASIS), Basis.load), "row": (npz(np.savez_compressed, **ROW), read_row)}
+DAMAGED = {
+    "empty": b"",
+    "text": b"hello",
+    "an incomplete zip": b"PK\x03\x04",
+    "a torn file": FILES["basis"][0][:-100],
+    "a .npy": npy(ROW["logprobs"]),
+    "another .npz": npz(x=ROW["logprobs"]),
+}
+DAMAGED_BASES = {
+    "an order outside": {"order": BASIS["order"] + 1},
+    "an order below": {"order": BASIS["order"] - 1},
+    "an order of numbers": {"order": BASIS["order"].astype(np.float32)},
+    "an order that repeats": {"order": np.zeros(30, dtype=np.int32)},
+    "an order too short": {"order": np.arange(3, dtype=np.int32)},
+    "a matrix of one row": {"matrix": np.ones(30, dtype=np.float32)},
+    "a matrix with gaps": {"matrix": np.full((30, 7), np.nan, dtype=np.float32)},
+    "bytes of others": {"offsets": np.arange(5)},
+}
+DAMAGED_ROWS = {
+    "another shape": {"ids": np.zeros((2, 2)), "logprobs": np.zeros((2, 2))},
+    "numbers": {"ids": np.int32(3), "logprobs": np.float64(3)},
+    "two lengths": {"ids": np.arange(50), "logprobs": np.zeros(40)},
+    "texts": {"ids": np.arange(2), "logprobs": np.array(["a", "b"])},
+}
+REFUSED = [
+    *((data, read) for data in DAMAGED.values() for _, read in FILES.values()),
+    *((npz(**{**BASIS, **change}), Basis.load) for change in DAMAGED_BASES.values()),
+    *((npz(**arrays), read_row) for arrays in DAMAGED_ROWS.values()),
+]
+
+
+@pytest.mark.parametrize(("data", "read"), REFUSED)
+def test_other_files_are_refused(tmp_path, data, read):
+    path = tmp_path / "a.npz"
+    path.write_bytes(data)
+    with pytest.raises(RecoverError, match=r"a\.npz: not a (basis|recovery)"):
+        read(path)
+
+
+@pytest.mark.parametrize(("data", "read"), FILES.values(), ids=FILES)
 def test_a_flipped_bit_of_the_directory_gives_a_value_or_a_sentence(tmp_path, data, read):
     path = tmp_path / "a.npz"
     path.write_bytes(data)
@@ -70,16 +112,13 @@ def test_a_flipped_bit_of_the_directory_gives_a_value_or_a_sentence(tmp_path, da
 
 
 @pytest.mark.parametrize("shape", [(10**12,), (10**6, 10**6), (2**62, 4)])
-def test_an_array_that_is_larger_than_its_file_is_refused(tmp_path, shape):
+@pytest.mark.parametrize(("names", "read"), [(BASIS, Basis.load), (ROW, read_row)])
+def test_an_array_that_is_larger_than_its_file_is_refused(tmp_path, shape, names, read):
     array = io.BytesIO()
     np.lib.format.write_array_header_1_0(array, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    for names, read in (
-        (("matrix", "order", "source", "bytes", "offsets"), Basis.load),
-        (("ids", "logprobs"), read_row),
-    ):
-        path = tmp_path / "a.npz"
-        with zipfile.ZipFile(path, "w") as file:
-            for name in names:
-                file.writestr(f"{name}.npy", array.getvalue())
-        with pytest.raises(RecoverError, match=r"a\.npz: not a "):
-            read(path)
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        for name in names:
+            file.writestr(f"{name}.npy", array.getvalue())
+    with pytest.raises(RecoverError, match=r"a\.npz: not a "):
+        read(path)

@@ -1,56 +1,61 @@
-"""Responses and files that no correct endpoint produces: a sentence names the problem, and no other exception is
-raised."""
+"""Responses that no correct endpoint sends: a sentence names the problem, and no other exception is raised."""
+
+import json
 
 import httpx
 import numpy as np
 import pytest
-from logitsmith.recover import Basis, EndpointResponse, LlamaServerEndpoint, RecoverError, recover
+from logitsmith.recover import EndpointResponse, LlamaServerEndpoint, RecoverError, RecoverySettings, recover
 
 from .fakes import Fake, row_of
 
 ROW = row_of()
 
 
-def server(step, size=50):
-    """llama.cpp's server in shape; ``step`` is its only answer, as text, since JSON may hold larger numbers."""
-
-    def answer(request):
-        if request.url.path.endswith("/models"):
-            return httpx.Response(200, content=b'{"data": [{"meta": {"n_vocab": %s}}]}' % str(size).encode())
-        return httpx.Response(200, content=b'{"completion_probabilities": [%s]}' % step.encode())
-
-    return LlamaServerEndpoint("http://server.test", 1, transport=httpx.MockTransport(answer))
+def server(completion, size="300", tokenize=b"{}"):
+    """llama.cpp's server, whose responses are these bytes of JSON."""
+    bodies = {
+        "/completion": completion,
+        "/v1/models": b'{"data": [{"meta": {"n_vocab": %s}}]}' % size.encode(),
+        "/tokenize": tokenize,
+    }
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=bodies[request.url.path]))
+    return LlamaServerEndpoint("http://server.test", 1, transport=transport)
 
 
 GOOD = '{"id": 1, "prob": 0.5, "top_probs": [{"id": 1, "bytes": [65], "prob": 0.5}]}'
-STEPS = {
-    "an id beyond all": (GOOD.replace('"id": 1,', '"id": 1e999,'), "does not have the format"),
-    "an id in the window": ('{"id": 1, "prob": 0.5, "top_probs": [{"id": 1e999}]}', "does not have the format"),
-    "bytes without end": (GOOD.replace("[65]", str(10**13)), "does not have the format"),
-    "bytes that are none": (GOOD.replace("[65]", "[300]"), "does not have the format"),
-    "a negative probability": (
-        GOOD.replace('"prob": 0.5}]', '"prob": -0.1}]'),
-        "returned -0.1 for token .*, which is not a probability",
-    ),
-    "more than all": (
-        GOOD.replace('"prob": 0.5}]', '"prob": 1e999}]'),
-        "returned inf for token .*, which is not a logprob",
-    ),
-    "what was computed": ('{"timings": {"prompt_n": 1e999}}', "does not have the format"),
+STEPS = {  # a step of ``completion_probabilities``, and the problem; "": it does not have the server's format
+    "an id beyond all": (GOOD.replace('"id": 1,', '"id": 1e999,'), ""),
+    "an id in the window": ('{"id": 1, "prob": 0.5, "top_probs": [{"id": 1e999}]}', ""),
+    "no ids": ('{"top_probs": [{"prob": 0.5}]}', ""),
+    "text for a number": ('{"id": 1, "prob": "x", "top_probs": []}', ""),
+    "bytes without end": (GOOD.replace("[65]", str(10**13)), ""),
+    "bytes that are none": (GOOD.replace("[65]", "[300]"), ""),
+    "what was computed": ('{"timings": {"prompt_n": 1e999}}', ""),
+    "a negative probability": (GOOD.replace("0.5}]", "-0.1}]"), "returned -0.1 for token .*, which is not a prob"),
+    "more than all": (GOOD.replace("0.5}]", "1e999}]"), "returned inf for token .*, which is not a logprob"),
 }
+BODIES = {"another API": b'{"hello": 1}', "a list": b"[1]", "nothing": b"null"}
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_a_servers_answers(name):
-    step, message = STEPS[name]
-    with pytest.raises(RecoverError, match=message):
-        recover(server(step), "x")
+@pytest.mark.parametrize("name", [*STEPS, *BODIES])
+def test_responses_of_a_server(name):
+    step, message = STEPS.get(name, ("", ""))
+    body = BODIES.get(name, f'{{"completion_probabilities": [{step}]}}'.encode())
+    with pytest.raises(RecoverError, match=message or "does not have the format"):
+        recover(server(body), "x")
 
 
 @pytest.mark.parametrize("size", ["1e999", "-5", "0", "10000000000000000", '"many"', "null"])
 def test_a_servers_vocabulary(size):
-    with pytest.raises(RecoverError, match="does not report the size of its vocabulary"):
-        recover(server(GOOD, size), "x")
+    with pytest.raises(RecoverError, match="does not report the size of its vocabulary; give vocab_size"):
+        recover(server(b"{}", size), "x")
+
+
+@pytest.mark.parametrize("said", [[1, 2], {"tokens": 3}, {}, "x", None])
+def test_a_servers_token_count(said):
+    with pytest.raises(RecoverError, match="/tokenize did not return a list"):
+        server(b"{}", tokenize=json.dumps(said).encode()).count_tokens("x")
 
 
 @pytest.mark.parametrize("size", [-5, 0, 10**15])
@@ -77,7 +82,7 @@ def test_tokens_of_any_kind(name):
     tokens, message = TOKENS[name]
     if message is None:
         found = recover(Fake(ROW, 5), "x", tokens=tokens)
-        assert np.flatnonzero(~np.isnan(found.logprobs)).tolist() == sorted(int(token) for token in tokens)
+        assert found.ids.tolist() == sorted(int(token) for token in tokens)
     else:
         with pytest.raises(RecoverError, match=message):
             recover(Fake(ROW, 5), "x", tokens=tokens)
@@ -96,8 +101,6 @@ class OfNumPy(Fake):
 
 @pytest.mark.parametrize("window", [0, 1, 5])
 def test_an_endpoint_that_answers_with_numbers_of_numpy(window, tmp_path):
-    from logitsmith.recover import RecoverySettings
-
     found = recover(OfNumPy(ROW, window), "x", tokens=[1, 2], settings=RecoverySettings(checkpoint=tmp_path / "c"))
     reference = ROW if found.is_normalized else ROW - ROW.max()
     assert np.nanmax(np.abs(found.logprobs - reference)) < 1e-3
@@ -106,9 +109,13 @@ def test_an_endpoint_that_answers_with_numbers_of_numpy(window, tmp_path):
 ANSWERS = {
     "a list": ([1, 2], "returned .1, 2., which is not a token id"),
     "a number": (1.5, "returned 1.5, which is not a token id"),
-    "nothing": (None, "returned None, which is not a token id"),
+    "None": (None, "returned None, which is not a token id"),
     "text for a logprob": ({1: "high"}, "returned high for token .*, which is not a logprob"),
     "text for an id": ({"a": -1.0}, "returned 'a', which is not a token id"),
+    "an id outside": ({999: -1.0}, "returned token 999"),
+    "nan": ({1: float("nan")}, "returned nan for token .*, which is not a logprob"),
+    "positive": ({1: 0.5}, "returned 0.5 for token .*, which is not a logprob"),
+    "nothing": ({}, "neither logprobs nor a token"),
 }
 
 
@@ -121,25 +128,6 @@ def test_invalid_responses(name):
         recover(endpoint, "x")
 
 
-MATRIX = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
-FIELDS = {
-    "an order outside": {"order": np.arange(300, dtype=np.int32) + 1},
-    "an order below": {"order": np.arange(300, dtype=np.int32) - 1},
-    "an order of numbers": {"order": np.arange(300, dtype=np.float32)},
-    "an order that repeats": {"order": np.zeros(300, dtype=np.int32)},
-    "an order too short": {"order": np.arange(3, dtype=np.int32)},
-    "a matrix of one row": {"matrix": np.ones(300, dtype=np.float32)},
-    "a matrix with gaps": {"matrix": np.full((300, 7), np.nan, dtype=np.float32)},
-    "bytes of others": {"offsets": np.arange(5)},
-}
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_an_invalid_basis(name, tmp_path):
-    path = tmp_path / "b.npz"
-    Basis.of_matrix(MATRIX, "m").save(path)
-    with np.load(path) as data:
-        fields = {**data, **FIELDS[name]}
-    np.savez(path, **fields)
-    with pytest.raises(RecoverError, match=r"b\.npz: not a basis"):
-        Basis.load(path)
+def test_another_object_than_an_endpoint_is_rejected():
+    with pytest.raises(RecoverError, match="endpoint: str is not a subclass of"):
+        recover("http://127.0.0.1:8080", "x")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import Endpoint, EndpointLimits, RecoverError, RecoverySettings, recover
+from logitsmith.recover import Basis, RecoverError, RecoverySettings, estimate_calls, recover
 
 from .fakes import Fake, log_softmax, row_of
 from .odd import Odd
@@ -53,16 +53,9 @@ def test_whole_vocabulary(name):
     assert found.total_calls == found.new_calls
 
 
-def test_parallel_takes_window_minus_one_tokens_a_call():
-    endpoint = Fake(ROW, 20)
-    found = recover(endpoint, "x")
-    assert (found.method, found.total_calls) == ("parallel", 3 + -(-280 // 19))
-    assert endpoint.calls == found.total_calls
-
-
 def test_tokens_by_id_and_no_others():
     found = recover(Fake(ROW, 5), "x", tokens=[7, 3, 3, 299])
-    assert np.flatnonzero(~np.isnan(found.logprobs)).tolist() == [3, 7, 299]
+    assert found.ids.tolist() == [3, 7, 299]
     assert worst(found) < 1e-12
 
 
@@ -71,7 +64,7 @@ def test_tokens_by_id_and_no_others():
 def test_top_n_is_exact_in_ids_and_values(window, n):
     found = recover(Fake(ROW, window), "x", top_count=n)
     assert found.method == "top_n"
-    assert sorted(np.flatnonzero(~np.isnan(found.logprobs))) == sorted(np.argsort(-ROW)[:n])
+    assert sorted(found.ids) == sorted(np.argsort(-ROW)[:n])
     assert worst(found) < 1e-10
 
 
@@ -87,22 +80,6 @@ def test_top_n_refuses_what_would_be_wrong():
         recover(Fake(ROW, 3, max_biases_per_call=10), "x", top_count=30)
     with pytest.raises(RecoverError, match="may limit biases"):
         recover(Fake(ROW, 3, cut=1.5), "x", top_count=250)
-
-
-def test_bisection_of_a_vocabulary():
-    found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(bisection_error_nats=1e-4))
-    assert (found.method, found.is_complete, found.is_normalized) == ("bisection", True, True)
-    assert worst(found) <= 1e-4
-    assert found.max_error_nats == pytest.approx(1e-4)
-
-
-def test_bisection_of_a_part_is_relative_to_the_top_token():
-    found = recover(Fake(ROW, 0), "x", tokens=[1, 2, 3])
-    assert not found.is_normalized
-    assert worst(found, ROW - ROW.max()) <= 1e-3
-    top = recover(Fake(ROW, 0), "x", top_count=10)
-    assert sorted(np.flatnonzero(~np.isnan(top.logprobs))) == sorted(np.argsort(-ROW)[:10])
-    assert worst(top, ROW - ROW.max()) <= 1e-3
 
 
 def test_a_token_that_cannot_surface_is_missing_and_never_wrong():
@@ -138,6 +115,7 @@ def test_noise_is_measured_averaged_and_reported():
     assert recover(endpoint, "x", tokens=[4]).total_calls > 4 * 2  # four times each without being told
 
 
+SMALL = Basis.of_matrix(np.random.default_rng(0).normal(0, 0.5, (50, 8)).astype(np.float32), "m")
 REFUSED = {
     "unknown method": ({"method": "magic"}, "'magic' is not one of auto, single"),
     "empty prompt": ({"prompt": ""}, "the prompt is empty"),
@@ -148,20 +126,23 @@ REFUSED = {
     "no tokens": ({"tokens": []}, "the list is empty"),
     "id outside": ({"tokens": [300]}, "token id 300 is not within 0..299"),
     "no basis": ({"method": "basis"}, "needs a basis"),
-    "no such eps": (
-        {"settings": RecoverySettings(bisection_error_nats=0)},
-        "bisection_error_nats: 0 is not a number > 0",
-    ),
-    "no calls": ({"settings": RecoverySettings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
-    "nothing to continue": ({"settings": RecoverySettings(resume=True)}, "there is no checkpoint"),
+    "another basis": ({"basis": SMALL}, "50 tokens, but the endpoint has 300; use a basis of the same model"),
+    "another basis, top": ({"method": "basis", "top_count": 10, "basis": SMALL}, "use a basis of the same model"),
+    "no such eps": ({"bisection_error_nats": 0}, "bisection_error_nats: 0 is not a number > 0"),
+    "no calls": ({"max_calls": 0}, "max_calls: 0 is not ≥ 1"),
+    "no repeats": ({"calls_per_query": 0}, "calls_per_query: 0 is not ≥ 1"),
+    "nothing to continue": ({"resume": True}, "there is no checkpoint"),
 }
 
 
+@pytest.mark.parametrize("run", [recover, estimate_calls])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name):
+def test_a_run_and_its_plan_are_refused(name, run):
     asked, message = REFUSED[name]
+    arguments = {name: asked[name] for name in ("method", "top_count", "tokens") if name in asked}
+    settings = RecoverySettings(**{name: asked[name] for name in asked.keys() - {"prompt", *arguments}})
     with pytest.raises(RecoverError, match=message):
-        recover(Fake(ROW, 5), **{"prompt": "x", **asked})
+        run(Fake(ROW, 5), asked.get("prompt", "x"), **arguments, settings=settings)
 
 
 WRONG = {
@@ -184,35 +165,6 @@ def test_a_method_that_would_give_wrong_numbers_is_refused(name):
         recover(endpoint, "x", method, top_count=3 if method == "top_n" else None)
 
 
-class Plain(Endpoint):
-    """The smallest endpoint: answers are dicts."""
-
-    vocab_size = 300
-    identity = {"api": "plain"}  # noqa: RUF012 - read only
-
-    def __init__(self, answer):
-        self.limits = EndpointLimits(5)
-        self.raw = answer
-
-    def query(self, prompt, logit_bias):
-        return self.raw
-
-
-STRANGE = {
-    "an id outside": ({999: -1.0}, "returned token 999"),
-    "nan": ({1: float("nan")}, "returned nan for token .*, which is not a logprob"),
-    "positive": ({1: 0.5}, "returned 0.5 for token .*, which is not a logprob"),
-    "nothing": ({}, "neither logprobs nor a token"),
-}
-
-
-@pytest.mark.parametrize("name", STRANGE)
-def test_strange_responses(name):
-    answer, message = STRANGE[name]
-    with pytest.raises(RecoverError, match=message):
-        recover(Plain(answer), "x")
-
-
 def test_a_batch_has_no_more_biases_than_the_endpoint_takes():
     found = recover(Fake(ROW, 20, max_biases_per_call=12), "x", "parallel")  # the fake refuses more
     assert found.is_complete
@@ -228,12 +180,11 @@ def test_a_first_bias_is_a_number_if_first_tokens_are_contradicted():
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-9
 
 
-def test_a_bisection_that_stopped_says_that_its_values_are_relative():
-    found = recover(Fake(row_of(10), 0), "x", "bisection", settings=RecoverySettings(max_calls=40))
-    assert (found.stop_reason, found.is_normalized) == ("max_calls", False)
-    assert np.nanmax(found.logprobs) == 0
-
-
-def test_another_object_than_an_endpoint_is_rejected():
-    with pytest.raises(RecoverError, match="endpoint: str is not a subclass of"):
-        recover("http://127.0.0.1:8080", "x")
+@pytest.mark.parametrize("method", ["auto", "single", "parallel", "top_n", "forced", "bisection"])
+def test_a_method_notes_that_the_first_response_shows_everything(method):
+    used = "top_n" if method == "auto" else method
+    note = f"the response without a bias already shows everything requested; {used} was not needed"
+    found = recover(Fake(ROW, 8), "x", method, 3)
+    assert (found.method, found.is_complete, note in found.notes) == (used, True, True)
+    if used == "top_n":
+        assert note not in recover(Fake(ROW, 8), "x", method, 9).notes

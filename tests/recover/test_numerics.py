@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.recover.numerics import (
-    log1mexp,
-    log_odds,
-    logprob_from_anchor,
-    logprob_from_single_bias,
-    logprob_from_suppression,
-    logsumexp,
-    single_bias_error,
-    suppression_error,
-)
+from logitsmith.recover.methods.parallel import logprob_from_anchor
+from logitsmith.recover.methods.single import logprob_from_single_bias, single_bias_error
+from logitsmith.recover.methods.top_n import logprob_from_suppression, suppression_error
+from logitsmith.recover.numerics import log1mexp, log_odds, logsumexp
 
 from .fakes import log_softmax, row_of
 

@@ -174,7 +174,7 @@ def test_the_drawn_token_is_not_one_of_the_top_entries():
     assert any(answer.token not in answer.logprobs and answer.logprob is not None for answer in drawn)
     for n in (5, 30):
         found = recover(made, "x", top_count=n)
-        assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:n])
+        assert set(found.ids) == set(np.argsort(-ROW)[:n])
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -197,8 +197,8 @@ def test_a_text_that_only_looks_like_bytes():
 
 def test_names():
     table = TokenTextTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
-    assert table.ambiguous_ids == {0, 5}
-    assert table.ids_without_bytes == {4}
+    assert table.unnameable_ids == {0, 4, 5}
+    assert table.ids_that_need_bytes == {1, 2, 6}
     assert table.find_text_id("caf\u00e9") == 3
     assert table.find_text_id("\ufffd") is None  # three tokens look like this
     assert table.find_text_id("bytes:\\xff") == 1

@@ -1,6 +1,5 @@
 """Files of a recovery: strict JSON, NumPy without pickles, written atomically; and the plan of a run."""
 
-import io
 import json
 
 import numpy as np
@@ -11,7 +10,6 @@ from logitsmith.recover import (
     Recovery,
     RecoverySettings,
     estimate_calls,
-    read_rows,
     recover,
     save_recovery,
 )
@@ -94,56 +92,6 @@ def test_files_are_written_atomically(tmp_path):
         save_recovery(recovery(), path, {"endpoint": float("nan")})
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
-    for name, message in (("r.txt", "must end in one of"), ("no/r.json", "the folder .* does not exist")):
-        with pytest.raises(RecoverError, match=message):
-            save_recovery(recovery(), tmp_path / name, ABOUT)
-    (tmp_path / "folder.json").mkdir()
-    with pytest.raises(RecoverError, match=r"folder.json: this is a folder, not a file"):
-        save_recovery(recovery(), tmp_path / "folder.json", ABOUT)
-
-
-def as_npz(**arrays):
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
-
-
-def as_npy():
-    file = io.BytesIO()
-    np.save(file, ROW)
-    return file.getvalue()
-
-
-NO_RECOVERIES = {
-    "nothing": b"",
-    "text": b"hello",
-    "an incomplete zip": b"PK\x03\x04",
-    "a .npy": as_npy(),
-    "another .npz": as_npz(x=ROW),
-    "another shape": as_npz(ids=np.zeros((2, 2)), logprobs=np.zeros((2, 2))),
-    "numbers": as_npz(ids=np.int32(3), logprobs=np.float64(3)),
-    "two lengths": as_npz(ids=np.arange(50), logprobs=ROW[:40]),
-    "texts": as_npz(ids=np.arange(2), logprobs=np.array(["a", "b"])),
-}
-
-
-@pytest.mark.parametrize("name", NO_RECOVERIES)
-def test_files_that_are_not_recoveries(tmp_path, name):
-    path = tmp_path / "r.npz"
-    path.write_bytes(NO_RECOVERIES[name])
-    with pytest.raises(RecoverError, match="not a recovery"):
-        read_row(path)
-
-
-def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
-    for name, size in (("a", 50), ("b", 50), ("c", 40)):
-        save_recovery(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{name}.npz", ABOUT)
-    a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
-    assert [len(row) for row in read_rows([a, b])] == [50, 50]
-    with pytest.raises(RecoverError, match=r"c.npz: the recovery has 40 tokens, but .*a.npz has 50"):
-        read_rows([a, b, c])
-    with pytest.raises(RecoverError, match="1 recovery is too few"):
-        read_rows([a])
 
 
 @pytest.mark.parametrize("window", [2, 5, 20])
@@ -205,36 +153,6 @@ def test_the_first_planned_method_is_used(name):
     found = recover(endpoint, "x", **arguments)
     assert found.method == told.method
     assert found.total_calls == (pytest.approx(calls, rel=0.4) if told.is_approximate else calls)
-
-
-REFUSED = {
-    "more than there are": (20, {"top_count": 301}),
-    "fewer than none": (20, {"top_count": -5}),
-    "an id that is none": (20, {"tokens": [300]}),
-    "no ids": (20, {"tokens": []}),
-    "both": (20, {"top_count": 3, "tokens": [1]}),
-    "no repeats": (20, {"settings": RecoverySettings(calls_per_query=0)}),
-    "no eps": (20, {"settings": RecoverySettings(bisection_error_nats=0.0)}),
-    "no such method": (20, {"method": "magic"}),
-    "no number for top_n": (20, {"method": "top_n"}),
-    "no basis": (20, {"method": "basis"}),
-    "a basis of another model": (20, {"settings": RecoverySettings(basis=SMALL)}),
-    "the same, top tokens": (20, {"method": "basis", "top_count": 10, "settings": RecoverySettings(basis=SMALL)}),
-    "no prompt": (20, {"prompt": ""}),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_the_plan_rejects_what_the_run_rejects(name):
-    window, arguments = REFUSED[name]
-    prompt = arguments.get("prompt", "x")
-    rest = {what: value for what, value in arguments.items() if what != "prompt"}
-    said = []
-    for what in (recover, estimate_calls):
-        with pytest.raises(RecoverError) as failure:
-            what(Fake(row_of(300), window), prompt, **rest)
-        said.append(str(failure.value))
-    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from logitsmith.engine import ModelError
 from logitsmith.recover import LlamaServerEndpoint, OpenAIEndpoint, RecoverError, output_matrix, read_tiktoken
 from logitsmith.recover.basis import Basis
 from logitsmith.recover.endpoints.base import EndpointResponse, checked_response
-from logitsmith.recover.journal import QueryJournal, QueryKey
+from logitsmith.recover.journal import QueryJournal, query_key
 from logitsmith.recover.results import read_row
 
 from ...engine.big_model import write_model
@@ -43,8 +43,8 @@ def _checkpoint_seed() -> bytes:
     path = folder() / "seed.jsonl"
     path.unlink(missing_ok=True)
     journal = QueryJournal(path, _RUN, resume=True)
-    journal.add(QueryKey.of({}), EndpointResponse(3, -0.5, {3: -0.5, 4: -1.0}, {3: b"a", 4: b"\xff"}, 2, (-3.0,)))
-    journal.add(QueryKey.of({1: 2.0}), EndpointResponse(4))
+    journal.add(query_key({}), EndpointResponse(3, -0.5, {3: -0.5, 4: -1.0}, {3: b"a", 4: b"\xff"}, 2, (-3.0,)))
+    journal.add(query_key({1: 2.0}), EndpointResponse(4))
     data = path.read_bytes()
     journal.close()
     return data
