@@ -7,7 +7,7 @@ from logitsmith.samplers import build
 
 from ..oracle.native import NativeChain
 from .drawing import SEEDS, on_a_boundary, place_of, uniforms
-from .rows import LARGE, LARGEST, NEG, make_row, refuses, row, rows
+from .rows import LARGEST, NEG, make_row, row, rows
 
 LN2 = math.log(2)
 # Probabilities 1/4, 1/8, 1/2 and 1/8.
@@ -152,19 +152,6 @@ def test_equals_llama_cpp(logits, params, seed):
     follow([{"adaptive_p": params}], logits, seed)
 
 
-@given(rows(LARGEST), SETTINGS, SEEDS, st.integers(1, 100))
-def test_equals_llama_cpp_on_rows_in_order(logits, params, seed, k):
-    follow([{"top_k": {"k": k}}, {"adaptive_p": params}], logits, seed)
-
-
-@pytest.mark.parametrize("target", [-1.0, 0.3])
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits, target):
-    steps = [{"min_p": {"p": 0.01}}, {"adaptive_p": {"target": target}}]
-    assert follow(steps, logits, 6) == 5
-    assert follow(steps[1:], logits, 6) == 5
-
-
 @pytest.mark.parametrize("seed", [0, 7, 4294967294])
 def test_a_long_run_equals_llama_cpps(seed):
     steps = [{"min_p": {"p": 0.02}}, {"adaptive_p": {"target": 0.2, "decay": 0.8}}]
@@ -208,38 +195,7 @@ def test_the_mean_of_a_long_run_is_the_target():
     assert np.mean([math.exp(HALVES[token]) / 2 for token in drawn]) == pytest.approx(0.25, abs=0.04)
 
 
-@given(SEEDS)
-def test_reset_repeats_a_run(seed):
-    chain, logits = build([{"adaptive_p": 0.3}], seed=seed), make_row("normal", 40, 1)
-
-    def outcome():
-        tokens = []
-        for _ in range(10):
-            tokens.append(chain.sample(logits))
-            chain.accept(tokens[-1])
-        return tokens
-
-    first = outcome()
-    chain.sample(logits)  # of which it is still to be told whether it was accepted
-    chain.reset([1, 2])
-    assert outcome() == first
-
-
 def test_apply_leaves_the_rows_alone_and_draws_nothing():
     chain, other = build([{"adaptive_p": 0.3}], seed=1), build([{"adaptive_p": 0.3}], seed=1)
     assert chain.apply(HALVES).logits is HALVES
     assert [chain.sample(HALVES) for _ in range(20)] == [other.sample(HALVES) for _ in range(20)]
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (1.1, "chain[0].adaptive_p.target: 1.1 is not within -1..1"),
-        (True, "chain[0].adaptive_p.target: true is not a number (-1..1)"),
-        ({"decay": 1.0}, "chain[0].adaptive_p.decay: 1.0 is not within 0..0.99"),
-        ({"decay": -0.1}, "chain[0].adaptive_p.decay: -0.1 is not within 0..0.99"),
-        ({"p": 0.5}, "chain[0].adaptive_p: unknown parameter 'p'; known: target, decay"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"adaptive_p": value}, message)

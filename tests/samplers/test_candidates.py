@@ -6,7 +6,7 @@ from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import Candidates, SamplingError, candidates as candidates_module
 
 from ..oracle.native import NativeSampler
-from .rows import LARGE, NEG, make_row, ranked, row, rows, table
+from .rows import NEG, NORMAL, TIES, make_row, ranked, row, rows, table
 
 REFUSED = {
     "a list": ([1.0, 2.0], "logits: expected float32 of shape (V,), got list"),
@@ -176,7 +176,7 @@ def test_probabilities_sum_to_one(logits):
     assert math.fsum(Candidates(logits).probs().tolist()) == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("logits", LARGE)
+@pytest.mark.parametrize("logits", [NORMAL, TIES], ids=["normal", "ties"])
 def test_probabilities_sum_to_one_on_a_large_vocabulary(logits):
     candidates = Candidates(logits)
     candidates.sort_descending()
@@ -195,7 +195,7 @@ def test_probabilities_follow_the_rows():
     assert candidates.probs().tolist() == [1.0]
 
 
-@pytest.mark.parametrize("logits", LARGE)
+@pytest.mark.parametrize("logits", [NORMAL, TIES], ids=["normal", "ties"])
 def test_the_softmax_of_llama_cpps_truncating_samplers(logits):
     # top_p leaves in `p` the softmax over all rows, whose sum runs in float32; `dist` sums in double.
     candidates = Candidates(logits)

@@ -3,10 +3,9 @@
 import math
 
 import pytest
-from hypothesis import given
 from logitsmith.samplers import build
 
-from .drawing import SEEDS, follow
+from .drawing import follow
 from .rows import make_row
 from .test_mirostat import zipf
 from .test_mirostat_v2 import HALVES
@@ -39,16 +38,6 @@ def test_mu_is_corrected_by_the_surprise_of_the_token_drawn(name, logits, surpri
 def test_a_long_run_equals_llama_cpps(name, seed):
     logits = make_row("normal", 1000, 3)
     assert follow(name, {"tau": 3.0, "eta": 0.2}, logits, seed, lambda _: False, draws=200) == 200
-
-
-@VERSIONS
-@given(seed=SEEDS)
-def test_reset_repeats_a_run(name, seed):
-    chain, logits = build([{name: {"tau": 3.0, "eta": 0.5}}], seed=seed), make_row("normal", 40, 1)
-    first = [chain.sample(logits) for _ in range(10)]
-    chain.reset([1, 2])
-    assert chain.steps[-1].mu == 6
-    assert [chain.sample(logits) for _ in range(10)] == first
 
 
 @VERSIONS

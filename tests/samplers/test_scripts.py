@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import regex
 from hypothesis import given, strategies as st
-from logitsmith.samplers import SamplingError, build
+from logitsmith.samplers import build
 from logitsmith.samplers.chain_state import ChainStates
 
-from .rows import NEG, FakeVocabulary, refuses, row, rows, run, table
+from .rows import NEG, FakeVocabulary, row, run, table
 
 
 class Pieces:
@@ -291,53 +291,3 @@ def test_minus_infinity_continues_nothing():
     logits = np.zeros(PARTS.size, np.float32)
     logits[[3, 5, 7, 8, 9, 13, 15, 26]] = NEG
     assert b"a" in [PARTS.pieces[i] for i in chain.apply(logits).ids]
-
-
-def test_no_candidate_is_left():
-    message = r"^scripts: every candidate left has a character of a script that is not listed$"
-    with pytest.raises(SamplingError, match=message):
-        make("Latin", Pieces("п".encode(), b"a")).apply(row(1, NEG))
-    with pytest.raises(SamplingError, match=message):
-        build('top_k1 > scripts=["Latin"]', vocab=Pieces("п".encode(), b"a")).apply(row(2, 1))
-
-
-def test_after_a_step_that_reorders():
-    left = build('top_k2 > scripts=["Latin"]', vocab=Pieces(b"a", "п".encode(), b"b")).apply(row(1, 2, 3))
-    assert table(left) == [(2, 3.0)]
-    assert left.is_ordered
-
-
-def test_a_vocabulary_of_another_size():
-    with pytest.raises(SamplingError, match=r"^scripts: the row has 2 logits, the vocabulary 3$"):
-        make("Latin", Pieces(b"a", b"b", b"c")).apply(row(1, 2))
-
-
-@given(rows(300))
-def test_neutral_is_identity(logits):
-    assert [step.about.name for step in build([{"scripts": []}, {"scripts": None}]).steps] == ["dist"]
-    assert build([{"scripts": []}]).apply(logits).logits is logits
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("Latin", "chain[0].scripts.allow: it needs a vocabulary: build the chain with vocab="),
-        ("latinn", "chain[0].scripts.allow.0: 'latinn': not the name of a script in Unicode; did you mean Latin?"),
-        (
-            ["Latin", "xyz"],
-            "chain[0].scripts.allow.1: 'xyz': not the name of a script in Unicode; "
-            "write a name such as Latin, Cyrillic or Han",
-        ),
-        (
-            "Latin}|\\p{Greek",
-            "chain[0].scripts.allow.0: 'Latin}|\\\\p{Greek': not the name of a script in Unicode; "
-            "write a name such as Latin, Cyrillic or Han",
-        ),
-        ("", "chain[0].scripts.allow.0: '': not the name of a script in Unicode; write a name such as Latin, "
-             "Cyrillic or Han"),
-        (3, "chain[0].scripts.allow.0: 3 is not a string"),
-        ({"deny": ["Han"]}, "chain[0].scripts: unknown parameter 'deny'; known: allow"),
-    ],
-)  # fmt: skip
-def test_refusal(value, message):
-    refuses({"scripts": value}, message)
