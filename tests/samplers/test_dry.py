@@ -72,11 +72,6 @@ def test_worked_example(params, text, expected):
     assert penalized(params, text) == expected
 
 
-@pytest.mark.parametrize(("text", "output"), [("", "abcxabc"), ("abcx", "abc"), ("abcxab", "c"), ("abcxabc", "")])
-def test_prompt_and_output_are_one_text(text, output):
-    assert penalized({}, text, output) == {"x": 2}
-
-
 def test_the_default_breakers():
     for breaker in '\n:"*':
         params = {"dry": {"multiplier": 1.0, "base": 2.0}}

@@ -119,18 +119,6 @@ def test_brute_force(logits, params, ours, prompt, output):
     assert run({"penalties": params}, logits, prompt, output).logits.tolist() == expected
 
 
-@given(rows(40), SETTINGS, ONLY_OURS, st.lists(st.integers(0, 30), max_size=12), st.lists(st.integers(0, 30)))
-def test_updated_counts_equal_new_counts(logits, params, ours, prompt, output):
-    """A chain that is applied at every step, as in a run, against one that gets the complete history."""
-    prompt, output = within(prompt, logits), within(output, logits)
-    chain = build([{"penalties": params | ours}], vocab=FakeVocabulary(logits.size))
-    chain.reset(prompt)
-    for step, token in enumerate(output):
-        new_count = run({"penalties": params | ours}, logits, prompt, output[:step])
-        assert chain.apply(logits).logits.tolist() == new_count.logits.tolist()
-        chain.accept(token)
-
-
 @given(rows(LARGEST), SETTINGS, HISTORY, HISTORY)
 def test_equals_llama_cpp(logits, params, prompt, output):
     logits = np.clip(logits, np.float32(-1e37), None)  # llama.cpp lets what overflows become infinite

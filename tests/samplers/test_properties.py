@@ -100,6 +100,7 @@ selectors = st.sampled_from(SELECTORS).flatmap(step)
 chains = st.builds(lambda before, last: [*before, last], st.lists(steps, max_size=7), selectors)
 seeds = st.integers(0, 2**32 - 1)
 histories = st.lists(st.integers(0, 10_000), max_size=20)
+repetitive = st.lists(st.integers(0, 4), max_size=12)
 
 
 def make_chain(chosen, seed, logits):
@@ -159,8 +160,7 @@ def test_a_chain_leaves_rows_and_the_input_alone(chosen, logits, history, seed):
     check(chosen, logits, history, seed)
 
 
-@given(chains, rows(500), histories, seeds)
-def test_reset_repeats_a_run(chosen, logits, history, seed):
+def check_reset(chosen, logits, history, seed):
     chain = make_chain(chosen, seed, logits)
     other = make_chain(chosen, seed, logits)
 
@@ -171,6 +171,7 @@ def test_reset_repeats_a_run(chosen, logits, history, seed):
             for _ in range(8):
                 tokens.append(one.sample(logits))
                 one.accept(tokens[-1])
+            one.sample(logits)  # a token that is never accepted
         except SamplingError as error:
             tokens.append(str(error))
         return tokens
@@ -178,6 +179,17 @@ def test_reset_repeats_a_run(chosen, logits, history, seed):
     first = tokens_of(chain)
     assert tokens_of(chain) == first
     assert tokens_of(other) == first
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@given(data=st.data(), logits=rows(100), history=histories, seed=seeds)
+def test_reset_repeats_the_run_of_a_sampler(name, data, logits, history, seed):
+    check_reset([data.draw(step(name))], logits, history, seed)
+
+
+@given(chains, rows(500), histories, seeds)
+def test_reset_repeats_a_run(chosen, logits, history, seed):
+    check_reset(chosen, logits, history, seed)
 
 
 @given(chains, seeds, st.data())
@@ -272,13 +284,14 @@ DETERMINISTIC = [name for name in OTHERS if SAMPLERS[name].roll is Sampler.roll]
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
-@given(data=st.data(), logits=rows(60), prompt=histories, output=histories)
+@given(data=st.data(), logits=rows(60), prompt=repetitive, output=repetitive)
 def test_a_saved_state_is_that_of_the_text(name, data, logits, prompt, output):
     prompt, output = prompt_for(prompt, logits), prompt_for(output, logits)
-    chain = make_chain([data.draw(step(name))], 0, logits)
+    chosen = data.draw(step(name))
+    chain, unasked = make_chain([chosen], 0, logits), make_chain([chosen], 0, logits)
     states = ChainStates(chain)
 
-    def left():
+    def left(chain=chain):
         try:
             return table(chain.apply(logits))
         except SamplingError as error:
@@ -299,6 +312,10 @@ def test_a_saved_state_is_that_of_the_text(name, data, logits, prompt, output):
     assert [found for _, found in write()] == [found for _, found in seen]
     chain.reset(prompt)
     assert [found for _, found in write()] == [found for _, found in seen]
+    unasked.reset(prompt)
+    for token in output:
+        unasked.accept(token)
+    assert left(unasked) == seen[-1][1]
 
 
 @given(chains)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
-from logitsmith.samplers import build
 
 from .rows import (
     LARGEST,
@@ -14,7 +13,6 @@ from .rows import (
     row,
     rows,
     run,
-    table,
     within,
 )
 
@@ -172,15 +170,3 @@ def test_without_a_slope_it_equals_llama_cpps_penalties(logits, penalty, window,
     theirs = native([{"penalties": {"repeat": penalty, "last_n": window or -1}}], logits, prompt + output)
     assert ours.ids.tolist() == theirs.ids.tolist()
     agree(ours, theirs)
-
-
-@given(rows(40), PENALTY, RANGE, SLOPE, STORY, st.lists(st.integers(0, 30), max_size=20))
-def test_updates_per_token_equal_one_update(logits, penalty, window, slope, prompt, output):
-    prompt, output = within(prompt, logits), within(output, logits)
-    step = {"repetition_penalty": {"penalty": penalty, "range": window, "slope": slope}}
-    chain = build([step])
-    for _ in range(2):  # reset starts again
-        chain.reset(prompt)
-        for count, token in enumerate(output):
-            assert table(chain.apply(logits)) == table(run(step, logits, prompt, output[:count]))
-            chain.accept(token)
