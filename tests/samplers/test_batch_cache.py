@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from logitsmith.samplers.batch import SamplingData, SamplingParam, penalties as cache, sample, step as batch_step
 from logitsmith.samplers.batch.arguments import row_lengths
-from logitsmith.samplers.batch.penalties import NO_COUNTS, TokenCountCache, TokenCounts, count_tokens
+from logitsmith.samplers.batch.penalties import TokenCountCache, count_tokens
 
 from .rows import make_row
 from .test_batch import padded
@@ -204,30 +204,6 @@ def test_the_order_and_what_is_padding_do_not_matter(recounted):
         table = padded(turned, -3, np.random.default_rng(seed))
         counted = own.step(np.array([6, 7, 5]), (table, table), 10, is_prefill=False)
         assert entries(counted) == brute_force(turned, turned)
-
-
-@given(TEXTS, TEXTS, st.integers(0, 1))
-def test_adding_equals_counting(first, second, kind):
-    height = max(len(first), len(second))
-    first, second = (it + [[]] * (height - len(it)) for it in (first, second))
-    rows, ids = np.nonzero(padded(second, -1) >= 0)[0], np.array([it for text in second for it in text], np.int64)
-    texts = [padded(first, -1), None]
-    added = count_tokens(*texts[:: -1 if kind else 1], 10).add(rows, ids, kind, 10)
-    texts[0] = padded([[*a, *b] for a, b in zip(first, second, strict=True)], -1)
-    for mine, expected in zip(added, count_tokens(*texts[:: -1 if kind else 1], 10), strict=True):
-        assert mine.tolist() == expected.tolist()
-        assert mine.dtype == expected.dtype
-
-
-def test_entries_of_rows():
-    counts = TokenCounts(
-        np.array([0, 0, 2, 5]), np.array([3, 4, 1, 9]), np.ones(4, bool), np.arange(4, dtype=np.int32)
-    )
-    found = counts.select_rows(np.array([5, -1, 0, 1]))
-    assert found.rows.tolist() == [0, 2, 2]
-    assert found.ids.tolist() == [9, 3, 4]
-    assert found.output_count.tolist() == [3, 0, 1]
-    assert NO_COUNTS.select_rows(np.arange(3)).rows.size == 0
 
 
 def test_requests_that_a_step_does_not_name_are_forgotten():

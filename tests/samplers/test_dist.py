@@ -91,10 +91,3 @@ def test_frequencies_follow_the_probabilities():
     expected = 5000 * np.exp(np.float64(logits)) / np.exp(np.float64(logits)).sum()
     drawn = expected > 0
     assert ((draws - expected)[drawn] ** 2 / expected[drawn]).sum() < 20.5
-
-
-def test_apply_leaves_the_rows_alone_and_draws_nothing():
-    logits = row(1, 3, 2)
-    chain, other = build(["dist"], seed=1), build(["dist"], seed=1)
-    assert chain.apply(logits).logits is logits
-    assert [chain.sample(logits) for _ in range(20)] == [other.sample(logits) for _ in range(20)]

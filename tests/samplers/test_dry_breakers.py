@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
 from logitsmith.samplers.methods.dry import LastBreakerTracker, SequenceBreakers
-from logitsmith.samplers.tokens import TextCompletions, TokenBytesIndex, tokens_starting
+from logitsmith.samplers.tokens import TokenBytesIndex, tokens_starting
 
 from ..oracle.native import NativeChain
 from .rows import FakeVocabulary
@@ -77,21 +77,6 @@ def test_heads_by_brute_force(text, pieces):
         if piece.endswith(text[:n])
     ]
     assert sorted(starting(text, TokenBytesIndex(pieces))) == sorted(expected)
-
-
-@given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))
-def test_overlaps_by_brute_force(text, pieces, tail):
-    completions = TextCompletions(text, TokenBytesIndex(pieces))
-    assert completions.text == text
-    assert completions.single_tokens == [token for token, piece in enumerate(pieces) if text in piece]
-    found = {token for ids in completions.completing(tail) for token in ids.tolist()}
-    expected = {
-        token
-        for token, piece in enumerate(pieces)
-        for n in range(1, len(text))
-        if tail.endswith(text[:n]) and piece.startswith(text[n:])
-    }
-    assert found == expected
 
 
 # tails by head, tokens, how many tokens stand after the last breaker

@@ -48,11 +48,6 @@ def test_worked_example(params, logits, t, ids):
     assert left.logits.tolist() == pytest.approx([float(logits[i]) / t for i in ids], rel=1e-6)
 
 
-def test_the_rows_are_in_order():
-    assert run({"dynatemp": 0.5}, HALVES).is_ordered
-    assert not run({"dynatemp": 0.0}, HALVES).is_ordered
-
-
 def softmax(ordered):
     """Softmax in float32, row by row from high to low."""
     weights = [np.float32(math.exp(np.float32(value - ordered[0]))) for value in ordered]
@@ -134,13 +129,6 @@ def test_a_quotient_that_overflows_keeps_the_best_where_llama_cpp_reaches_infini
     params, logits = {"temperature": 1e-40, "range": 1e-40}, row(2, 3)
     assert table(run({"dynatemp": params}, logits)) == [(1, 3.0)]
     assert native([{"dynatemp": params}], logits).logits.tolist() == [math.inf, math.inf]
-
-
-def test_equal_logits_stay_in_order_where_llama_cpp_mixes_them():
-    logits = row(*[0.0] * 300)
-    assert run({"dynatemp": 0.5}, logits).ids.tolist() == list(range(300))
-    theirs = native([{"dynatemp": {"range": 0.5}}], logits).ids.tolist()
-    assert theirs != list(range(300)), "llama.cpp's sort became stable: say so in the docstring"
 
 
 def test_what_a_mask_forbids_does_not_count():

@@ -57,9 +57,3 @@ PROBABILITY = st.floats(1e-30, 0.999) | st.floats(1e-5, 1e-2)
 @example(TIES, 1e-3, 1.0)
 def test_brute_force(logits, probability, unit):
     check(logits, probability / unit, unit)
-
-
-@given(rows(300), PROBABILITY)
-def test_never_cuts_more_than_epsilon_cutoff(logits, epsilon):
-    kept = run({"eta_cutoff": epsilon}, logits).ids.tolist()
-    assert set(run({"epsilon_cutoff": epsilon}, logits).ids.tolist()) <= set(kept)

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 from logitsmith.samplers import build
@@ -55,14 +54,3 @@ def test_a_text_begins_with_each_token_and_continues_greedily():
                 tokens.append(chain.sample(logits))
                 chain.accept(tokens[-1])
             assert tokens == [order[k - 1], order[0], order[0]]
-
-
-def test_after_other_steps():
-    assert build("top_k2 > k_shift3").apply(LOGITS).ids.tolist() == [3]
-    left = build("top_n_sigma0.1 > k_shift2").apply(LOGITS)
-    assert (left.ids.tolist(), left.masked_count) == ([1], 0)
-
-
-def test_a_grammar_precedes_it():
-    mask = np.array([True, False, True, True])
-    assert build("k_shift2").apply(LOGITS, mask).ids.tolist() == [2]

@@ -110,11 +110,3 @@ def test_the_text_ends_sooner_and_reset_starts_again():
             chain.accept(0)
             made += 1
         assert made == 9  # 1.5^6 = 11.4 is the first power above 9
-
-
-def test_end_tokens_that_were_dropped_stay_away():
-    chain = build("top_k2 > length_decay2", vocab=with_ends(4, 1, 2))
-    chain.accept(0)
-    left = chain.apply(row(1, 2, 3, 4))
-    assert dict(zip(left.ids.tolist(), left.logits.tolist(), strict=True)) == {3: 4, 2: 6}
-    assert not left.is_ordered

@@ -84,15 +84,6 @@ def test_after_a_sorting_step_rows_count_as_unsorted_where_llama_cpp_holds_them_
     assert theirs.ids.tolist() == [0, 2, 1], "llama.cpp sorts again: say so in the docstring"
 
 
-def test_a_ban_alone_keeps_sorted_rows_sorted():
-    assert build([{"top_k": 3}, {"logit_bias": {0: False}}]).apply(row(4, 0, 2)).is_ordered
-
-
-def test_only_rows_still_in_play_are_touched():
-    left = build([{"top_k": 2}, {"logit_bias": {0: 100.0, 2: 0.5}}]).apply(row(1, 3, 2))
-    assert table(left) == [(1, 3.0), (2, 2.5)]
-
-
 VOCABULARY_REFUSALS = [
     ({"ab": 1}, "chain[0].logit_bias.bias: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
     ({"": 1}, "chain[0].logit_bias.bias: '' is 0 tokens []; give one token, or its id"),

@@ -37,17 +37,3 @@ def test_brute_force(logits, n, made):
     eog = FakeVocabulary(logits.size).eog
     expected = [(i, value) for i, value in every if i not in eog or made >= n]
     assert table(run({"min_tokens": n}, logits, [0] * 7, [0] * made)) == expected
-
-
-def test_end_tokens_are_gone_for_exactly_n_tokens_and_reset_starts_again():
-    chain = build([{"min_tokens": 5}], seed=1, vocab=vocabulary_with_ends(3, 1, 2))
-    runs = []
-    for _ in range(3):
-        chain.reset([0, 1, 2])
-        runs.append([])
-        for made in range(10):
-            left = chain.apply(LOGITS)
-            assert left.ids.tolist() == ([0] if made < 5 else [0, 1, 2])
-            runs[-1].append(chain.draw(left))
-            chain.accept(runs[-1][-1])
-    assert runs[0] == runs[1] == runs[2]

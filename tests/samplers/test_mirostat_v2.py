@@ -6,7 +6,6 @@ from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import Candidates, build
 from logitsmith.samplers.methods.mirostat import surprises
 
-from ..oracle.native import NativeSampler
 from .drawing import SEEDS, bits_of, follow, place_of, sorted_probabilities, uniforms
 from .rows import LARGEST, NEG, make_row, row, rows
 
@@ -122,29 +121,6 @@ def test_the_surprise_of_a_long_run_is_near_tau():
     order, probs = sorted_probabilities(logits)
     bits = {token: bits_of(p) for token, p in zip(order, probs, strict=True)}
     assert np.mean([bits[chain.sample(logits)] for _ in range(2000)]) == pytest.approx(3, abs=0.1)
-
-
-def test_equal_logits_keep_their_order_where_llama_cpp_mixes_them():
-    logits = row(*[0.0] * 300)
-    chain = build([{"mirostat_v2": 5.0}])
-    left = chain.apply(logits)
-    chain.draw(left)
-    assert left.ids.tolist() == list(range(300))
-    with NativeSampler("mirostat_v2", vocabulary=300, tau=5.0) as native:
-        theirs = native.apply(logits).ids.tolist()
-    assert theirs != list(range(300)), "llama.cpp's sort became stable: say so in the docstring"
-
-
-def test_frequencies_follow_the_probabilities():
-    # With eta = 0 mu stays 4 bits: -2 and -inf go. Chi-square with 3 degrees of freedom; 16.3 is passed once in
-    # a thousand seeds, and this seed is fixed.
-    logits = row(1, 2, -2, 0.5, NEG, 1.5)
-    chain = build([{"mirostat_v2": {"tau": 2.0, "eta": 0.0}}], seed=2024)
-    draws = np.bincount([chain.sample(logits) for _ in range(4000)], minlength=6)[[0, 1, 3, 5]]
-    assert draws.sum() == 4000
-    weights = np.exp(np.array([1, 2, 0.5, 1.5]))
-    expected = 4000 * weights / weights.sum()
-    assert ((draws - expected) ** 2 / expected).sum() < 16.3
 
 
 def test_a_tau_whose_double_is_beyond_the_floats():

@@ -73,24 +73,3 @@ def test_a_history_of_32768_tokens(n, tokens):
     left = chain.apply(logits).ids.tolist()
     assert left == kept(logits, history, n)
     assert 1 <= len(left) < logits.size
-
-
-@given(rows(20), LENGTH, HISTORY, st.integers(0, 2**32 - 1))
-def test_no_ngram_comes_twice_unless_all_would_go(logits, n, prompt, seed):
-    prompt = within(prompt, logits)
-    chain = build([{"no_repeat_ngram": n}], seed=seed)
-    runs = []
-    for _ in range(2):  # reset starts again
-        chain.reset(prompt)
-        history = list(prompt)
-        # The seed's numbers start again as well, so that the second run is the first.
-        for _ in range(20):
-            token = chain.sample(logits)
-            possible = kept(logits, history, n)
-            assert token in possible
-            if len(possible) < logits.size:
-                assert token not in repeats(history, n)
-            chain.accept(token)
-            history.append(token)
-        runs.append(history)
-    assert runs[0] == runs[1]

@@ -62,14 +62,6 @@ def test_brute_force(logits, factor, curve):
     check(logits, factor, curve)
 
 
-@given(rows(300), FACTOR, st.floats(1, 3))
-def test_up_to_curve_3_rows_in_order_stay_in_order(logits, factor, curve):
-    left = build([{"top_k": 100}, {"quadratic": {"factor": factor, "curve": curve}}]).apply(logits)
-    assert left.is_ordered
-    assert np.all(left.logits[:-1] >= left.logits[1:])
-    assert left.max == left.logits[0] == logits.max()
-
-
 def test_beyond_curve_3_rows_count_as_unsorted():
     left = build([{"top_k": 3}, {"quadratic": {"factor": 1.0, "curve": 5.0}}]).apply(row(1, 2.75, 3))
     assert table(left) == [(2, 3.0), (1, 3.03125), (0, -9.0)]

@@ -54,10 +54,3 @@ def test_zero_drops_the_rows_that_llama_cpp_sets_to_minus_inf(logits):
     assert len(theirs.ids) == logits.size
     assert theirs.ids[theirs.logits > NEG].tolist() == left.ids.tolist()
     assert left.probs().tolist() == [1.0]
-
-
-def test_keeps_the_order_of_sorted_rows():
-    left = run({"top_k": 2}, row(1, 3, 2))
-    sampler_input = left.logits
-    assert left.is_ordered
-    assert run({"temperature": 0.5}, sampler_input).logits.tolist() == [6.0, 4.0]

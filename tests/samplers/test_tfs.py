@@ -63,16 +63,6 @@ def steps_of_the_wiki(probs):
     return first, second, absolute, shares, sums
 
 
-def test_every_step_of_the_wikis_example():
-    first, second, absolute, shares, sums = steps_of_the_wiki([0.4, 0.3, 0.15, 0.1, 0.05])
-    assert first == pytest.approx([-0.1, -0.15, -0.05, -0.05])
-    assert second == pytest.approx([-0.05, 0.1, 0])
-    assert absolute == pytest.approx([0.05, 0.1, 0])
-    assert shares == pytest.approx([0.333, 0.667, 0], abs=0.0005)
-    assert sums == pytest.approx([0.333, 1, 1], abs=0.0005)
-    assert [0, *sums, 1] == pytest.approx([0, 0.333, 1, 1, 1], abs=0.0005)
-
-
 def sorted_probabilities(logits):
     """From high to low, of weights in float32: where rows are nearly flat, their bends are all rounding."""
     highest = np.float32(max(logits.tolist()))
@@ -126,13 +116,6 @@ SHARE = st.sampled_from([0.0, 0.25, 0.5, 0.9, 0.95]) | st.floats(0, 0.999999)
 def test_brute_force(logits, z, pad):
     assume(not decided_by_rounding(logits))
     check(logits, z, pad)
-
-
-@pytest.mark.parametrize("pad", [True, False])
-def test_rows_end_up_from_high_to_low(pad):
-    left = run({"tfs": {"z": 0.8, "pad": pad}}, HALVES[::-1])
-    assert left.ids.tolist() == ([4, 3, 2] if pad else [4, 3])
-    assert left.is_ordered
 
 
 def test_pad_is_the_default():

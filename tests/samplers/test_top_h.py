@@ -86,11 +86,3 @@ def test_top_n_is_100_where_nothing_is_said():
     assert len(run({"top_h": {"h": 1.0, "top_n": 0}}, logits)) == 1000
     assert len(run({"top_h": 0.4}, logits)) == pytest.approx(40, abs=2)
     assert len(run({"top_h": {"h": 0.4, "top_n": 0}}, logits)) == pytest.approx(400, abs=10)
-
-
-@given(rows(300), SHARE)
-def test_one_keeps_every_row_and_a_smaller_h_never_keeps_more(logits, h):
-    some = run({"top_h": {"h": h, "top_n": 0}}, logits).ids.tolist()
-    every = run({"top_h": {"h": 1.0, "top_n": 0}}, logits).ids.tolist()
-    assert len(every) == logits.size
-    assert some == every[: len(some)]

@@ -114,11 +114,3 @@ def test_drops_the_rows_that_llama_cpp_sets_to_minus_inf():
     after = [{"top_n_sigma": {"n": 1.0}}, {"top_k": {"k": 3}}]
     assert build(after).apply(logits).ids.tolist() == [0, 2]
     assert len(native(after, logits).ids) == 3
-
-
-@given(rows(300), WIDTH, st.sampled_from([0.25, 0.5, 2.0, 8.0]))
-def test_a_temperature_before_it_changes_nothing_in_what_is_kept(logits, n, t):
-    logits = moderate(logits)
-    assume(sure(logits, n))
-    after = build([{"temperature": t}, {"top_n_sigma": n}]).apply(logits)
-    assert after.ids.tolist() == run({"top_n_sigma": n}, logits).ids.tolist()

@@ -163,20 +163,3 @@ def test_a_probability_of_0_has_no_entropy_where_llama_cpps_is_nan(last):
     assert 0 not in native([{"typical": {"p": 0.15}}], logits[:-1]).ids
     assert run({"typical": 0.15}, logits).ids.tolist() == [1, 2]
     assert native([{"typical": {"p": 0.15}}], logits).ids.tolist() == [0]
-
-
-def test_equal_scores_keep_the_likelier_first_where_llama_cpp_keeps_any():
-    # A surprise of 1 bit and eight of 4, an entropy of 2.5: each score is 1.5 bits, exactly.
-    logits = row(*[-3 * LN2] * 8, 0)
-    assert run({"typical": 0.6}, logits).ids.tolist() == [8, 0, 1]
-    theirs = native([{"typical": {"p": 0.6}}], logits).ids.tolist()
-    assert len(theirs) == 3
-    assert theirs != [8, 0, 1], "llama.cpp's sort became stable: say so in the docstring"
-
-
-def test_equal_logits_keep_their_order_where_llama_cpp_mixes_them():
-    logits = row(*[0.0] * 300)
-    assert run({"typical": 0.5}, logits).ids.tolist() == list(range(151))
-    theirs = native([{"typical": {"p": 0.5}}], logits).ids.tolist()
-    assert len(theirs) == 151
-    assert theirs != list(range(151)), "llama.cpp's sort became stable: say so in the docstring"
