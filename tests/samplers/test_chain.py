@@ -35,6 +35,14 @@ def test_draws_the_tokens_of_llama_cpps_chain(steps, seed, size):
     same_tokens(steps, seed, draws=200, size=size)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [512, 32_000])
+@pytest.mark.parametrize("steps", CHAINS.values(), ids=CHAINS)
+def test_draws_the_tokens_of_llama_cpps_chain_at_length(steps, size):
+    draws = sum(same_tokens(steps, seed, draws=2000 if size < 1000 else 300, size=size) for seed in (1, 77, 2**31))
+    print(f"\n{steps}, {size} tokens: {draws} draws equal llama.cpp's")
+
+
 LEADING = {
     "top_k": ("top_k5 > greedy", 5000, 5),
     "more steps after it": ("top_k40 > top_p0.5 > temp2", 5000, 40),
