@@ -50,60 +50,6 @@ def test_worked_example(target, logits, transformed):
     assert logits[token] > NEG
 
 
-# target, decay, accepted (of probability), what t is then
-MEMORY = {
-    # W = 0.5 / 0.1 = 5 and N = 10 become 0.25 + 4.5 and 10.
-    "less likely: higher": (0.5, 0.9, [0.25], 1 - 0.475),
-    "more likely: lower": (0.125, 0.9, [0.5], 0.25 - 0.1625),
-    "no memory": (0.25, 0.0, [0.5], 0.0),
-    "the last of three without memory": (0.25, 0.0, [0.5, 0.5, 0.25], 0.25),
-    "twice": (0.5, 0.5, [0.25, 0.125], 1 - (0.125 + 0.5 * (0.25 + 0.5)) / 2),
-    "not below 0": (0.125, 0.0, [0.5], 0.0),
-    "not above 1": (1.0, 0.5, [0.25], 1.0),
-}
-
-
-def accept(chain, p):
-    """Accept a token of this probability; one that was not drawn does not count, so draw until it comes."""
-    token = chain.sample(HALVES)
-    while HALVES[token] != np.float32(math.log(2 * p)):
-        token = chain.sample(HALVES)
-    chain.accept(token)
-
-
-def target_of(chain):
-    """The current t: HALVES has a row with each of these probabilities."""
-    left = chain.apply(HALVES)
-    chain.draw(left)
-    places = np.linspace(0, 1, 2001)
-    wrong = [abs(left.logits[2] - curve(0.5, t)) + abs(left.logits[0] - curve(0.25, t)) for t in places]
-    return places[int(np.argmin(wrong))]
-
-
-@pytest.mark.parametrize(("target", "decay", "accepted", "t"), MEMORY.values(), ids=MEMORY)
-def test_what_is_accepted_moves_the_target(target, decay, accepted, t):
-    chain = build([{"adaptive_p": {"target": target, "decay": decay}}], seed=1)
-    for p in accepted:
-        accept(chain, p)
-    assert target_of(chain) == pytest.approx(t, abs=1e-3)
-
-
-@pytest.mark.parametrize("forget", [lambda chain: None, lambda chain: chain.accept(3 - chain.sample(HALVES))])
-def test_only_the_token_that_was_drawn_counts(forget):
-    chain = build([{"adaptive_p": {"target": 0.5, "decay": 0.0}}], seed=1)
-    chain.sample(HALVES)
-    forget(chain)
-    assert target_of(chain) == 0.5
-
-
-def test_a_token_counts_once():
-    chain = build([{"adaptive_p": {"target": 0.5, "decay": 0.5}}], seed=1)
-    accept(chain, 0.25)
-    for _ in range(3):
-        chain.accept(0)  # which has these 0.25
-    assert target_of(chain) == pytest.approx(1 - (0.25 + 0.5) / 2, abs=1e-3)
-
-
 def softmax(values):
     highest = max(values)
     weights = [math.exp(value - highest) for value in values]

@@ -163,20 +163,6 @@ def test_overlapping_breakers_are_found_however_they_are_written():
     assert breakers.single_tokens == set()
 
 
-def test_single_tokens_are_those_that_hold_a_text():
-    vocabulary = PieceVocabulary("\n\n", ":\n", "end:")
-    breakers = SequenceBreakers.all_spellings(["\n", ":"], vocabulary)
-    assert breakers.single_tokens == {10, 58, 256, 257, 258}
-
-
-def test_texts_of_two_lengths_with_the_same_head():
-    vocabulary = PieceVocabulary()
-    breakers = SequenceBreakers.all_spellings(["a", "abc"], vocabulary)
-    assert breakers.single_tokens == {ord("a")}
-    assert after(breakers, vocabulary, *"xabcx") == 1
-    assert after(breakers, vocabulary, *"xabx") == 2
-
-
 def test_a_text_counts_up_to_40_bytes_and_a_rest_up_to_20_tokens():
     vocabulary = PieceVocabulary("b" * 39)
     text = "a" * 30 + "b" * 30

@@ -55,33 +55,6 @@ def test_worked_example(factor, start, made, logits, eog, after):
     assert left.logits.tolist() == pytest.approx(after, rel=1e-6)
 
 
-def reference(input_ids, scores, start, factor, eos_token_ids, prompt_length):
-    """``ExponentialDecayLengthPenalty`` of transformers 5.23 with NumPy in torch's place."""
-    regulation_start = start + prompt_length
-    scores = scores.astype(np.float32)
-    penalties = np.zeros_like(scores)
-    if len(input_ids) > regulation_start:
-        penalty_index = len(input_ids) - regulation_start
-        with np.errstate(invalid="ignore", over="ignore"):
-            penalty = np.abs(scores[eos_token_ids]) * np.float32(pow(factor, penalty_index) - 1)
-        penalty[~np.isfinite(scores[eos_token_ids])] = 0
-        penalties[eos_token_ids] = penalty
-    with np.errstate(over="ignore"):
-        return scores + penalties
-
-
-@given(rows(300), st.floats(0.5, 1.5), st.integers(0, 6), st.integers(0, 12), st.integers(0, 9), st.data())
-def test_equal_to_transformers(logits, factor, start, prompt_length, made, data):
-    eog = sorted(data.draw(st.sets(st.integers(0, logits.size - 1), max_size=3)))
-    chain = make(factor, start, *eog, size=logits.size)
-    chain.reset([0] * prompt_length)
-    for _ in range(made):
-        chain.accept(0)
-    expected = reference([0] * (prompt_length + made), logits, start, factor, eog, prompt_length)
-    clamped = np.where(logits > NEG, expected.clip(MIN_FLOAT32, MAX_FLOAT32), NEG)
-    np.testing.assert_array_equal(chain.apply(logits).logits, clamped)
-
-
 @given(rows(300), st.floats(0.5, 1.5), st.integers(0, 6), st.integers(0, 9))
 @example(NORMAL, 1.25, 0, 2)
 def test_brute_force(logits, factor, start, made):

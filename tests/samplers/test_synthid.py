@@ -168,24 +168,6 @@ def test_brute_force(logits, output, length, history, skips):
     np.testing.assert_allclose(probs_of(left, logits.size), np.maximum(expected, 0), atol=2e-6)
 
 
-@pytest.mark.parametrize("prompt", [[], [1, 2, 3, 4, 5]])
-def test_the_context_begins_with_zeros_whatever_the_prompt(prompt):
-    logits = make_row("normal", 50, 1)
-    left = run({"synthid": KEYS}, logits, prompt)
-    np.testing.assert_allclose(probs_of(left, 50), Reference(KEYS).probs(logits, []), atol=1e-6)
-
-
-def test_a_repeated_context_is_not_marked():
-    logits = make_row("normal", 50, 1)
-    output = [1, 2, 3, 4, 9, 1, 2, 3, 4]
-    assert run({"synthid": KEYS}, logits, [], output).logits is logits
-    assert run({"synthid": KEYS}, logits, [], [*output, 9, 8]).logits is not logits
-    # Five contexts lie between 1 2 3 4 and its repetition.
-    for history, is_marked in ((4, True), (5, False)):
-        left = run({"synthid": {"keys": KEYS, "context_history_size": history}}, logits, [], output)
-        assert (left.logits is not logits) == is_marked
-
-
 def test_a_context_of_hash_zero_counts_as_repeated_until_the_history_is_full():
     """The history of transformers begins with zeros."""
     logits = make_row("normal", 50, 1)
@@ -204,14 +186,6 @@ def test_a_huge_history_takes_no_memory():
     assert len(left) == 50
 
 
-def test_the_first_tokens_may_stay_unmarked():
-    logits = make_row("normal", 50, 1)
-    params = {"keys": KEYS, "skip_first_ngram_calls": True}
-    marked = [run({"synthid": params}, logits, [], [1] * n).logits is not logits for n in range(7)]
-    # The contexts 1 1 1 1 and 1 1 1 1 are one, so the second is unmarked.
-    assert marked == [False, False, False, False, True, False, False]
-
-
 def test_the_mean_over_keys_is_the_distribution():
     logits = row(1, 0.5, 0, -1, -3)
     chooser = np.random.default_rng(1)
@@ -228,8 +202,3 @@ def test_a_token_whose_probability_becomes_zero_is_dropped():
     left = run({"synthid": key}, logits)
     assert left.ids.tolist() == [0]
     assert left.logits.tolist() == [0.0]
-
-
-@pytest.mark.parametrize("text", ["synthid7", "synthid=[7]", "synthid(keys=[7])", "synthid_text(keys=7)"])
-def test_notation(text):
-    assert build(text).config[0]["synthid"]["keys"] == [7]
