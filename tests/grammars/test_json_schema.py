@@ -262,10 +262,10 @@ def test_a_lenient_schema_is_the_one_without_what_it_lists(schema, left_out):
     assert sorted(parsed.ignored_schema_paths) == sorted(left_out)
     loose = without(schema, parsed.ignored_schema_paths)
     validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(loose)
-    texts = [random_sentence(source, seed, kind="json_schema", schema_lenient=True) for seed in range(30)]
+    texts = [random_sentence(source, seed, kind="json_schema", schema_lenient=True) for seed in range(10)]
     for text in texts:
         validator.validate(json.loads(text))
-    assert len(set(texts)) > 4
+    assert len(set(texts)) > 2
 
 
 @pytest.mark.parametrize(("schema", "left_out"), REAL_LIFE.values(), ids=REAL_LIFE)

@@ -196,9 +196,9 @@ def test_typical_after_top_n_sigma_is_where_llama_cpp_goes_wrong(model):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_eight_tokens(model, name):
+def test_five_tokens(model, name):
     seed = 4294967294 if name.startswith("preset ") else 7
-    ties = compare(model, steps_of(name), seed, 8, traced_count=4)
+    ties = compare(model, steps_of(name), seed, 5, traced_count=2)
     assert ties == 0 or name in SORTS_THE_TAIL
 
 

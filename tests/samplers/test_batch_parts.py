@@ -146,7 +146,7 @@ def borders(logits):
     return np.minimum(u, math.nextafter(1, 0))
 
 
-@pytest.mark.parametrize("size", [300, 2048, 2049, 60_000])
+@pytest.mark.parametrize("size", [300, 2048, 2049, 20_000])
 def test_draws_on_the_border_of_two_tokens_equal_pick(size):
     # Single precision can't tell on which side these fall.
     logits = make_row("normal", size, 3)

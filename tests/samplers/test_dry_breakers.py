@@ -221,7 +221,7 @@ def pair(request, vocabulary):
         yield build(steps, vocab=vocabulary), native, [tokens, vocabulary.tokenize(b"a b")]
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_dry_finds_the_breakers_of_llama_cpp(pair, vocabulary, data):
     ours, native, (tokens, letters) = pair

@@ -205,7 +205,7 @@ def test_equals_llama_cpp_on_any_row(vocabulary, style, k):
         check(vocabulary, make_row(style, vocabulary.size, seed), k)
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(
     chosen=st.lists(st.integers(0, 49_151), min_size=1, max_size=12, unique=True), seed=st.integers(0, 2**32 - 1)
 )

@@ -5,7 +5,7 @@ from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from logitsmith.samplers import Candidates, Sampler, SamplingError, build, catalogue
 from logitsmith.samplers.chain_state import ChainStates
 
@@ -14,6 +14,9 @@ from .rows import FakeVocabulary, make_row, rows, run, table
 SAMPLERS = catalogue()
 SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.is_selector]
 OTHERS = [name for name in SAMPLERS if name not in SELECTORS]
+
+FEW = settings(max_examples=settings.default.max_examples // 3)
+"""Enough for each of many samplers."""
 
 MAY_REFUSE = {"logit_bias", "ignore_eos", "min_tokens", "ban", "sequence_bias", "scripts"}
 """Samplers that ban tokens, and so may find that nothing is left: they say so, they leave no empty row."""
@@ -182,6 +185,7 @@ def check_reset(chosen, logits, history, seed):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
+@FEW
 @given(data=st.data(), logits=rows(100), history=histories, seed=seeds)
 def test_reset_repeats_the_run_of_a_sampler(name, data, logits, history, seed):
     check_reset([data.draw(step(name))], logits, history, seed)
@@ -234,6 +238,7 @@ LINKED = {"epsilon_cutoff", "eta_cutoff", "logit_bias", "sequence_bias"}
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if SAMPLERS[name].about.off_values])
+@FEW
 @given(data=st.data(), logits=rows(300), history=histories)
 def test_a_sampler_that_is_off_is_the_identity(name, data, logits, history):
     others = data.draw(step(name))[name] if name not in LINKED else {}
@@ -243,6 +248,7 @@ def test_a_sampler_that_is_off_is_the_identity(name, data, logits, history):
 
 
 @pytest.mark.parametrize("off", MORE_OFF, ids=str)
+@FEW
 @given(logits=rows(300), history=histories)
 def test_more_that_is_off(off, logits, history):
     assert build([off]).apply(logits).logits is logits
@@ -262,6 +268,7 @@ def outcome(chosen, candidates, history):
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@FEW
 @given(data=st.data(), logits=rows(), history=histories, count=st.integers(1, 6000))
 def test_rows_that_an_earlier_step_sorted_are_treated_as_any_rows(name, data, logits, history, count):
     chosen, history = data.draw(step(name)), prompt_for(history, logits)
@@ -284,6 +291,7 @@ DETERMINISTIC = [name for name in OTHERS if SAMPLERS[name].roll is Sampler.roll]
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
+@FEW
 @given(data=st.data(), logits=rows(60), prompt=repetitive, output=repetitive)
 def test_a_saved_state_is_that_of_the_text(name, data, logits, prompt, output):
     prompt, output = prompt_for(prompt, logits), prompt_for(output, logits)
