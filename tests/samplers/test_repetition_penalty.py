@@ -108,6 +108,32 @@ def test_brute_force(logits, penalty, window, slope, prompt, output):
     np.testing.assert_allclose(left.logits, expected, rtol=1e-6, atol=1e-44)
 
 
+# Over a range of 4 the last two tokens are near; over one of 5 the last three.
+# penalty, range, slope, story, penalties of tokens 0..5
+HALVES = {
+    "even": (2.0, 4, 0.5, [3, 2, 1, 0], [2, 2, 1.5, 1.5, 1, 1]),
+    "odd: the middle is near": (2.0, 5, 0.5, [4, 3, 2, 1, 0], [2, 2, 2, 1.5, 1.5, 1]),
+    "the halves are those of the range, not of the story": (2.0, 6, 0.5, [1, 0], [2, 2, 1, 1, 1, 1]),
+    "the last occurrence counts": (2.0, 4, 0.5, [0, 3, 1, 0], [2, 2, 1, 1.5, 1, 1]),
+    "beyond the range": (2.0, 4, 0.5, [5, 3, 2, 1, 0], [2, 2, 1.5, 1.5, 1, 1]),
+    "slope 1 is flat": (2.0, 4, 1.0, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "above 1 it is flat": (2.0, 4, 6.8, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "slope 0 is flat": (2.0, 4, 0.0, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "a slope of 0 in float32 is flat": (2.0, 4, 1e-60, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "range 0 is flat": (2.0, 0, 0.5, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "one token is the near half": (2.0, 1, 0.5, [1, 0], [2, 1, 1, 1, 1, 1]),
+    "a penalty below one is flat": (0.5, 4, 0.5, [3, 2, 1, 0], [0.5, 0.5, 0.5, 0.5, 1, 1]),
+}
+
+
+@SPLITS
+@pytest.mark.parametrize(("penalty", "window", "slope", "story", "penalties"), HALVES.values(), ids=HALVES)
+def test_worked_example_with_halves(penalty, window, slope, story, penalties, split):
+    params = {"penalty": penalty, "range": window, "slope": slope, "shape": "halves"}
+    left = run({"repetition_penalty": params}, row(*[8] * 6), story[:split], story[split:])
+    np.testing.assert_array_equal(left.logits, [np.float32(8) / np.float32(r) for r in penalties])
+
+
 def as_koboldcpp_does(logits, story, penalty, window, slope):
     """KoboldCpp's loop over a window that is filled up in front, in its arithmetic of 32 bits."""
     penalty, slope = np.float32(penalty), np.float32(slope)
