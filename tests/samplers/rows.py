@@ -111,6 +111,21 @@ class FakeVocabulary:
         return [byte % self.size for byte in data]
 
 
+class Pieces:
+    """A vocabulary of these pieces, some of which are control tokens, and some end a text."""
+
+    newline = end = None
+
+    def __init__(self, *pieces: bytes, control: Iterable[int] = (), eog: Iterable[int] = ()) -> None:
+        self.pieces = list(pieces)
+        self.size = len(pieces)
+        self.eog = frozenset(eog)
+        self._control = frozenset(control)
+
+    def is_control(self, token: int) -> bool:
+        return token in self._control
+
+
 def vocabulary_with_ends(size: int, *eog: int) -> FakeVocabulary:
     """A vocabulary in which these tokens end a text."""
     vocabulary = FakeVocabulary(size)

@@ -3,28 +3,17 @@ import pytest
 from hypothesis import example, given, strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import NEG, NORMAL, FakeVocabulary, row, rows, run, table
+from .rows import NEG, NORMAL, FakeVocabulary, Pieces, row, rows, run, table
 
 
-class TokenBytesIndex:
-    """A vocabulary of these pieces, some of them control tokens."""
-
-    eog = frozenset[int]()
-    newline = end = None
-
-    def __init__(self, *pieces, control=()):
-        self.pieces = list(pieces)
-        self.size = len(pieces)
-        self._control = control
-
-    def is_control(self, token):
-        return token in self._control
+class Bytewise(Pieces):
+    """Texts are encoded byte by byte."""
 
     def tokenize(self, data, special=False):
         return [self.pieces.index(bytes([byte])) for byte in data]
 
 
-WORDS = TokenBytesIndex(b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"<s>", b"AB", "é".encode(), control={7})
+WORDS = Bytewise(b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"<s>", b"AB", "é".encode(), control={7})
 
 # what is banned, prompt, output, pieces that are dropped
 WORKED = {
@@ -85,7 +74,7 @@ def test_a_control_token_parts_no_string(prompt):
 @pytest.mark.parametrize("letter", ["É", "é", "\N{KELVIN SIGN}", "ß"])
 def test_ignore_case_is_for_a_to_z_only(letter):
     pieces = [letter, *{letter.lower(), letter.upper()} - {letter}]
-    chain = make({"strings": [letter], "ignore_case": True}, TokenBytesIndex(*map(str.encode, pieces)))
+    chain = make({"strings": [letter], "ignore_case": True}, Bytewise(*map(str.encode, pieces)))
     assert chain.apply(row(*range(len(pieces)))).ids.tolist() == list(range(1, len(pieces)))
 
 
@@ -118,7 +107,7 @@ def test_brute_force_on_a_random_vocabulary(data, ignore_case, seed):
     strings = data.draw(st.lists(TEXT, max_size=4))
     prompt = data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=8))
     params = {"tokens": sorted(tokens), "strings": strings, "ignore_case": ignore_case}
-    chain = make(params, TokenBytesIndex(*pieces, control=control), seed)
+    chain = make(params, Bytewise(*pieces, control=control), seed)
     written = [b"" if i in control else folded(piece, ignore_case) for i, piece in enumerate(pieces)]
     banned = [folded(text.encode(), ignore_case) for text in strings]
     rng = np.random.default_rng(seed)

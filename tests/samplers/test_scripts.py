@@ -8,23 +8,7 @@ from hypothesis import given, strategies as st
 from logitsmith.samplers import build
 from logitsmith.samplers.chain_state import ChainStates
 
-from .rows import NEG, FakeVocabulary, row, run, table
-
-
-class Pieces:
-    """A vocabulary of these pieces. Some are control tokens, some end a text."""
-
-    newline = end = None
-
-    def __init__(self, *pieces, control=(), eog=()):
-        self.pieces = list(pieces)
-        self.size = len(pieces)
-        self.eog = frozenset(eog)
-        self._control = frozenset(control)
-
-    def is_control(self, token):
-        return token in self._control
-
+from .rows import NEG, FakeVocabulary, Pieces, row, run, table
 
 BYTES = Pieces(*(bytes([value]) for value in range(256)))
 E, PE, KANJI, MARU = "é".encode(), "п".encode(), "日".encode(), "、".encode()

@@ -5,27 +5,17 @@ import pytest
 from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import MAX_FLOAT32, MIN_FLOAT32, NEG, row, table
+from .rows import MAX_FLOAT32, MIN_FLOAT32, NEG, Pieces, row, table
 
 
-class Pieces:
-    """A vocabulary of these pieces, some of them control tokens."""
-
-    newline = end = None
-
-    def __init__(self, *pieces, control=()):
-        self.pieces = list(pieces)
-        self.size = len(pieces)
-        self.eog = frozenset(control)
-
-    def is_control(self, token):
-        return token in self.eog
+class Split(Pieces):
+    """Texts are written with a bar between two tokens."""
 
     def tokenize(self, data, special=False):
         return [self.pieces.index(word) for word in data.split(b"|")] if data else []
 
 
-WORDS = Pieces(
+WORDS = Split(
     *(b"New", b" New", b" York", b"York", b"k", b" Yor", b"Ne", b"w", b" ", b"\n", b"(New", b" Yorkshire"),
     *(
         b"Paris",
