@@ -963,12 +963,12 @@ def test_another_program_reads_what_a_grammar_takes(grammars, name, read):
     signs = sorted({"0", "9", "a", *(character for character in used if not character.isalnum())})
     for text in TAKEN[name].values():
         read(text)
-    short = [text for text in sorted(TAKEN[name].values(), key=len)[:10] if len(text) < 60]
+    short = [text for text in sorted(TAKEN[name].values(), key=len)[:7] if len(text) < 60]
     changed = {new for text in short for new in one_change_away(text, signs)}
     taken = [text for text in changed if grammars[name].matches(text)]
     for text in taken:
         read(text)
-    assert len(taken) > 50
+    assert len(taken) > 20
 
 
 @pytest.mark.parametrize("year", [1, 4, 100, 400, 1582, 1700, 1999, 2000, 2023, 2024, 2100, 9996, 9999])
