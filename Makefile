@@ -14,7 +14,7 @@ test: $(VENV)/.test
 
 proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
-	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
+	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset or saved_state or sorted"
 
 # The fast tests with other versions. pythons: the tests of five packages with every supported Python that is installed.
 # dependencies: all tests with the lowest and with the newest versions that pyproject.toml allows.

@@ -300,9 +300,8 @@ def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
     shutil.copy(EXAMPLES / "top_m.py", tree / "samplers" / "methods")
-    case, brute = re.findall(r'^ *("top_m": .*)$', CONTRIBUTING, re.MULTILINE)
+    (case,) = re.findall(r'^ *("top_m": .*)$', CONTRIBUTING, re.MULTILINE)
     edit("tests/samplers/test_notes.py", r"(?m)^CASES = \{$", f"CASES = {{\n    {case}")
-    edit("tests/oracle/test_trace.py", r"(?m)^BRUTE = \{$", f"BRUTE = {{\n    {brute}")
     for path in ("README.md", "docs/index.md"):
         present, increased = (number_in_words(len(catalogue()) + new).capitalize() for new in (0, 1))
         edit(path, f"{present} samplers", f"{increased} samplers")

@@ -11,10 +11,10 @@ from .drawn import gbnf, grammars, whole
 def test_library(entry):
     source = entry.path.read_text(encoding="utf-8")
     grammar = compile_grammar(source)
-    made = [random_sentence(source, seed) for seed in range(30)]
+    made = [random_sentence(source, seed) for seed in range(12)]
     for text in made:
         assert grammar.matches(text), text
-    assert len(set(made)) > (3 if entry.name == "yes_no" else 15)
+    assert len(set(made)) > (1 if entry.name == "yes_no" else 5)
 
 
 @given(grammars(rich=True), st.integers(0, 1000))

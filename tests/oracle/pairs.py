@@ -13,7 +13,7 @@ from .native import Left, NativeChain
 
 WINDOW = 32
 """How far penalties look back, in tokens."""
-DRAWS = 12
+DRAWS = 8
 """Rows in a table, and so draws in a comparison."""
 RTOL = 3e-6
 """Of logits: a power or a logarithm of libm is sometimes wrong in the last bit."""

@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build
 
 from ..oracle.native import NativeChain
-from .rows import NEG, refuses, row, rows, table
+from .rows import NEG, row, rows, table
 
 WORKED = {
     "two of four": ([2, 0], row(1, 2, 3, 4), [(0, 1.0), (2, 3.0)]),
@@ -39,30 +39,7 @@ def test_equal_to_llama_cpps_bias_of_minus_infinity(logits, data):
     assert {token: logit for token, logit in table(ours) if logit > NEG} == theirs
 
 
-@pytest.mark.parametrize("before", ["top_k1", "top_p0.1"])
-def test_no_allowed_token_left(before):
-    with pytest.raises(SamplingError, match=r"^allow: no allowed token is left$"):
-        build(f"{before} > allow(tokens=[0])").apply(row(1, 9))
-
-
 def test_an_allowed_token_that_a_grammar_forbids():
     mask = np.array([False, True])
     with pytest.raises(SamplingError, match="no allowed token is left"):
         build("allow(tokens=[0])").apply(row(1, 9), mask)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        pytest.param([-1], "chain[0].allow.tokens.0: -1: a token id must be ≥ 0", id="negative"),
-        pytest.param([""], "chain[0].allow.tokens.0: '': an empty string is not a token", id="empty"),
-        pytest.param([1.5], "chain[0].allow.tokens.0: 1.5 is not an integer or a string", id="a fraction"),
-    ],
-)
-def test_rejected(tokens, message):
-    refuses({"allow": {"tokens": tokens}}, message)
-
-
-def test_an_id_outside_the_vocabulary():
-    with pytest.raises(SamplingError, match=r"^allow\.tokens: token id 4 is not within 0\.\.1$"):
-        build("allow(tokens=[4])").apply(row(1, 2))

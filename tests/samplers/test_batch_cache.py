@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from logitsmith.samplers.batch import SamplingData, SamplingParam, penalties as cache, sample, step as batch_step
 from logitsmith.samplers.batch.arguments import row_lengths
-from logitsmith.samplers.batch.penalties import NO_COUNTS, TokenCountCache, TokenCounts, count_tokens
+from logitsmith.samplers.batch.penalties import TokenCountCache, count_tokens
 
 from .rows import make_row
 from .test_batch import padded
@@ -148,19 +148,6 @@ def test_equal_to_no_cache_while_requests_come_and_go(seed, own_cache, recounted
     assert steps >= 50
 
 
-def test_only_new_tokens_are_counted(recounted):
-    rng = np.random.default_rng(1)
-    text = rng.integers(0, SIZE, (4, 80))
-    own = TokenCountCache()
-    for number in range(40):
-        everything, output = text[:, : 40 + number], text[:, 40 : 40 + number]
-        counted = own.step(np.arange(4), (everything, output), SIZE, number == 0)
-        assert entries(counted) == entries(count_tokens(everything, output, SIZE))
-    assert recounted == [4]
-    own.step(np.arange(4), (text[:, :40], text[:, :0]), SIZE, is_prefill=True)
-    assert recounted == [4, 4], "a first token counts everything"
-
-
 TEXT = [1, 2, 3, 2, 4, 1, 1, 1, 6, 6]
 CHANGES = {
     "one token more": (lambda text: [*text, 5], False),
@@ -186,63 +173,6 @@ def test_a_text_that_changed_is_counted_afresh(change, afresh, kind, recounted):
     counted = own.step(requests, pair, 10, is_prefill=False)
     assert entries(counted) == entries(count_tokens(*pair, 10))
     assert recounted == ([2, 1] if afresh else [2])
-
-
-def test_the_order_and_what_is_padding_do_not_matter(recounted):
-    own = TokenCountCache()
-    text = [TEXT, TEXT[::-1], TEXT * 2]
-    first = padded(text, 10)
-    own.step(np.array([7, 5, 6]), (first, first), 10, is_prefill=True)
-    turned = [text[2], text[0], text[1]]
-    for fill in (10, -1, 2**40):
-        table = padded(turned, fill)
-        assert entries(own.step(np.array([6, 7, 5]), (table, table), 10, is_prefill=False)) == brute_force(
-            turned, turned
-        )
-    assert recounted == [3]
-    for seed in range(5):  # padding that moves about is read as another text
-        table = padded(turned, -3, np.random.default_rng(seed))
-        counted = own.step(np.array([6, 7, 5]), (table, table), 10, is_prefill=False)
-        assert entries(counted) == brute_force(turned, turned)
-
-
-@given(TEXTS, TEXTS, st.integers(0, 1))
-def test_adding_equals_counting(first, second, kind):
-    height = max(len(first), len(second))
-    first, second = (it + [[]] * (height - len(it)) for it in (first, second))
-    rows, ids = np.nonzero(padded(second, -1) >= 0)[0], np.array([it for text in second for it in text], np.int64)
-    texts = [padded(first, -1), None]
-    added = count_tokens(*texts[:: -1 if kind else 1], 10).add(rows, ids, kind, 10)
-    texts[0] = padded([[*a, *b] for a, b in zip(first, second, strict=True)], -1)
-    for mine, expected in zip(added, count_tokens(*texts[:: -1 if kind else 1], 10), strict=True):
-        assert mine.tolist() == expected.tolist()
-        assert mine.dtype == expected.dtype
-
-
-def test_entries_of_rows():
-    counts = TokenCounts(
-        np.array([0, 0, 2, 5]), np.array([3, 4, 1, 9]), np.ones(4, bool), np.arange(4, dtype=np.int32)
-    )
-    found = counts.select_rows(np.array([5, -1, 0, 1]))
-    assert found.rows.tolist() == [0, 2, 2]
-    assert found.ids.tolist() == [9, 3, 4]
-    assert found.output_count.tolist() == [3, 0, 1]
-    assert NO_COUNTS.select_rows(np.arange(3)).rows.size == 0
-
-
-def test_requests_that_a_step_does_not_name_are_forgotten():
-    own = TokenCountCache()
-
-    def step(*requests, is_prefill=False):
-        ids = np.ones((len(requests), 2), int)
-        own.step(np.array(requests), (ids, None), 10, is_prefill)
-        return sorted(own.requests)
-
-    assert step(1, 2, is_prefill=True) == [1, 2]
-    assert step(3, is_prefill=True) == [1, 2, 3], "a first token says nothing of the others"
-    assert step(1, 3) == [1, 3]
-    assert step(3) == [3]
-    assert step(9, 4) == [4, 9]
 
 
 def test_a_request_id_that_is_used_again(recounted):

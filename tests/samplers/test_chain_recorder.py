@@ -16,7 +16,7 @@ from logitsmith.samplers import (
     build,
 )
 
-from .rows import FakeVocabulary, make_row, row, rows, softmax
+from .rows import FakeVocabulary, make_row, row, rows, softmax, table
 from .test_properties import chains, histories, make_chain, prompt_for, seeds
 
 TOKENS = 6
@@ -90,6 +90,12 @@ def test_tracing_changes_nothing(chosen, logits, history, seed, mask_seed):
     assert logits.tobytes() == before
     for record in records:
         check_record(record, other, logits, mask)
+    for record in records[:1]:
+        steps = other.config[:-1]
+        for number, stage in enumerate(record.stages[-1 - len(steps) : -1], 1):
+            shorter = make_chain(steps[:number], seed, logits)
+            shorter.reset(prompt_for(history, logits))
+            assert table(stage.candidates) == table(shorter.apply(logits, mask))
 
 
 @pytest.mark.parametrize("selector", ["dist", "mirostat", "mirostat_v2", "adaptive_p0.3"])

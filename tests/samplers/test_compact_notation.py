@@ -174,11 +174,6 @@ def test_the_notation_of_kobold_ai_builds_the_chain_it_names():
     ]
 
 
-def test_a_message_about_a_step_names_its_place():
-    with pytest.raises(SamplingError, match=r"^chain\[1\]\.temperature\.t: -0\.5 is not ≥ 0$"):
-        build("top_k40 > temp-0.5")
-
-
 @pytest.mark.parametrize(
     "text",
     ['ban(texts=["' + '\\"' * 20_000 + "])", '\\"' * 20_000, '"' + '\\"' * 20_000, 'top_k(x="' * 5_000],

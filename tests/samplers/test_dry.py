@@ -3,18 +3,15 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.samplers import SamplingError, build, make_sampler
+from logitsmith.samplers import build, make_sampler
 
 from ..oracle.native import NativeChain
 from .rows import (
-    LARGE,
     LARGEST,
     NEG,
-    FakeVocabulary,
     agree,
     make_row,
     native,
-    refuses,
     row,
     rows,
     run,
@@ -73,11 +70,6 @@ WORKED = {
 @pytest.mark.parametrize(("params", "text", "expected"), WORKED.values(), ids=WORKED)
 def test_worked_example(params, text, expected):
     assert penalized(params, text) == expected
-
-
-@pytest.mark.parametrize(("text", "output"), [("", "abcxabc"), ("abcx", "abc"), ("abcxab", "c"), ("abcxabc", "")])
-def test_prompt_and_output_are_one_text(text, output):
-    assert penalized({}, text, output) == {"x": 2}
 
 
 def test_the_default_breakers():
@@ -165,18 +157,6 @@ def test_equals_llama_cpp_token_by_token(logits, params, prompt, output):
             theirs.accept(token)
 
 
-@pytest.mark.parametrize("params", [{"multiplier": 0.8}, {"multiplier": 1.0, "last_n": 100}], ids=str)
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits, params):
-    params = params | {"breakers": []}
-    random = np.random.default_rng(1)
-    phrases = [random.integers(0, logits.size, 20).tolist() for _ in range(4)]
-    history = [token for _ in range(40) for token in phrases[random.integers(4)][: random.integers(1, 20)]]
-    ours = run({"dry": params}, logits, history)
-    assert (ours.logits != logits).any()
-    agree(ours, native([{"dry": params}], logits, history))
-
-
 @pytest.mark.parametrize("base", [1.0000005, 1.0001, 1.75, 2.0, 1e30])
 def test_the_exponent_is_held_where_float32_would_overflow(base):
     params = {"multiplier": 1e-30, "base": base, "allowed_length": 1, "breakers": []}
@@ -206,91 +186,6 @@ def test_a_long_history_of_one_token():
     for _ in range(3):
         assert table(chain.apply(row(*[0.0] * 8)))[6:] == [(6, 0.0), (7, -1.0)]
         chain.accept(7)
-
-
-def test_rows_that_an_earlier_step_reordered():
-    chain = build([{"top_k": 2}, {"dry": PLAIN}])
-    chain.reset([0, 1, 2, 0, 1])
-    left = chain.apply(row(1, 2, 4, 3.5))
-    assert table(left) == [(2, 3.0), (3, 3.5)]
-    assert not left.is_ordered
-    chain.reset([0, 1])
-    assert chain.apply(row(1, 2, 4, 3.5)).is_ordered
-
-
-def test_reset_forgets_the_history():
-    chain = build([{"dry": PLAIN}])
-    chain.reset(b"abcxab")
-    chain.accept(ord("c"))
-    assert chain.apply(ZEROS).logits[ord("x")] == -2
-    chain.reset()
-    assert chain.apply(ZEROS).logits is ZEROS
-    chain.reset(b"abcxab")
-    assert chain.apply(ZEROS).logits[ord("c")] == -1
-
-
-def test_to_apply_twice_changes_nothing():
-    chain = build([{"dry": PLAIN}])
-    chain.reset(b"abcxabc")
-    assert table(chain.apply(ZEROS)) == table(chain.apply(ZEROS))
-
-
-NEUTRAL = [{"multiplier": 0.0}, {"multiplier": 1.0, "base": 0.99}, {"multiplier": 1.0, "last_n": 0}]
-
-
-@pytest.mark.parametrize("params", NEUTRAL, ids=str)
-@given(logits=rows(300), history=HISTORY)
-def test_neutral_is_identity(params, logits, history):
-    chain = build([{"dry": params}])  # its breakers need no vocabulary then
-    assert [step.about.name for step in chain.steps] == ["dist"]
-    assert run({"dry": params}, logits, within(history, logits)).logits is logits
-    theirs = native([{"dry": params | {"breakers": []}}], logits, within(history, logits))
-    np.testing.assert_array_equal(theirs.logits, logits)
-
-
-@pytest.mark.parametrize("breakers", [[], [":"]], ids=str)
-@pytest.mark.parametrize("token", [-1, -300, 128, 500])
-def test_an_id_outside_the_vocabulary(token, breakers):
-    chain = build([{"dry": PLAIN | {"breakers": breakers}}], vocab=FakeVocabulary())
-    chain.reset([1, 2, token, 1, 2])
-    with pytest.raises(SamplingError, match=rf"^dry: token id {token} in the text is not within 0\.\.127$"):
-        chain.apply(ZEROS)
-
-
-def test_a_vocabulary_of_another_size():
-    chain = build([{"dry": PLAIN | {"breakers": [":"]}}], vocab=FakeVocabulary(128))
-    chain.reset([1, 2, 3, 1, 2])
-    with pytest.raises(SamplingError, match=r"^dry: the row has 50 logits, the vocabulary 128$"):
-        chain.apply(row(*[0.0] * 50))
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (-1, "chain[0].dry.multiplier: -1 is not ≥ 0"),
-        (True, "chain[0].dry.multiplier: true is not a number (≥ 0)"),
-        ({"base": math.inf}, "chain[0].dry.base: inf is not a finite number (≥ 0)"),
-        ({"allowed_length": -1}, "chain[0].dry.allowed_length: -1 is not ≥ 0"),
-        ({"allowed_length": 1.5}, "chain[0].dry.allowed_length: 1.5 is not an integer (≥ 0)"),
-        ({"last_n": -2}, "chain[0].dry.last_n: -2 is not ≥ -1"),
-        ({"breakers": 1.5}, "chain[0].dry.breakers: 1.5 is not a list"),
-        ({"breakers": 5}, "chain[0].dry.breakers.0: 5 is not a string"),
-        ({"breakers": ["\n", 3]}, "chain[0].dry.breakers.1: 3 is not a string"),
-        ({"match": "exact"}, "chain[0].dry.match: 'exact' is not overlap or last_token"),
-        (
-            {"dry_base": 2},
-            "chain[0].dry: unknown parameter 'dry_base'; "
-            "known: multiplier, base, allowed_length, last_n, breakers, match",
-        ),
-        (0.8, "chain[0].dry.breakers: it needs a vocabulary: build the chain with vocab="),
-        (
-            {"multiplier": 0.8, "breakers": ["x"], "match": "last_token"},
-            "chain[0].dry.breakers: it needs a vocabulary: build the chain with vocab=",
-        ),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"dry": value}, message)
 
 
 @pytest.mark.parametrize(("value", "breakers"), [(".", ["."]), (None, []), ("", [""]), ([], [])])

@@ -1,10 +1,7 @@
-import math
-
 import pytest
-from hypothesis import given, strategies as st
-from logitsmith.samplers import build
+from hypothesis import example, given, strategies as st
 
-from .rows import HALVES, LARGE, NEG, check_floor, refuses, row, rows, run, softmax, table
+from .rows import HALVES, NEG, NORMAL, TIES, check_floor, row, rows, run, softmax, table
 
 WORKED = {
     "exactly at 1/16": (0.0625, 1, HALVES, [0, 1, 2, 3, 4]),
@@ -46,45 +43,7 @@ PROBABILITY = st.floats(1e-30, 0.999) | st.floats(1e-5, 1e-2)
 
 
 @given(rows(300), PROBABILITY, st.sampled_from([1.0, 1e-4]))
+@example(NORMAL, 1e-6, 1.0)
+@example(TIES, 1e-4, 1.0)
 def test_brute_force(logits, probability, unit):
     check(logits, probability / unit, unit)
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 0.1])
-@pytest.mark.parametrize("logits", LARGE)
-def test_brute_force_on_a_large_vocabulary(logits, epsilon):
-    check(logits, epsilon, 1.0)
-
-
-@pytest.mark.parametrize("unit", [1.0, 1e-4])
-@given(logits=rows(300))
-def test_neutral_is_identity(unit, logits):
-    step = {"epsilon_cutoff": {"epsilon": 0.0, "unit": unit}}
-    assert run(step, logits).logits is logits
-    assert [step.about.name for step in build([step]).steps] == ["dist"]
-
-
-def test_after_a_step_that_reorders():
-    left = build([{"top_k": 3}, {"epsilon_cutoff": 0.2}]).apply(HALVES[::-1])
-    assert left.ids.tolist() == [4, 3]  # of three: 4/7, 2/7 and 1/7
-    assert left.is_ordered
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (-0.1, "chain[0].epsilon_cutoff.epsilon: -0.1 is not ≥ 0"),
-        (math.nan, "chain[0].epsilon_cutoff.epsilon: nan is not a finite number (≥ 0)"),
-        (1.0, "chain[0].epsilon_cutoff: epsilon 1 times unit 1 is not below 1"),
-        (3, "chain[0].epsilon_cutoff: epsilon 3 times unit 1 is not below 1"),
-        (
-            {"epsilon": 10_000, "unit": 1e-4},
-            "chain[0].epsilon_cutoff: epsilon 10000 times unit 0.0001 is not below 1",
-        ),
-        ({"unit": 0.0}, "chain[0].epsilon_cutoff.unit: 0.0 is not > 0 and ≤ 1"),
-        ({"unit": 2}, "chain[0].epsilon_cutoff.unit: 2 is not > 0 and ≤ 1"),
-        ({"eps": 2}, "chain[0].epsilon_cutoff: unknown parameter 'eps'; known: epsilon, unit"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"epsilon_cutoff": value}, message)

@@ -1,10 +1,9 @@
 import math
 
 import pytest
-from hypothesis import given, strategies as st
-from logitsmith.samplers import build
+from hypothesis import example, given, strategies as st
 
-from .rows import HALVES, LARGE, NEG, check_floor, refuses, row, rows, run, softmax, table
+from .rows import HALVES, NEG, NORMAL, TIES, check_floor, row, rows, run, softmax, table
 
 # The entropy of HALVES is 1.875 ln 2, and exp(-H) is 0.27263.
 
@@ -54,51 +53,7 @@ PROBABILITY = st.floats(1e-30, 0.999) | st.floats(1e-5, 1e-2)
 
 
 @given(rows(300), PROBABILITY, st.sampled_from([1.0, 1e-4]))
+@example(NORMAL, 1e-6, 1.0)
+@example(TIES, 1e-3, 1.0)
 def test_brute_force(logits, probability, unit):
     check(logits, probability / unit, unit)
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.5])
-@pytest.mark.parametrize("logits", LARGE)
-def test_brute_force_on_a_large_vocabulary(logits, epsilon):
-    check(logits, epsilon, 1.0)
-
-
-@given(rows(300), PROBABILITY)
-def test_never_cuts_more_than_epsilon_cutoff(logits, epsilon):
-    kept = run({"eta_cutoff": epsilon}, logits).ids.tolist()
-    assert set(run({"epsilon_cutoff": epsilon}, logits).ids.tolist()) <= set(kept)
-
-
-@pytest.mark.parametrize("unit", [1.0, 1e-4])
-@given(logits=rows(300))
-def test_neutral_is_identity(unit, logits):
-    step = {"eta_cutoff": {"epsilon": 0.0, "unit": unit}}
-    assert run(step, logits).logits is logits
-    assert [step.about.name for step in build([step]).steps] == ["dist"]
-
-
-def test_after_a_step_that_reorders():
-    # Of three the probabilities are 4/7, 2/7 and 1/7, H is 0.9557, and the floor is 0.7071 * 0.3845.
-    left = build([{"top_k": 3}, {"eta_cutoff": 0.5}]).apply(HALVES[::-1])
-    assert left.ids.tolist() == [4, 3]
-    assert left.is_ordered
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (-0.1, "chain[0].eta_cutoff.epsilon: -0.1 is not ≥ 0"),
-        (math.nan, "chain[0].eta_cutoff.epsilon: nan is not a finite number (≥ 0)"),
-        (1.0, "chain[0].eta_cutoff: epsilon 1 times unit 1 is not below 1"),
-        (
-            {"epsilon": 10_000, "unit": 1e-4},
-            "chain[0].eta_cutoff: epsilon 10000 times unit 0.0001 is not below 1",
-        ),
-        ({"unit": 0.0}, "chain[0].eta_cutoff.unit: 0.0 is not > 0 and ≤ 1"),
-        ({"unit": 2}, "chain[0].eta_cutoff.unit: 2 is not > 0 and ≤ 1"),
-        ({"eta": 2}, "chain[0].eta_cutoff: unknown parameter 'eta'; known: epsilon, unit"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"eta_cutoff": value}, message)

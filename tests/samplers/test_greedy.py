@@ -3,7 +3,7 @@ from hypothesis import given
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeSampler
-from .rows import LARGE, LARGEST, NEG, refuses, row, rows
+from .rows import LARGEST, NEG, row, rows
 
 WORKED = {
     "the highest": (row(1, 3, 2), 1),
@@ -36,35 +36,3 @@ def token_of_llama_cpp(logits):
 @given(rows(LARGEST))
 def test_equals_llama_cpp(logits):
     assert build(["greedy"]).sample(logits) == token_of_llama_cpp(logits)
-
-
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits):
-    assert build(["greedy"]).sample(logits) == token_of_llama_cpp(logits)
-
-
-def test_on_rows_in_order_it_is_the_first():
-    assert build("top_k3 > greedy").sample(row(1, 3, 2, 3)) == 1
-
-
-def test_apply_leaves_the_rows_alone():
-    logits = row(1, 3, 2)
-    left = build(["greedy"]).apply(logits)
-    assert left.is_full_vocabulary
-    assert left.logits is logits
-
-
-def test_does_not_depend_on_the_seed():
-    logits = row(1, 3, 2.999)
-    assert {build(["greedy"], seed=seed).sample(logits) for seed in range(20)} == {1}
-
-
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        ({"greedy": 1}, "chain[0].greedy: accepts no single value, but got 1"),
-        ({"greedy": {"seed": 1}}, "chain[0].greedy: unknown parameter 'seed'; known: none"),
-    ],
-)
-def test_refusal(step, message):
-    refuses(step, message)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from logitsmith.samplers import SamplingError, build
+from logitsmith.samplers import build
 
-from .rows import LARGEST, NEG, FakeVocabulary, native, refuses, row, rows, run, table, vocabulary_with_ends
+from .rows import LARGEST, NEG, FakeVocabulary, native, row, rows, run, table, vocabulary_with_ends
 
 WORKED = {
     "one": ([2], row(1, 3, 2), [(0, 1.0), (1, 3.0)]),
@@ -33,33 +33,3 @@ def test_keeps_what_a_ban_in_llama_cpp_keeps_above_minus_inf(logits):
     assert theirs.logits[-1] == NEG
     assert left.ids.tolist() == theirs.ids[:-1].tolist()
     np.testing.assert_allclose(left.probs(), theirs.p[:-1], atol=1e-5, rtol=0)
-
-
-def test_after_a_step_that_reorders():
-    left = build("top_k2 > ignore_eos", vocab=vocabulary_with_ends(3, 1)).apply(row(1, 3, 2))
-    assert table(left) == [(2, 2.0)]
-
-
-def test_only_end_tokens_left():
-    with pytest.raises(SamplingError, match=r"^ignore_eos: only end-of-generation tokens are left$"):
-        build("top_k1 > ignore_eos", vocab=vocabulary_with_ends(3, 1)).apply(row(1, 3, 2))
-
-
-@pytest.mark.parametrize("size", [2, 5])
-def test_a_vocabulary_of_another_size(size):
-    with pytest.raises(SamplingError, match=f"^ignore_eos: the row has 3 logits, the vocabulary {size}$"):
-        build(["ignore_eos"], vocab=vocabulary_with_ends(size, 1)).apply(row(1, 3, 2))
-
-
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        (
-            "ignore_eos",
-            "chain[0].ignore_eos: it needs a vocabulary: build the chain with vocab=",
-        ),
-        ({"ignore_eos": True}, "chain[0].ignore_eos: accepts no single value, but got True"),
-    ],
-)
-def test_refusal(step, message):
-    refuses(step, message)

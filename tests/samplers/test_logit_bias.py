@@ -1,12 +1,9 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 from logitsmith.samplers import SamplingError, build
 
 from .rows import (
-    LARGE,
     LARGEST,
     MAX_FLOAT32,
     MIN_FLOAT32,
@@ -14,7 +11,6 @@ from .rows import (
     FakeVocabulary,
     agree,
     native,
-    refuses,
     row,
     rows,
     run,
@@ -69,12 +65,6 @@ def test_equals_llama_cpp(logits, bias):
     agree(ours, theirs)
 
 
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits):
-    bias = {0: 3.0, 77: -1.5, 199_999: 20.0, 123_456: 0.25}
-    agree(run({"logit_bias": bias}, logits), native([{"logit_bias": {"bias": bias}}], logits))
-
-
 def test_a_ban_drops_the_row_that_llama_cpp_sets_to_minus_inf():
     logits = row(1, 3, 2)
     assert table(run({"logit_bias": {1: NEG}}, logits)) == [(0, 1.0), (2, 2.0)]
@@ -94,37 +84,6 @@ def test_after_a_sorting_step_rows_count_as_unsorted_where_llama_cpp_holds_them_
     assert theirs.ids.tolist() == [0, 2, 1], "llama.cpp sorts again: say so in the docstring"
 
 
-def test_a_ban_alone_keeps_sorted_rows_sorted():
-    assert build([{"top_k": 3}, {"logit_bias": {0: False}}]).apply(row(4, 0, 2)).is_ordered
-
-
-@given(rows(300))
-def test_neutral_is_identity(logits):
-    left = run({"logit_bias": {}}, logits)
-    assert left.is_full_vocabulary
-    assert left.logits is logits
-
-
-def test_only_rows_still_in_play_are_touched():
-    left = build([{"top_k": 2}, {"logit_bias": {0: 100.0, 2: 0.5}}]).apply(row(1, 3, 2))
-    assert table(left) == [(1, 3.0), (2, 2.5)]
-
-
-def test_every_candidate_banned():
-    with pytest.raises(SamplingError, match=r"^logit_bias: every candidate left is banned$"):
-        build([{"top_k": 1}, {"logit_bias": {1: False}}]).apply(row(1, 3, 2))
-
-
-def test_only_minus_inf_left():
-    with pytest.raises(SamplingError, match=r"^logit_bias: left no finite logit$"):
-        build([{"logit_bias": {1: False}}]).apply(row(NEG, 3, NEG))
-
-
-def test_an_id_outside_the_vocabulary():
-    with pytest.raises(SamplingError, match=r"^logit_bias\.bias: token id 3 is not within 0\.\.2$"):
-        build([{"logit_bias": {3: 1}}]).apply(row(1, 3, 2))
-
-
 VOCABULARY_REFUSALS = [
     ({"ab": 1}, "chain[0].logit_bias.bias: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
     ({"": 1}, "chain[0].logit_bias.bias: '' is 0 tokens []; give one token, or its id"),
@@ -137,25 +96,3 @@ def test_refusal_of_a_text(bias, message):
     with pytest.raises(SamplingError) as caught:
         build([{"logit_bias": bias}], vocab=FakeVocabulary())
     assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (
-            {"a": 1},
-            "chain[0].logit_bias.bias: 'a' needs a vocabulary: build the chain with vocab=",
-        ),
-        ({-1: 1}, "chain[0].logit_bias.bias: token id -1 is not ≥ 0"),
-        ({1: "low"}, "chain[0].logit_bias.bias.1: 'low' is not a number"),
-        ({1: True}, "chain[0].logit_bias.bias.1: true is not a number"),
-        ({1: math.nan}, "chain[0].logit_bias.bias.1: nan: must be a finite float32, -inf or false"),
-        ({1: math.inf}, "chain[0].logit_bias.bias.1: inf: must be a finite float32, -inf or false"),
-        ({1: 1e39}, "chain[0].logit_bias.bias.1: 1e+39: must be a finite float32, -inf or false"),
-        ({1.5: 1}, "chain[0].logit_bias.bias: the key 1.5 is not an integer or a string"),
-        (3, "chain[0].logit_bias.bias: 3 is not an object such as {42: -1.5}"),
-        ([3], "chain[0].logit_bias.bias: [3] is not an object such as {42: -1.5}"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"logit_bias": value}, message)

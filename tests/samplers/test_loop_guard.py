@@ -65,7 +65,7 @@ RULER = re.compile(r"(.{1,3})\1{15,}")
 """Sixteen times the same few characters, as in a line of dashes or in the zeros of an address."""
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [50, pytest.param(5000, marks=pytest.mark.slow)])
 def test_what_people_write_does_not_repeat_itself(count):
     texts = human_texts(count)
     with Model.load(locate()[0], n_ctx=64, threads=1) as model:

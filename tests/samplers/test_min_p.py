@@ -3,9 +3,8 @@ import math
 import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
-from logitsmith.samplers import Candidates, make_sampler
 
-from .rows import LARGE, LARGEST, NEG, agree, native, refuses, row, rows, run, table
+from .rows import LARGEST, NEG, agree, native, row, rows, run, table
 
 PROBABILITY = st.sampled_from([1e-50, 1e-45, 1e-30, 0.05, 0.5, 1.0]) | st.floats(0, 1)
 
@@ -40,28 +39,6 @@ def test_exactly_at_the_threshold():
     below = np.nextafter(edge, np.float32(NEG))
     assert run({"min_p": 0.25}, row(2.0, edge, below)).ids.tolist() == [0, 1]
     assert native([{"min_p": {"p": 0.25}}], row(2.0, edge, below)).ids.tolist() == [0, 1]
-
-
-def run_ordered(params, logits):
-    candidates = Candidates(logits)
-    candidates.sort_descending()
-    with np.errstate(over="ignore"):
-        make_sampler({"min_p": params}, "step").apply(candidates)
-    return candidates
-
-
-def test_exactly_at_the_threshold_of_ordered_rows():
-    edge = bound(row(2.0), 0.25)
-    below = np.nextafter(edge, np.float32(NEG))
-    assert run_ordered({"p": 0.25}, row(edge, below, 2.0, edge)).ids.tolist() == [2, 0, 3]
-
-
-@given(rows(300), PROBABILITY, st.integers(1, 20))
-def test_ordered_rows_are_cut_as_others_are(logits, p, min_keep):
-    params = {"p": p, "min_keep": min_keep}
-    left = run({"min_p": params}, logits)
-    left.sort_descending()
-    assert table(run_ordered(params, logits)) == table(left)
 
 
 @given(rows(300), PROBABILITY, st.integers(1, 20))
@@ -103,35 +80,8 @@ def test_keeps_llama_cpps_order(logits, p):
     assert left.ids.tolist() == native([{"min_p": {"p": p}}], logits).ids.tolist()
 
 
-@pytest.mark.parametrize("p", [0.001, 0.05, 0.5])
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits, p):
-    agree(run({"min_p": p}, logits), native([{"min_p": {"p": p}}], logits))
-
-
-@given(rows(300))
-def test_neutral_is_identity(logits):
-    left = run({"min_p": 0.0}, logits)
-    assert left.is_full_vocabulary
-    assert left.logits is logits
-
-
 def test_means_p_times_the_best_probability():
     logits = row(*np.linspace(-8, 3, 400))
     left = run({"min_p": 0.05}, logits)
     probs = np.exp(np.float64(logits)) / np.exp(np.float64(logits)).sum()
     assert len(left) == np.count_nonzero(probs >= 0.05 * probs.max())
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (1.01, "chain[0].min_p.p: 1.01 is not within 0..1"),
-        (-1, "chain[0].min_p.p: -1 is not within 0..1"),
-        (False, "chain[0].min_p.p: false is not a number (0..1)"),
-        ({"min_keep": -1}, "chain[0].min_p.min_keep: -1 is not ≥ 1"),
-        ({"boundary": "include"}, "chain[0].min_p: unknown parameter 'boundary'; known: p, min_keep"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"min_p": value}, message)

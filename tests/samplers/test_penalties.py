@@ -6,15 +6,12 @@ from hypothesis import given, strategies as st
 from logitsmith.samplers import build
 
 from .rows import (
-    LARGE,
     LARGEST,
     NEG,
     FakeVocabulary,
     agree,
     make_row,
     native,
-    refuses,
-    refuses_an_id_outside,
     row,
     rows,
     run,
@@ -122,18 +119,6 @@ def test_brute_force(logits, params, ours, prompt, output):
     assert run({"penalties": params}, logits, prompt, output).logits.tolist() == expected
 
 
-@given(rows(40), SETTINGS, ONLY_OURS, st.lists(st.integers(0, 30), max_size=12), st.lists(st.integers(0, 30)))
-def test_updated_counts_equal_new_counts(logits, params, ours, prompt, output):
-    """A chain that is applied at every step, as in a run, against one that gets the complete history."""
-    prompt, output = within(prompt, logits), within(output, logits)
-    chain = build([{"penalties": params | ours}], vocab=FakeVocabulary(logits.size))
-    chain.reset(prompt)
-    for step, token in enumerate(output):
-        new_count = run({"penalties": params | ours}, logits, prompt, output[:step])
-        assert chain.apply(logits).logits.tolist() == new_count.logits.tolist()
-        chain.accept(token)
-
-
 @given(rows(LARGEST), SETTINGS, HISTORY, HISTORY)
 def test_equals_llama_cpp(logits, params, prompt, output):
     logits = np.clip(logits, np.float32(-1e37), None)  # llama.cpp lets what overflows become infinite
@@ -143,15 +128,6 @@ def test_equals_llama_cpp(logits, params, prompt, output):
     theirs = native([{"penalties": params}], logits, prompt + output)
     assert ours.ids.tolist() == theirs.ids.tolist()
     agree(ours, theirs)
-
-
-@pytest.mark.parametrize("last_n", [64, -1, 1])
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits, last_n):
-    history = [*np.random.default_rng(1).integers(0, logits.size, 400).tolist(), 7, 7, 7, 199_999]
-    params = {"repeat": 1.3, "frequency": 0.2, "presence": 0.4, "last_n": last_n}
-    ours = run({"penalties": params}, logits, history)
-    agree(ours, native([{"penalties": params}], logits, history))
 
 
 def test_overflow_is_held_finite_where_llama_cpp_reaches_infinity():
@@ -165,66 +141,12 @@ def test_a_repeat_that_is_zero_in_float32_divides_without_a_crash():
     assert table(left) == [(0, float(np.finfo(np.float32).max)), (1, 0.0), (2, 0.0), (3, NEG)]
 
 
-NEUTRAL = [{}, {"repeat": 1.0, "last_n": 5}, {"repeat": 2.0, "last_n": 0}, {"frequency": 0.0, "presence": 0}]
-
-
-@pytest.mark.parametrize("params", NEUTRAL)
-@given(logits=rows(300), history=HISTORY)
-def test_neutral_is_identity(params, logits, history):
-    chain = build([{"penalties": params}])
-    assert [step.about.name for step in chain.steps] == ["dist"]
-    chain.reset(within(history, logits))
-    assert chain.apply(logits).logits is logits
-
-
-def test_rows_that_an_earlier_step_reordered():
-    chain = build([{"top_k": 2}, {"penalties": {"repeat": 2.0}}])
-    chain.reset([0, 1])
-    left = chain.apply(row(1, 4, 3))
-    assert table(left) == [(1, 2.0), (2, 3.0)]
-    assert not left.is_ordered
-
-
-def test_without_a_token_of_the_window_rows_stay_in_order():
-    chain = build([{"top_k": 2}, {"penalties": {"repeat": 2.0}}])
-    chain.reset([0])
-    assert chain.apply(row(1, 4, 3)).is_ordered
-
-
 def test_the_vocabulary_may_change_in_size_between_runs():
     chain = build([{"penalties": {"repeat": 2.0}}])
     chain.reset([1])
     chain.apply(row(1, 4))
     chain.reset([3])
     assert chain.apply(row(1, 4, 3, 2)).logits.tolist() == [1.0, 4.0, 3.0, 1.0]
-
-
-@pytest.mark.parametrize("token", [-1, 3, 50_000])
-def test_an_id_outside_the_vocabulary(token):
-    refuses_an_id_outside({"penalties": {"repeat": 2.0}}, token)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (0.0, "chain[0].penalties.repeat: 0.0 is not > 0"),
-        (math.inf, "chain[0].penalties.repeat: inf is not a finite number (> 0)"),
-        ({"last_n": -2}, "chain[0].penalties.last_n: -2 is not ≥ -1"),
-        ({"last_n": 6.5}, "chain[0].penalties.last_n: 6.5 is not an integer (≥ -1)"),
-        ({"frequency": "0.5"}, "chain[0].penalties.frequency: '0.5' is not a number"),
-        ({"presence": 1e39}, "chain[0].penalties.presence: 1e+39: must be within the range of float32, ±3.4e38"),
-        ({"scope": "prompt"}, "chain[0].penalties.scope: 'prompt' is not all or output"),
-        ({"penalize_newline": "no"}, "chain[0].penalties.penalize_newline: 'no' is not true or false"),
-        ({"penalise_newline": True}, "chain[0].penalties: unknown parameter 'penalise_newline'; "
-                                     "did you mean penalize_newline?"),
-        (
-            {"repeat": 2.0, "penalize_newline": False},
-            "chain[0].penalties.penalize_newline: false needs a vocabulary: build the chain with vocab=",
-        ),
-    ],
-)  # fmt: skip
-def test_refusal(value, message):
-    refuses({"penalties": value}, message)
 
 
 def test_a_token_that_leaves_the_window_is_spared_though_the_new_one_stands_in_it():

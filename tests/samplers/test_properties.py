@@ -1,17 +1,22 @@
 """Properties of every sampler, and for chains of any of them."""
 
+import re
 from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
-from logitsmith.samplers import SamplingError, build, catalogue
+from hypothesis import given, settings, strategies as st
+from logitsmith.samplers import Candidates, Sampler, SamplingError, build, catalogue
+from logitsmith.samplers.chain_state import ChainStates
 
-from .rows import FakeVocabulary, make_row, rows, run
+from .rows import FakeVocabulary, make_row, rows, run, table
 
 SAMPLERS = catalogue()
 SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.is_selector]
 OTHERS = [name for name in SAMPLERS if name not in SELECTORS]
+
+FEW = settings(max_examples=settings.default.max_examples // 3)
+"""Enough for each of many samplers."""
 
 MAY_REFUSE = {"logit_bias", "ignore_eos", "min_tokens", "ban", "sequence_bias", "scripts"}
 """Samplers that ban tokens, and so may find that nothing is left: they say so, they leave no empty row."""
@@ -98,6 +103,7 @@ selectors = st.sampled_from(SELECTORS).flatmap(step)
 chains = st.builds(lambda before, last: [*before, last], st.lists(steps, max_size=7), selectors)
 seeds = st.integers(0, 2**32 - 1)
 histories = st.lists(st.integers(0, 10_000), max_size=20)
+repetitive = st.lists(st.integers(0, 4), max_size=12)
 
 
 def make_chain(chosen, seed, logits):
@@ -157,8 +163,7 @@ def test_a_chain_leaves_rows_and_the_input_alone(chosen, logits, history, seed):
     check(chosen, logits, history, seed)
 
 
-@given(chains, rows(500), histories, seeds)
-def test_reset_repeats_a_run(chosen, logits, history, seed):
+def check_reset(chosen, logits, history, seed):
     chain = make_chain(chosen, seed, logits)
     other = make_chain(chosen, seed, logits)
 
@@ -169,6 +174,7 @@ def test_reset_repeats_a_run(chosen, logits, history, seed):
             for _ in range(8):
                 tokens.append(one.sample(logits))
                 one.accept(tokens[-1])
+            one.sample(logits)  # a token that is never accepted
         except SamplingError as error:
             tokens.append(str(error))
         return tokens
@@ -176,6 +182,18 @@ def test_reset_repeats_a_run(chosen, logits, history, seed):
     first = tokens_of(chain)
     assert tokens_of(chain) == first
     assert tokens_of(other) == first
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@FEW
+@given(data=st.data(), logits=rows(100), history=histories, seed=seeds)
+def test_reset_repeats_the_run_of_a_sampler(name, data, logits, history, seed):
+    check_reset([data.draw(step(name))], logits, history, seed)
+
+
+@given(chains, rows(500), histories, seeds)
+def test_reset_repeats_a_run(chosen, logits, history, seed):
+    check_reset(chosen, logits, history, seed)
 
 
 @given(chains, seeds, st.data())
@@ -197,16 +215,115 @@ def test_apply_changes_no_state(chosen, seed, data):
     assert outcome(one) == outcome(other)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+MORE_OFF = [
+    {"dry": {"multiplier": 1.0, "base": 0.99}},
+    {"dry": {"multiplier": 1.0, "last_n": 0}},
+    {"k_shift": {"k": 3, "steps": 0}},
+    {"penalties": {"repeat": 2.0, "last_n": 0}},
+    {"top_n_sigma": -0.5},
+    {"top_p": 0.99999999},  # 1 in float32
+    {"typical": 0.99999999},
+    {"xtc": {"probability": 1.0, "threshold": 0.51}},
+]
+"""Steps that are off, though not by their off values."""
+
+
+def changes_nothing(off, logits, history):
+    left = run(off, logits, prompt_for(history, logits), prompt_for(history, logits))
+    return left.is_full_vocabulary and np.array_equal(left.logits, logits)
+
+
+LINKED = {"epsilon_cutoff", "eta_cutoff", "logit_bias", "sequence_bias"}
+"""Samplers whose other parameters need not fit the off value."""
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if SAMPLERS[name].about.off_values])
+@FEW
+@given(data=st.data(), logits=rows(300), history=histories)
+def test_a_sampler_that_is_off_is_the_identity(name, data, logits, history):
+    others = data.draw(step(name))[name] if name not in LINKED else {}
+    off = {name: others | SAMPLERS[name].about.off_values}
+    assert [made.about.name for made in build([off]).steps] == ["dist"], "it needs no vocabulary either"
+    assert changes_nothing(off, logits, history)
+
+
+@pytest.mark.parametrize("off", MORE_OFF, ids=str)
+@FEW
 @given(logits=rows(300), history=histories)
-def test_a_neutral_sampler_is_the_identity(name, logits, history):
-    neutral = SAMPLERS[name].about.off_values
-    if not neutral:
+def test_more_that_is_off(off, logits, history):
+    assert build([off]).apply(logits).logits is logits
+    assert changes_nothing(off, logits, history)
+
+
+def outcome(chosen, candidates, history):
+    """The candidates that a step leaves after a text, or what it says."""
+    vocabulary = FakeVocabulary(candidates.vocab_size)
+    sampler = build([chosen], seed=3, vocab=vocabulary).steps[0]
+    sampler.reset(history[: len(history) // 2])
+    for token in history[len(history) // 2 :]:
+        sampler.accept(token)
+    with np.errstate(over="ignore"):  # as in a chain
+        sampler.apply(candidates)
+    return sorted(table(candidates))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@FEW
+@given(data=st.data(), logits=rows(), history=histories, count=st.integers(1, 6000))
+def test_rows_that_an_earlier_step_sorted_are_treated_as_any_rows(name, data, logits, history, count):
+    chosen, history = data.draw(step(name)), prompt_for(history, logits)
+    ordered = Candidates(logits)
+    with np.errstate(over="ignore"):
+        ordered.keep_top_rows(count)
+        ordered.llama_cpp_probs()
+    fresh = Candidates(ordered.logits.copy(), ordered.ids.copy(), logits.size)
+    try:
+        expected = outcome(chosen, fresh, history)
+    except SamplingError as error:
+        with pytest.raises(SamplingError, match=f"^{re.escape(str(error))}$"):
+            outcome(chosen, ordered, history)
         return
-    # Not in a chain, which drops it.
-    left = run(SAMPLERS[name](**neutral), logits, prompt_for(history, logits))
-    np.testing.assert_array_equal(left.logits, logits)
-    assert left.is_full_vocabulary
+    assert outcome(chosen, ordered, history) == expected
+    assert not ordered.is_ordered or np.all(ordered.logits[:-1] >= ordered.logits[1:])
+
+
+DETERMINISTIC = [name for name in OTHERS if SAMPLERS[name].roll is Sampler.roll]
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+@FEW
+@given(data=st.data(), logits=rows(60), prompt=repetitive, output=repetitive)
+def test_a_saved_state_is_that_of_the_text(name, data, logits, prompt, output):
+    prompt, output = prompt_for(prompt, logits), prompt_for(output, logits)
+    chosen = data.draw(step(name))
+    chain, unasked = make_chain([chosen], 0, logits), make_chain([chosen], 0, logits)
+    states = ChainStates(chain)
+
+    def left(chain=chain):
+        try:
+            return table(chain.apply(logits))
+        except SamplingError as error:
+            return str(error)
+
+    def write():
+        for token in output:
+            yield states.save(), left()
+            chain.accept(token)
+        yield states.save(), left()
+
+    chain.reset(prompt)
+    seen = list(write())
+    for place in (len(output), 0, *range(len(output))):
+        states.restore(seen[place][0], prompt, output[:place])
+        assert left() == seen[place][1]
+    states.restore(seen[0][0], prompt, [])
+    assert [found for _, found in write()] == [found for _, found in seen]
+    chain.reset(prompt)
+    assert [found for _, found in write()] == [found for _, found in seen]
+    unasked.reset(prompt)
+    for token in output:
+        unasked.accept(token)
+    assert left(unasked) == seen[-1][1]
 
 
 @given(chains)

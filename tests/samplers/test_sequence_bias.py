@@ -4,29 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from logitsmith.samplers import SamplingError, build
-from logitsmith.samplers.chain_state import ChainStates
 
-from .rows import LARGE, MAX_FLOAT32, MIN_FLOAT32, NEG, refuses, row, rows, run, table
+from .rows import MAX_FLOAT32, MIN_FLOAT32, NEG, Pieces, row, table
 
 
-class Pieces:
-    """A vocabulary of these pieces, some of them control tokens."""
-
-    newline = end = None
-
-    def __init__(self, *pieces, control=()):
-        self.pieces = list(pieces)
-        self.size = len(pieces)
-        self.eog = frozenset(control)
-
-    def is_control(self, token):
-        return token in self.eog
+class Split(Pieces):
+    """Texts are written with a bar between two tokens."""
 
     def tokenize(self, data, special=False):
         return [self.pieces.index(word) for word in data.split(b"|")] if data else []
 
 
-WORDS = Pieces(
+WORDS = Split(
     *(b"New", b" New", b" York", b"York", b"k", b" Yor", b"Ne", b"w", b" ", b"\n", b"(New", b" Yorkshire"),
     *(
         b"Paris",
@@ -169,15 +158,6 @@ def test_brute_force_on_a_random_vocabulary(data):
             chain.apply(logits)
 
 
-@pytest.mark.parametrize("logits", LARGE)
-def test_brute_force_on_a_large_vocabulary(logits):
-    left = run({"sequence_bias": {"ids": [[[7], 1.5], [[3, 199_999], -2.5], [[4, 9], 1]]}}, logits, [1], [3])
-    expected = logits.copy()
-    expected[7] += np.float32(1.5)
-    expected[199_999] -= np.float32(2.5)
-    np.testing.assert_array_equal(left.logits, expected)
-
-
 def test_a_banned_sequence_is_dropped_where_it_would_be_completed():
     chain = make({"ids": [[[1, 2], "-inf"], [[3], False]]}, None, [1])
     assert table(chain.apply(row(0, 1, 2, 3))) == [(0, 0.0), (1, 1.0)]
@@ -185,101 +165,9 @@ def test_a_banned_sequence_is_dropped_where_it_would_be_completed():
     assert table(chain.apply(row(0, 1, 2, 3))) == [(0, 0.0), (1, 1.0), (2, 2.0)]
 
 
-def test_every_candidate_is_banned():
-    chain = make({"ids": [[[0], False], [[1], False]]}, None)
-    with pytest.raises(SamplingError, match=r"^sequence_bias: every candidate left is banned$"):
-        chain.apply(row(0, 1))
-    assert table(build("top_k1 > sequence_bias(ids=[[[0], false]])").apply(row(0, 1))) == [(1, 1.0)]
-
-
 def test_values_beyond_float32_are_clamped():
     chain = make({"ids": [[[0], 3e38], [[1], -3e38], [[2], 3e38]]}, None)
     assert chain.apply(row(3e38, -3e38, NEG)).logits.tolist() == [MAX_FLOAT32, MIN_FLOAT32, NEG]
-
-
-def test_after_a_step_that_reorders():
-    chain = build("top_k2 > sequence_bias(ids=[[[0], 1], [[2], -5]])")
-    left = chain.apply(row(1, 0, 4, 3))
-    assert table(left) == [(2, -1.0), (3, 3.0)]
-    assert not left.is_ordered
-
-
-def test_reset_forgets_the_text():
-    chain = make({"bias": {"New York": 1}, "ids": [[[0, 3], 1]]}, prompt=[0])
-    logits = row(*range(WORDS.size))
-    first = chain.apply(logits).logits.tolist()
-    chain.accept(9)
-    chain.reset([])
-    assert chain.apply(logits).logits.tolist() != first
-    chain.reset([0])
-    assert chain.apply(logits).logits.tolist() == first
-
-
-@given(st.lists(st.integers(0, WORDS.size - 1), max_size=8), st.lists(st.integers(0, WORDS.size - 1), max_size=8))
-def test_a_saved_state_is_that_of_the_text(prompt, output):
-    params = {"bias": {"New York": 1, "Paris": 3, "é": 2}, "ids": [[[0, 3], 1], [[1, 2, 2], 5]]}
-    chain, logits = make(params, prompt=prompt), row(*range(WORDS.size))
-    states = ChainStates(chain)
-    saved, seen = [], []
-    for token in output:
-        saved.append(states.save())
-        seen.append(chain.apply(logits).logits.tolist())
-        chain.accept(token)
-    for place in reversed(range(len(output))):
-        states.restore(saved[place], prompt, output[:place])
-        assert chain.apply(logits).logits.tolist() == seen[place]
-
-
-def test_copies_of_a_chain_share_no_text():
-    specs = [{"sequence_bias": {"ids": [[[0, 1], 5.0]]}}]
-    one, other = build(specs), build(specs)
-    one.accept(0)
-    assert one.apply(row(0, 0)).logits.tolist() == [0, 5]
-    assert other.apply(row(0, 0)).logits.tolist() == [0, 0]
-
-
-@given(rows(300))
-def test_neutral_is_identity(logits):
-    assert run("sequence_bias", logits).logits is logits
-    assert [made.about.name for made in build(["sequence_bias"]).steps] == ["dist"]
-
-
-def test_a_vocabulary_of_another_size():
-    with pytest.raises(SamplingError, match=r"^sequence_bias: the row has 2 logits, the vocabulary 23$"):
-        make(NEW_YORK).apply(row(1, 2))
-
-
-@pytest.mark.parametrize(("ids", "given_vocabulary"), [([[9], 1], None), ([[9], 1], Pieces(b"a"))])
-def test_an_id_outside_the_vocabulary(ids, given_vocabulary):
-    with pytest.raises(
-        SamplingError, match=r"sequence_bias\.ids: token id 9 is not within 0\.\.[01]$|sequence_bias"
-    ):
-        make({"ids": [ids]}, given_vocabulary).apply(row(1, 2))
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"a": 1}, "chain[0].sequence_bias.bias: it needs a vocabulary: build the chain with vocab="),
-        ({"": 1}, "chain[0].sequence_bias.bias: the key '': an empty string is completed by no token"),
-        ({2024: 1}, "chain[0].sequence_bias.bias: the key 2024 is not a string"),
-        ({"a": "x"}, "chain[0].sequence_bias.bias.a: 'x' is not a number"),
-        ({"a": math.inf}, "chain[0].sequence_bias.bias.a: inf: must be a finite float32, -inf or false"),
-        (0.5, "chain[0].sequence_bias.bias: 0.5 is not an object such as {'New York': -2.5}"),
-        ({"ids": 3}, "chain[0].sequence_bias.ids: 3 is not a list"),
-        ({"ids": [[1, 2]]}, "chain[0].sequence_bias.ids.0.0: 1 is not a list"),
-        ({"ids": [[[], 2]]}, "chain[0].sequence_bias.ids.0.0: []: a sequence needs at least one token id"),
-        ({"ids": [[[1, -1], 2]]}, "chain[0].sequence_bias.ids.0.0: [1, -1]: token id -1 is not ≥ 0"),
-        ({"ids": [[[1, True], 2]]}, "chain[0].sequence_bias.ids.0.0.1: true is not an integer"),
-        ({"ids": [[[1]]]}, "chain[0].sequence_bias.ids.0.1: Field required"),
-        (
-            {"ids": [[[1], 2], [[1], 3]]},
-            "chain[0].sequence_bias.ids: [[[1], 2], [[1], 3]]: the sequence [1] is listed twice",
-        ),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"sequence_bias": value}, message)
 
 
 def test_a_lone_surrogate_is_rejected():

@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given
 from logitsmith.samplers import Candidates, build
 
-from .rows import LARGE, NEG, row, rows
+from .rows import NORMAL, row, rows
 
 # The example of KoboldAI's wiki, and its numbers to three places.
 EXAMPLE = row(2, -2.3, 1.12, -3.9)
@@ -51,45 +51,7 @@ def by_hand(logits):
 
 
 @given(rows(300))
+@example(NORMAL)
 def test_brute_force(logits):
     # The difference of two logits is rounded to float32: 4e-6 where it is 100 and the power is nearly nothing.
     np.testing.assert_allclose(probs(logits), by_hand(logits), rtol=1e-5, atol=1e-40)
-
-
-@pytest.mark.parametrize("logits", LARGE)
-def test_brute_force_on_a_large_vocabulary(logits):
-    np.testing.assert_allclose(probs(logits), by_hand(logits), rtol=1e-5, atol=1e-40)
-
-
-@given(rows())
-def test_probabilities_are_within_0_and_1_and_sum_to_1(logits):
-    left = probs(logits)
-    assert left.min() >= 0
-    assert left.max() <= 1
-    assert left.sum(dtype=np.float64) == pytest.approx(1, abs=1e-5)
-
-
-@given(rows(300))
-def test_the_order_of_the_tokens_is_preserved(logits):
-    left = probs(logits)
-    order = np.argsort(logits, kind="stable")
-    assert np.all(np.diff(left[order]) >= 0)
-    for value in set(logits.tolist()):
-        assert len(set(left[logits == value].tolist())) == 1
-
-
-@given(st.lists(st.integers(-2000, 2000), min_size=1, max_size=50), st.integers(-2000, 2000))
-def test_adding_the_same_number_changes_nothing(eighths, shift):
-    # Eighths are added without rounding.
-    logits = np.float32(eighths) / np.float32(8)
-    assert probs(logits).tolist() == probs(logits + np.float32(shift) / np.float32(8)).tolist()
-
-
-def test_adding_to_one_logit_or_multiplying_changes_the_probabilities():
-    assert abs(probs(EXAMPLE + row(1, 0, 0, 0)) - probs(EXAMPLE)).max() > 0.1
-    assert abs(probs(EXAMPLE * np.float32(2)) - probs(EXAMPLE)).max() > 0.1
-
-
-@given(rows(300))
-def test_minus_infinity_has_no_probability(logits):
-    assert not probs(logits)[logits == NEG].any()

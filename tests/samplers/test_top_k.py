@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.samplers import build
 
-from .rows import LARGE, LARGEST, NEG, agree, make_row, native, refuses, row, rows, run, table
+from .rows import LARGEST, NEG, agree, native, row, rows, run, table
 
 WORKED = {
     "two of four": (2, row(1, 3, 2, 0), [(1, 3.0), (2, 2.0)]),
@@ -45,54 +44,8 @@ def test_equals_llama_cpp(logits, k):
     agree(run({"top_k": k}, logits), native([{"top_k": {"k": k}}], logits), cut=True)
 
 
-@pytest.mark.parametrize("k", [1, 40, 128, 129, 5000, 200_000])
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits, k):
-    agree(run({"top_k": k}, logits), native([{"top_k": {"k": k}}], logits), cut=True)
-
-
-@given(rows(300))
-def test_neutral_is_identity(logits):
-    left = run({"top_k": 0}, logits)
-    assert left.is_full_vocabulary
-    assert left.logits is logits
-
-
-def test_k_is_the_threshold():
-    logits = make_row("normal", 2000, 3)
-    for k in (127, 128, 129, 1999, 2000, 2001):
-        assert len(run({"top_k": k}, logits)) == min(k, 2000)
-
-
-def test_ties_keep_the_lower_id_where_llama_cpp_keeps_any():
-    logits = row(*[0.0] * 300, 1.0)
-    assert run({"top_k": 4}, logits).ids.tolist() == [300, 0, 1, 2]
-    theirs = native([{"top_k": {"k": 4}}], logits).ids.tolist()
-    assert theirs[0] == 300
-    assert theirs[1:] != [0, 1, 2], "llama.cpp's partial sort became stable: say so in the docstring"
-
-
 def test_logits_beyond_3e8_are_sorted_where_llama_cpp_puts_them_last():
     # Above 128 rows llama.cpp sorts by buckets; int(6.4 * 1e9) overflows into the lowest one.
     logits = row(1e9, *np.arange(200.0) / 100)
     assert run({"top_k": 150}, logits).ids[0] == 0
     assert 0 not in native([{"top_k": {"k": 150}}], logits).ids
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (-2, "chain[0].top_k.k: -2 is not ≥ -1"),
-        (1.5, "chain[0].top_k.k: 1.5 is not an integer (≥ -1)"),
-        (40.0, "chain[0].top_k.k: 40.0 is not an integer (≥ -1)"),
-        (True, "chain[0].top_k.k: true is not an integer (≥ -1)"),
-        ("many", "chain[0].top_k.k: 'many' is not an integer (≥ -1)"),
-        ({"n": 3}, "chain[0].top_k: unknown parameter 'n'; known: k"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"top_k": value}, message)
-
-
-def test_top_k_is_a_step_of_a_chain():
-    assert build("top_k2").apply(row(1, 3, 2, 0)).ids.tolist() == [1, 2]

@@ -3,9 +3,8 @@ import math
 import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
-from logitsmith.samplers import build
 
-from .rows import LARGE, LARGEST, NEG, make_row, native, refuses, row, rows, run, table
+from .rows import LARGEST, NEG, make_row, native, row, rows, run
 
 LN2 = math.log(2)
 # Probabilities 1/4, 1/8, 1/2 and 1/8, surprises of 2, 3, 1 and 3 bits, an entropy of 1.75: sorted by the distance
@@ -148,12 +147,6 @@ def test_equals_llama_cpp(logits, p, min_keep):
     agree_but_for_equals(logits, p, min_keep)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.3, 0.9])
-@pytest.mark.parametrize("logits", LARGE)
-def test_equals_llama_cpp_on_a_large_vocabulary(logits, p):
-    agree_but_for_equals(without_zeros(logits), p)
-
-
 @given(rows(300), PROBABILITY)
 def test_rows_of_no_probability_change_nothing(logits, p):
     left = run({"typical": p}, logits)
@@ -170,57 +163,3 @@ def test_a_probability_of_0_has_no_entropy_where_llama_cpps_is_nan(last):
     assert 0 not in native([{"typical": {"p": 0.15}}], logits[:-1]).ids
     assert run({"typical": 0.15}, logits).ids.tolist() == [1, 2]
     assert native([{"typical": {"p": 0.15}}], logits).ids.tolist() == [0]
-
-
-def test_equal_scores_keep_the_likelier_first_where_llama_cpp_keeps_any():
-    # A surprise of 1 bit and eight of 4, an entropy of 2.5: each score is 1.5 bits, exactly.
-    logits = row(*[-3 * LN2] * 8, 0)
-    assert run({"typical": 0.6}, logits).ids.tolist() == [8, 0, 1]
-    theirs = native([{"typical": {"p": 0.6}}], logits).ids.tolist()
-    assert len(theirs) == 3
-    assert theirs != [8, 0, 1], "llama.cpp's sort became stable: say so in the docstring"
-
-
-def test_equal_logits_keep_their_order_where_llama_cpp_mixes_them():
-    logits = row(*[0.0] * 300)
-    assert run({"typical": 0.5}, logits).ids.tolist() == list(range(151))
-    theirs = native([{"typical": {"p": 0.5}}], logits).ids.tolist()
-    assert len(theirs) == 151
-    assert theirs != list(range(151)), "llama.cpp's sort became stable: say so in the docstring"
-
-
-@given(rows(300), st.sampled_from(["include", "exclude"]), st.sampled_from([1.0, 1, 0.99999999]))
-def test_neutral_is_identity(logits, boundary, p):
-    # 0.99999999 is 1 in float32, for llama.cpp too.
-    left = run({"typical": {"p": p, "boundary": boundary}}, logits)
-    assert left.is_full_vocabulary
-    assert left.logits is logits
-
-
-def test_a_neutral_step_is_dropped():
-    chain = build([{"typical": {"p": 1.0, "min_keep": 3}}])
-    assert [step.about.name for step in chain.steps] == ["dist"]
-
-
-def test_keeps_no_state():
-    chain, logits = build([{"typical": 0.5}]), make_row("normal", 50, 1)
-    first = table(chain.apply(logits))
-    chain.accept(3)
-    assert table(chain.apply(logits)) == first
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (1.5, "chain[0].typical.p: 1.5 is not within 0..1"),
-        (-0.1, "chain[0].typical.p: -0.1 is not within 0..1"),
-        (math.nan, "chain[0].typical.p: nan is not a finite number (0..1)"),
-        (True, "chain[0].typical.p: true is not a number (0..1)"),
-        ({"min_keep": 0}, "chain[0].typical.min_keep: 0 is not ≥ 1"),
-        ({"boundary": "both"}, "chain[0].typical.boundary: 'both' is not include or exclude"),
-        ({"mass": 1}, "chain[0].typical: unknown parameter 'mass'; known: p, min_keep, boundary"),
-        ({"p": 0.5, "min_kep": 2}, "chain[0].typical: unknown parameter 'min_kep'; did you mean min_keep?"),
-    ],
-)
-def test_refusal(value, message):
-    refuses({"typical": value}, message)
