@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..completion.values import CompletionResult
+from ..completion.values import CompletionItem
 from ..messages import FAILED, INTERRUPTED, named_failures, print_message, print_note
 from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
@@ -29,7 +29,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
 
-    def complete(text: str) -> tuple[CompletionResult, int]:
+    def complete(text: str) -> tuple[list[CompletionItem], int]:
         return complete_line(chat, text)
 
     history = None if store is None else store.with_name(_HISTORY)

@@ -7,8 +7,54 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..command_options import takes_options
-from ..completion.shells import SCRIPTS
 from ..flags import REQUIRED, Options, argument
+
+# The scripts ask `gen` for completions as Typer's script for fish does: the line up to the cursor is in a variable,
+# and each line of the answer is a completion, a tab and its help. Typer's own scripts for Bash and zsh would not
+# complete after ``=``, would add a space after ``top_p.``, and would not quote names with spaces.
+_QUESTION = "_GEN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS="
+
+_BASH = rf"""# Completion of gen for Bash.
+_gen_completion() {{
+    local value word=${{COMP_LINE:0:COMP_POINT}}
+    word=${{word##* }}
+    COMPREPLY=()
+    while IFS=$'\t' read -r value _; do
+        COMPREPLY+=("${{value#"${{word%"$2"}}"}}")
+        if [[ $value == *[.=\(/] ]]; then compopt -o nospace; fi
+    done < <({_QUESTION}"${{COMP_LINE:0:COMP_POINT}}" "$1" 2>/dev/null)
+}}
+complete -o filenames -o default -F _gen_completion gen
+"""
+
+_ZSH = rf"""#compdef gen
+# Completion of gen for zsh.
+_gen() {{
+    local -a lines parts
+    lines=("${{(@f)$({_QUESTION}"${{(j: :)words[1,CURRENT-1]}} $QIPREFIX$PREFIX" \
+        "${{(Q)words[1]/#\~/$HOME}}" 2>/dev/null)}}")
+    lines=("${{(@)${{(@)lines//:/\\:}}/$'\t'/:}}")
+    [[ $PREFIX == -*=* ]] && compset -P 1 '*='
+    if [[ -z $lines[1] ]]; then _files; return; fi
+    parts=("${{(@M)lines:#[^:]#[.=(/](|:*)}}")
+    if (( $#parts )); then _describe -t values value lines -S ''; else _describe -t values value lines; fi
+}}
+if [[ $funcstack[1] == _gen ]]; then _gen "$@"; else compdef _gen gen; fi
+"""
+
+_FISH = f"""# Completion of gen for fish.
+function __gen_completion
+    set -l lines ({_QUESTION}(commandline -cp | string collect) gen 2>/dev/null)
+    if set -q lines[1]
+        string join \\n -- $lines
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c gen -f -a '(__gen_completion)'
+"""
+
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 class Shell(StrEnum):
