@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.completion import completion_init
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_install_completion_arguments
 
 from .. import __version__
 from ..common.text import nearest_name
@@ -41,7 +42,9 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the command that the first word names."""
-        name, _, words = super().resolve_command(ctx, args)
+        name, found, words = super().resolve_command(ctx, args)
+        if name is None or found is None:  # of a line that is being typed
+            return name, found, words
         if name in COMMANDS:
             return name, load_command(name), words
         command = load_plugin(plugin_commands()[name])
@@ -56,16 +59,10 @@ class Commands(TyperGroup):
         if not words:
             return not (ctx.resilient_parsing or sys.stdin is None or sys.stdin.isatty())
         names = self.list_commands(ctx)
+        if words[0].startswith("-"):
+            return words[0] not in ("--help", "-h", "--version")
         is_mistyped_command = len(words) == 1 and nearest_name(words[0], names, _COMMAND_SIMILARITY) is not None
-        return words[0] not in (*names, "--help", "-h", "--version") and not is_mistyped_command
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Return the commands, or the options of `gen` and those of `gen run`, that begin with a typed word."""
-        items = super().shell_complete(ctx, incomplete)
-        if not incomplete.startswith("-"):
-            return items
-        run = load_command("run")
-        return items + run.shell_complete(run.make_context("run", [], ctx, resilient_parsing=True), incomplete)
+        return words[0] not in names and not is_mistyped_command
 
 
 INTRODUCTION = """Run a GGUF model and choose every token yourself.
@@ -111,9 +108,16 @@ def start(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments, and exit. Without arguments, ``sys.argv`` is used."""
     prepare_streams()
     if "_GEN_COMPLETE" in os.environ:  # a shell asks for completions
-        completion_init()
+        get_install_completion_arguments()  # Typer registers the shells; its flags that install scripts are not used
+        _complete_flags_of_run()
     try:
         with plugin_notes(), report_failures():
             app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="gen")
     except typer.Exit as end:  # a failure outside of any command
         sys.exit(end.exit_code)
+
+
+def _complete_flags_of_run() -> None:
+    """Insert ``run`` into the typed line, which Typer reads, if a flag follows ``gen``."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    os.environ["_TYPER_COMPLETE_ARGS"] = re.sub(r"^(\S+\s+)(?=-)", r"\1run ", line)

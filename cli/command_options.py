@@ -67,6 +67,9 @@ def takes_group_options(
     return decorate
 
 
+_CONTEXT_PARAMETER = Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
 def _with_flags(function: Any, cls: type[Options], described: Any, *parameters: Parameter) -> Any:
     """Return the function with the name and the help of another one, and with a parameter for each flag."""
     function.__name__, function.__doc__ = described.__name__, help_text(described.__doc__ or "")
@@ -94,17 +97,17 @@ def field_types(cls: type[Options]) -> Mapping[str, Any]:
 
 
 def _parameters(cls: type[Options]) -> Iterator[Parameter]:
-    types = field_types(cls)
     for declared in fields(cls):
+        declared_type = field_types(cls)[declared.name]
         flag = flag_of_field(declared)
         if flag is not None:
             default = Parameter.empty if declared.default is MISSING else declared.default
-            annotation = Annotated[types[declared.name], _typer_parameter(flag, types[declared.name])]  # type: ignore[misc]
+            annotation = Annotated[declared_type, _typer_parameter(flag, declared_type)]  # type: ignore[valid-type]
             yield Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        elif types[declared.name] is TypedFlags:
-            yield Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        elif declared_type is TypedFlags:
+            yield _CONTEXT_PARAMETER
         else:
-            yield from _parameters(types[declared.name])
+            yield from _parameters(declared_type)
 
 
 def _typer_parameter(flag: Flag, annotation: Any) -> Any:
@@ -118,15 +121,15 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
     }
     if not flag.names:
         return typer.Argument(help=help_text(flag.help), **facts)
-    shown = shown_names(flag)
+    shown = _typer_names(flag)
     others = [name for name in flag.names + flag.negatives if name not in shown]
     text = f"{flag.help} Also: {', '.join(others)}." if others else flag.help
     names = [f" /{name}" if name in flag.negatives else name for name in shown]
     return typer.Option(*names, help=help_text(text), rich_help_panel=flag.panel, **facts)
 
 
-def shown_names(flag: Flag) -> tuple[str, ...]:
-    """Return the names that the help has in columns: the first long, the first short and the first negative one."""
+def _typer_names(flag: Flag) -> tuple[str, ...]:
+    """Return the names that Typer knows: the first long, the first short and the first negative one."""
     long_names = [name for name in flag.names if name.startswith("--")]
     short_names = [name for name in flag.names if not name.startswith("--")]
     return (*long_names[:1], *short_names[:1], *flag.negatives[:1])

@@ -111,7 +111,8 @@ def load_plugin(plugin: Plugin) -> Any:
     group.callback()(_no_options)
     group.add_typer(app, name=plugin.name)
     try:
-        return get_command(group).commands[plugin.name]
+        built: Any = get_command(group)
+        return built.commands[plugin.name]
     except Exception as error:  # Typer raises several types for annotations that it cannot read
         raise PluginError(f"{plugin.title} cannot be used: {error}") from error
 

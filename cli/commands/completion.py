@@ -10,21 +10,32 @@ from ..command_options import takes_options
 from ..flags import REQUIRED, Options, argument
 
 # The scripts ask `gen` for completions as Typer's script for fish does: the line up to the cursor is in a variable,
-# and each line of the answer is a completion, a tab and its help. Typer's own scripts for Bash and zsh would not
-# complete after ``=``, would add a space after ``top_p.``, and would not quote names with spaces.
-_QUESTION = "_GEN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS="
+# and a line of the answer is a completion, a tab and its help. Typer's own scripts for Bash and zsh complete nothing
+# after ``=``, add a space after ``top_p.``, and do not quote names with spaces. Typer wraps the help at the width.
+_QUESTION = (
+    "TERMINAL_WIDTH=999 _GEN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS="
+)
 
 _BASH = rf"""# Completion of gen for Bash.
 _gen_completion() {{
-    local value word=${{COMP_LINE:0:COMP_POINT}}
-    word=${{word##* }}
+    local value line=${{COMP_LINE:0:COMP_POINT}} word=${{COMP_WORDS[COMP_CWORD]}}
+    local before=${{line##* }}
+    before=${{before%"$2"}}
+    if [[ $before == -* ]]; then before=${{before#*=}}; fi
     COMPREPLY=()
     while IFS=$'\t' read -r value _; do
-        COMPREPLY+=("${{value#"${{word%"$2"}}"}}")
+        value=${{value#"$before"}}
+        if [[ $word != [\"\']* ]]; then
+            printf -v value %q "$value"
+            value=${{value/#\\~/\~}}
+        elif [[ $value == *[\"\'\$\`\\]* ]]; then
+            continue
+        fi
+        COMPREPLY+=("$value")
         if [[ $value == *[.=\(/] ]]; then compopt -o nospace; fi
-    done < <({_QUESTION}"${{COMP_LINE:0:COMP_POINT}}" "$1" 2>/dev/null)
+    done < <({_QUESTION}"$line" "$1" 2>/dev/null | grep .)
 }}
-complete -o filenames -o default -F _gen_completion gen
+complete -o default -F _gen_completion gen
 """
 
 _ZSH = rf"""#compdef gen

@@ -33,11 +33,11 @@ def matching(items: Iterable[CompletionItem], word: str) -> list[CompletionItem]
 
 def completer(kind: CompletionKind | None) -> Callable[[str], list[tuple[str, str]]] | None:
     """Return a function that Typer calls with a typed value; None where shells offer files."""
-    if kind in (None, CompletionKind.FILE):
+    if kind is None or kind is CompletionKind.FILE:
         return None
 
     def complete(incomplete: str) -> list[tuple[str, str]]:
-        return [tuple(item) for item in complete_text(kind, incomplete)]
+        return [(item.text, item.help) for item in complete_text(kind, incomplete)]
 
     return complete
 
