@@ -108,7 +108,7 @@ def start(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments, and exit. Without arguments, ``sys.argv`` is used."""
     prepare_streams()
     if "_GEN_COMPLETE" in os.environ:  # a shell asks for completions
-        get_install_completion_arguments()  # Typer registers the shells; its flags that install scripts are not used
+        get_install_completion_arguments()  # called because Typer then knows the shells
         _complete_flags_of_run()
     try:
         with plugin_notes(), report_failures():
@@ -120,4 +120,4 @@ def start(arguments: Sequence[str] | None = None) -> None:
 def _complete_flags_of_run() -> None:
     """Insert ``run`` into the typed line, which Typer reads, if a flag follows ``gen``."""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    os.environ["_TYPER_COMPLETE_ARGS"] = re.sub(r"^(\S+\s+)(?=-)", r"\1run ", line)
+    os.environ["_TYPER_COMPLETE_ARGS"] = re.sub(r"^(\s*\S+\s+)(?=-)", r"\1run ", line)

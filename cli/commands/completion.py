@@ -9,9 +9,10 @@ from enum import StrEnum
 from ..command_options import takes_options
 from ..flags import REQUIRED, Options, argument
 
-# The scripts ask `gen` for completions as Typer's script for fish does: the line up to the cursor is in a variable,
-# and a line of the answer is a completion, a tab and its help. Typer's own scripts for Bash and zsh complete nothing
-# after ``=``, add a space after ``top_p.``, and do not quote names with spaces. Typer wraps the help at the width.
+# The scripts ask `gen` for completions as Typer's script for fish does: the line up to the cursor is in a
+# variable, and a line of the answer is a completion, a tab and its help. Typer's own scripts for Bash and zsh
+# complete nothing after ``=``, add a space after ``top_p.``, and do not quote names with spaces. Typer wraps the
+# help at the width.
 _QUESTION = (
     "TERMINAL_WIDTH=999 _GEN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS="
 )
@@ -27,7 +28,6 @@ _gen_completion() {{
         value=${{value#"$before"}}
         if [[ $word != [\"\']* ]]; then
             printf -v value %q "$value"
-            value=${{value/#\\~/\~}}
         elif [[ $value == *[\"\'\$\`\\]* ]]; then
             continue
         fi
@@ -42,27 +42,31 @@ _ZSH = rf"""#compdef gen
 # Completion of gen for zsh.
 _gen() {{
     local -a lines parts
+    local tab=$'\t'
     lines=("${{(@f)$({_QUESTION}"${{(j: :)words[1,CURRENT-1]}} $QIPREFIX$PREFIX" \
         "${{(Q)words[1]/#\~/$HOME}}" 2>/dev/null)}}")
-    lines=("${{(@)${{(@)lines//:/\\:}}/$'\t'/:}}")
     [[ $PREFIX == -*=* ]] && compset -P 1 '*='
     if [[ -z $lines[1] ]]; then _files; return; fi
-    parts=("${{(@M)lines:#[^:]#[.=(/](|:*)}}")
+    lines=("${{(@)lines//\\/\\\\}}")
+    lines=("${{(@)lines//:/\\:}}")
+    lines=("${{(@)lines/$tab/:}}")
+    parts=("${{(@M)lines:#*[.=(/](:*|)}}")
     if (( $#parts )); then _describe -t values value lines -S ''; else _describe -t values value lines; fi
 }}
 if [[ $funcstack[1] == _gen ]]; then _gen "$@"; else compdef _gen gen; fi
 """
 
-_FISH = f"""# Completion of gen for fish.
+_FISH = rf"""# Completion of gen for fish.
 function __gen_completion
-    set -l lines ({_QUESTION}(commandline -cp | string collect) gen 2>/dev/null)
-    if set -q lines[1]
-        string join \\n -- $lines
-    else
-        __fish_complete_path (commandline -ct)
-    end
+    set -l flag (string match -r '^-[^=]*=' -- (commandline -ct)); or set flag ""
+    set -l typed (string replace -r '^-[^=]*=' '' -- (commandline -ct))
+    set -l lines ({_QUESTION}(commandline -cp | string collect) gen 2>/dev/null | string match -r '.+')
+    set -q lines[1]; or set lines (__fish_complete_path $typed)
+    printf '%s\n' $flag$lines
 end
 complete -c gen -f -a '(__gen_completion)'
+# fish would treat a tilde in a completion as a part of the name; the completion of files in fish does not
+complete -c gen -n "string match -q -- '~*' (commandline -ct)" -F
 """
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}

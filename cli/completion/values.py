@@ -111,11 +111,12 @@ _MODEL_SUFFIX = ".gguf"
 
 
 def _complete_model(value: str) -> list[CompletionItem]:
-    return [*matching(_model_items(), value), *path_items(value, _MODEL_SUFFIX)]
+    return [*matching(_model_items(), value), *_complete_model_file(value)]
 
 
 def _complete_model_file(value: str) -> list[CompletionItem]:
-    return path_items(value, _MODEL_SUFFIX)
+    # after a tilde, which only an unquoted word has, shells offer files
+    return [] if value.startswith("~") else path_items(value, _MODEL_SUFFIX)
 
 
 def _model_items() -> list[CompletionItem]:
