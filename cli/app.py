@@ -26,19 +26,18 @@ _COMMAND_SIMILARITY = 0.82
 class Commands(TyperGroup):
     """The group of all commands of `gen`. A command is imported when it is used."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands, in the order of the help."""
-        return [*COMMANDS, *plugin_commands()]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the summary of a command for lists; None if there is no command of this name."""
-        if cmd_name in COMMANDS:
-            command = COMMANDS[cmd_name]
-            return TyperCommand(cmd_name, help=command.summary, rich_help_panel=command.section)
-        plugin = plugin_commands().get(cmd_name)
-        if plugin is None:
-            return None
-        return TyperCommand(cmd_name, help=f"Command of the package {plugin.package}.", rich_help_panel="Plug-ins")
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        plugins = (
+            TyperCommand(name, help=f"Command of the package {plugin.package}.", rich_help_panel="Plug-ins")
+            for name, plugin in plugin_commands().items()
+        )
+        own = (
+            TyperCommand(name, help=command.summary, rich_help_panel=command.section)
+            for name, command in COMMANDS.items()
+        )
+        # what is shown of the commands; `resolve_command` imports them
+        self.commands = {str(command.name): command for command in (*own, *plugins)}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the command that the first word names."""
@@ -53,16 +52,16 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert ``run`` before words that begin with neither a command nor an option of `gen` itself."""
-        return super().parse_args(ctx, ["run", *args] if self._are_of_run(ctx, args) else args)
+        is_typed = ctx.resilient_parsing
+        return super().parse_args(ctx, ["run", *args] if self._are_of_run(args, is_typed=is_typed) else args)
 
-    def _are_of_run(self, ctx: Any, words: Sequence[str]) -> bool:
+    def _are_of_run(self, words: Sequence[str], *, is_typed: bool) -> bool:
         if not words:
-            return not (ctx.resilient_parsing or sys.stdin is None or sys.stdin.isatty())
-        names = self.list_commands(ctx)
+            return not (is_typed or sys.stdin is None or sys.stdin.isatty())
         if words[0].startswith("-"):
             return words[0] not in ("--help", "-h", "--version")
-        is_mistyped_command = len(words) == 1 and nearest_name(words[0], names, _COMMAND_SIMILARITY) is not None
-        return words[0] not in names and not is_mistyped_command
+        is_mistyped = len(words) == 1 and nearest_name(words[0], self.commands, _COMMAND_SIMILARITY) is not None
+        return words[0] not in self.commands and not is_mistyped
 
 
 INTRODUCTION = """Run a GGUF model and choose every token yourself.

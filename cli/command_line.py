@@ -10,6 +10,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from ..common.errors import UsageError
+from ..presets.llama_cpp_flags import find_llama_cpp_flag
 from .flags import DeclaredFlag
 
 # A flag of one letter followed directly by its value, a number, such as ``-n5``.
@@ -39,7 +40,7 @@ def normalized_words(words: Sequence[str], flags: Sequence[DeclaredFlag], *, is_
         declared = by_name.get(name) or by_name.get(_with_dashes(name))
         if declared is None:
             if is_complete:
-                _reject_joined_letters(word)
+                _reject_unknown_flag(word)
             yield word
         elif not declared.takes_value:
             yield declared.first_name(_with_dashes(name)) + sign + value
@@ -60,8 +61,12 @@ def _with_dashes(name: str) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
 
 
-def _reject_joined_letters(word: str) -> None:
-    """Raise ``UsageError`` for a word such as ``-pps``, in which Typer would find the flag ``-p``."""
-    is_long = len(word) > len("-p") and word.startswith("-") and not word.startswith("--")
-    if is_long and _ATTACHED_NUMBER.fullmatch(word) is None:
+def _reject_unknown_flag(word: str) -> None:
+    """Raise ``UsageError`` for a flag that only llama.cpp has, and for letters that Typer would read as flags."""
+    name = _with_dashes(word.partition("=")[0])
+    flag = find_llama_cpp_flag(name) if word.startswith("-") else None
+    if flag is not None and flag.meaning:
+        raise UsageError(f"{name} is {flag.meaning} in llama.cpp; {flag.advice}")
+    has_letters = len(word) > len("-p") and word.startswith("-") and not word.startswith("--")
+    if has_letters and _ATTACHED_NUMBER.fullmatch(word) is None:
         raise UsageError(f"there is no flag {word}; text that begins with a dash follows --")
