@@ -13,9 +13,7 @@ from ..flags import REQUIRED, Options, argument
 # variable, and a line of the answer is a completion, a tab and its help. Typer's own scripts for Bash and zsh
 # complete nothing after ``=``, add a space after ``top_p.``, and do not quote names with spaces. Typer wraps the
 # help at the width.
-_QUESTION = (
-    "TERMINAL_WIDTH=999 _GEN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS="
-)
+_QUESTION = "COLUMNS=999 _GEN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS="
 
 _BASH = rf"""# Completion of gen for Bash.
 _gen_completion() {{

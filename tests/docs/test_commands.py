@@ -24,7 +24,8 @@ def leaves():
 
 def names_of_flags(command):
     """All names of the flags of a command, or of the commands of a group."""
-    names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
     names |= {name for flag in getattr(command.callback, "flags", ()) for name in flag.names}
     return names.union(*map(names_of_flags, getattr(command, "commands", {}).values()))
 
