@@ -23,6 +23,7 @@ from .messages import report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
+_CONTEXT_PARAMETER = Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
 # The field of ``--escape``. Each command with a flag that has escapes also has this flag.
 _ESCAPE_FIELD = "escape"
 # The types of the fields of each class, cached because finding them is the slowest step of the conversion.
@@ -60,14 +61,9 @@ def takes_group_options(
             with report_failures():
                 callback(_build_options(cls, values), values[_CONTEXT].invoked_subcommand)
 
-        return _with_flags(
-            group_callback, cls, callback, Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        )
+        return _with_flags(group_callback, cls, callback, _CONTEXT_PARAMETER)
 
     return decorate
-
-
-_CONTEXT_PARAMETER = Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
 def _with_flags(function: Any, cls: type[Options], described: Any, *parameters: Parameter) -> Any:
@@ -170,9 +166,8 @@ def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
 
 def _typed_flags(context: typer.Context) -> TypedFlags:
     sources = {field: context.get_parameter_source(field) for field in context.params}
-    return TypedFlags(
-        frozenset(field for field, source in sources.items() if source and source.name == "COMMANDLINE")
-    )
+    typed = (field for field, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+    return TypedFlags(frozenset(typed))
 
 
 def _unescape(value: Any) -> Any:
