@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -60,7 +59,8 @@ class Commands(TyperGroup):
             return not (is_typed or sys.stdin is None or sys.stdin.isatty())
         if words[0].startswith("-"):
             return words[0] not in ("--help", "-h", "--version")
-        is_mistyped = len(words) == 1 and nearest_name(words[0], self.commands, _COMMAND_SIMILARITY) is not None
+        names = [*self.commands, *(name.removesuffix("s") for name in self.commands)]
+        is_mistyped = len(words) == 1 and nearest_name(words[0], names, _COMMAND_SIMILARITY) is not None
         return words[0] not in self.commands and not is_mistyped
 
 
@@ -90,6 +90,8 @@ app = typer.Typer(
 
 def _print_versions(is_given: bool) -> None:
     if is_given:
+        from importlib.metadata import version  # takes 10 ms, which no other command needs
+
         print(f"gen {__version__} (llama-cpp-python {version('llama-cpp-python')})")
         raise typer.Exit
 

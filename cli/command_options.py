@@ -113,7 +113,7 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
         "metavar": flag.metavar or ("FILE" if is_path else None),
         "show_default": flag.shows_default,
         "autocompletion": completer(flag.completion_kind),
-        "parser": flag.parse or (_read_path if is_path else None),
+        "parser": _parser(flag.parse or (_read_path if is_path else None)),
     }
     if not flag.names:
         return typer.Argument(help=help_text(flag.help), **facts)
@@ -139,6 +139,20 @@ def help_text(text: str) -> str:
     paragraphs = cleandoc(text).split("\n\n")
     lines = (part if part.startswith("  ") else " ".join(part.split()) for part in paragraphs)
     return _TAG.sub(r"\\[", "\n\n".join(lines))
+
+
+def _parser(parse: Callable[[str], Any] | None) -> Callable[[str], Any] | None:
+    """Return a function that reports a wrong value to Typer."""
+    if parse is None:
+        return None
+
+    def parse_or_reject(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse_or_reject
 
 
 def _read_path(text: str) -> Path:

@@ -100,16 +100,14 @@ def load_plugin(plugin: Plugin) -> Any:
     """Import a plug-in, and return its command as Typer builds it."""
     # Raises ``PluginError`` if that fails, or if the object is neither a ``typer.Typer`` nor a function.
     found = plugin.load()
-    if isinstance(found, typer.Typer):
-        app = found
-    elif callable(found) and not isinstance(found, type):
-        app = typer.Typer()
-        app.command(plugin.name)(found)
-    else:
-        raise PluginError(f"{plugin.title} is neither a typer.Typer nor a function")
     group = typer.Typer(add_completion=False)
     group.callback()(_no_options)
-    group.add_typer(app, name=plugin.name)
+    if isinstance(found, typer.Typer):
+        group.add_typer(found, name=plugin.name)
+    elif callable(found) and not isinstance(found, type):
+        group.command(plugin.name)(found)
+    else:
+        raise PluginError(f"{plugin.title} is neither a typer.Typer nor a function")
     try:
         built: Any = get_command(group)
         return built.commands[plugin.name]
@@ -118,4 +116,4 @@ def load_plugin(plugin: Plugin) -> Any:
 
 
 def _no_options() -> None:
-    """Take no options."""
+    """Take no options: a callback makes a group, even of one command."""
