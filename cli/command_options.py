@@ -80,7 +80,7 @@ def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
     for declared in fields(cls):
         flag = flag_of_field(declared)
         if flag is not None:
-            yield DeclaredFlag(declared.name, flag, types[declared.name])
+            yield DeclaredFlag(flag, types[declared.name])
         elif types[declared.name] is not TypedFlags:
             yield from declared_flags(types[declared.name])
 

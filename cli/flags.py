@@ -105,9 +105,8 @@ def flag_values(options: Options) -> dict[str, Any]:
 
 
 class DeclaredFlag(NamedTuple):
-    """A flag or an argument of a command, with the name and the type of its field."""
+    """A flag or an argument of a command, with the type of its field."""
 
-    field: str  # its name in the options class
     flag: Flag
     annotation: Any  # of the field, such as ``list[str] | None``
 

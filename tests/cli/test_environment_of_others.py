@@ -73,7 +73,10 @@ def test_doctor_names_the_variables_of_llama_cpp(gen, environment):
 
 
 EMPTY = {
-    **{flag: ("x", flag, "") for flag in ("-m", "-md", "-hf", "--preset", "--lora", "--grammar-file", "--ban-file")},
+    **{
+        flag: ("x", flag, "")
+        for flag in ("-m", "-md", "-hf", "--preset", "--lora", "--grammar-file", "--ban-file")
+    },
     **{flag: ("x", flag, "") for flag in ("--chat-template", "--json-schema-file", "--cfg-negative-prompt-file")},
     "-f": ("-f", ""),
     "REQUESTS": ("batch", ""),
