@@ -3,9 +3,9 @@
 python -m benchmarks.start [--rounds 20]
 
 Each command and its peer are started in turns; the medians of the rounds' ratios are printed, for wall time and
-processor time. The peer of `gen --help` imports the two libraries that it needs, and the peer of a completion in a
-shell imports one of them. The peer of `gen -n 1` imports llama-cpp-python and loads the same model with the same
-context. Memory is the maximum resident set while 64 tokens are generated in a context of 2,048.
+processor time. The peers of `gen --help` and of a completion in a shell import the two libraries that they need.
+The peer of `gen -n 1` imports llama-cpp-python and loads the same model with the same context. Memory is the
+maximum resident set while 64 tokens are generated in a context of 2,048.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ for _ in range(64):
     token[0] = lib.llama_sampler_sample(greedy, context, -1)
 """
 GEN = [sys.executable, "-m", "logitsmith.cli"]
-COMPLETION = ["env", "_GEN_COMPLETE=bash", "_GEN_COMPLETE_LINE=gen Hello -P "]
+COMPLETION = [
+    *("env", "_GEN_COMPLETE=complete_fish", "_TYPER_COMPLETE_FISH_ACTION=get-args"),
+    "_TYPER_COMPLETE_ARGS=gen Hello -P ",
+]
 """The command that a shell runs when Tab is pressed."""
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Modules are compiled at the first start, as for a user."""
@@ -61,7 +64,7 @@ def main() -> None:
     load = LOAD.format(path=path)
     pairs = {
         "gen --help / import typer, rich": ([*GEN, "--help"], _python("import typer, rich")),
-        "a completion / import typer": ([*COMPLETION, *GEN], _python("import typer")),
+        "a completion / import typer, rich": ([*COMPLETION, *GEN], _python("import typer, rich")),
         "gen -n 1 / llama_cpp, loaded": ([*GEN, *PROMPT, "-n", "1"], _python(load)),
     }
     print(f"{'start':34} {'ms':>6} {'peer':>6} {'ratio':>6} {'processor ms':>13} {'peer':>6} {'ratio':>6}")

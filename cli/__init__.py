@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from .startup import paused_collector, set_import_defaults
@@ -42,11 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> None:
     with paused_collector(is_whole_process=arguments is None):
-        if arguments is None and "_GEN_COMPLETE" in os.environ:
-            from .completion import answer
-
-            answer(os.environ["_GEN_COMPLETE"], os.environ.get("_GEN_COMPLETE_LINE", ""))
-            return
         if arguments is None:
             from .interrupt import exit_on_signals
 

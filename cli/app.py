@@ -2,75 +2,66 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.main import get_command
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_install_completion_arguments
 
-from .command_line import GenCommand, GenGroup, match_words
-from .command_table import COMMANDS, find_plugin, load_command, load_plugin, plugin_commands, run_plugin
-from .flags import HELP, VERSION, DeclaredFlag
-from .messages import BAD_USAGE, fail, plugin_notes, prepare_streams, report_failures
+from .. import __version__
+from ..common.text import nearest_name
+from .command_table import COMMANDS, load_command, load_plugin, plugin_commands
+from .messages import plugin_notes, prepare_streams, report_failures
 from .startup import start_collector
 
+# Minimum similarity of a word to a command. It allows one wrong letter of six, not ``watch`` for ``batch``.
+_COMMAND_SIMILARITY = 0.82
 
-class Commands(GenGroup):
+
+class Commands(TyperGroup):
     """The group of all commands of `gen`. A command is imported when it is used."""
 
-    @property
-    def flags(self) -> list[DeclaredFlag]:
-        return [VERSION, HELP]
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        plugins = (
+            TyperCommand(name, help=f"Command of the package {plugin.package}.", rich_help_panel="Plug-ins")
+            for name, plugin in plugin_commands().items()
+        )
+        own = (
+            TyperCommand(name, help=command.summary, rich_help_panel=command.section)
+            for name, command in COMMANDS.items()
+        )
+        # what is shown of the commands; `resolve_command` imports them
+        self.commands = {str(command.name): command for command in (*own, *plugins)}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the command that the first word names."""
+        name, found, words = super().resolve_command(ctx, args)
+        if name is None or found is None:  # of a line that is being typed
+            return name, found, words
+        if name in COMMANDS:
+            return name, load_command(name), words
+        command = load_plugin(plugin_commands()[name])
+        start_collector()
+        return name, command, words
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the help or the versions, or leave the words to the command that the first word names."""
-        typed_flags = match_words(args, self.flags, ctx.command_path, is_group=True).typed_flags
-        if next(iter(typed_flags), None) == VERSION.field:
-            from importlib.metadata import version
+        """Insert ``run`` before words that begin with neither a command nor an option of `gen` itself."""
+        is_typed = ctx.resilient_parsing
+        return super().parse_args(ctx, ["run", *args] if self._are_of_run(args, is_typed=is_typed) else args)
 
-            from .. import __version__
-
-            print(f"gen {__version__} (llama-cpp-python {version('llama-cpp-python')})")
-            raise typer.Exit
-        return super().parse_args(ctx, args)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import and return a command; None if there is no command of this name."""
-        if cmd_name not in COMMANDS:
-            return None
-        loaded = load_command(cmd_name)
-        if isinstance(loaded, typer.Typer):  # a group such as presets
-            return get_command(loaded)
-        app = typer.Typer(add_completion=False)
-        app.command(cmd_name, cls=GenCommand)(loaded)
-        return get_command(app)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page: usage, description, examples, commands and options."""
-        from .help_page import HelpRow, page_width, section, wrap_command_lines, wrap_usage
-        from .text import wrap_words
-
-        width = page_width()
-        intro, examples = (self.help or "").strip("\n").split("\n\n  ", 1)
-        panels: dict[str, list[HelpRow]] = {}
-        for name, command in COMMANDS.items():
-            panels.setdefault(command.section, []).append(HelpRow(name, command.summary))
-        for name, plugin in plugin_commands().items():
-            panels.setdefault("Plug-ins", []).append(HelpRow(name, f"Command of the package {plugin.package}."))
-        panels["Options"] = [HelpRow(flag.shown_name, flag.flag.help) for flag in self.flags]
-        parts = [
-            wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
-            *("\n".join(wrap_words(" ".join(paragraph.split()), width)) for paragraph in intro.split("\n\n")),
-            wrap_command_lines(examples, width),
-            *(section(title, rows, width) for title, rows in panels.items()),
-            "\n".join(wrap_words(self.epilog or "", width)),
-        ]
-        formatter.write("\n\n".join(parts))
+    def _are_of_run(self, words: Sequence[str], *, is_typed: bool) -> bool:
+        if not words:
+            return not (is_typed or sys.stdin is None or sys.stdin.isatty())
+        if words[0].startswith("-"):
+            return words[0] not in ("--help", "-h", "--version")
+        names = [*self.commands, *(name.removesuffix("s") for name in self.commands)]
+        is_mistyped = len(words) == 1 and nearest_name(words[0], names, _COMMAND_SIMILARITY) is not None
+        return words[0] not in self.commands and not is_mistyped
 
 
 INTRODUCTION = """Run a GGUF model and choose every token yourself.
@@ -90,63 +81,44 @@ app = typer.Typer(
     epilog="gen COMMAND --help lists the options of a command, such as gen run --help.",
     cls=Commands,
     subcommand_metavar="PROMPT | COMMAND [ARGS]...",
+    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
+def _print_versions(is_given: bool) -> None:
+    if is_given:
+        from importlib.metadata import version  # takes 10 ms, which no other command needs
+
+        print(f"gen {__version__} (llama-cpp-python {version('llama-cpp-python')})")
+        raise typer.Exit
+
+
 @app.callback()
-def options() -> None:
-    """Give Typer the callback that makes the application a group of commands."""
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_versions, is_eager=True, help="Show the versions.")
+    ] = False,
+) -> None:
+    """Give Typer the options of `gen` itself."""
 
 
 def start(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments, and exit. Without arguments, ``sys.argv`` is used."""
     prepare_streams()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "_GEN_COMPLETE" in os.environ:  # a shell asks for completions
+        get_install_completion_arguments()  # called because Typer then knows the shells
+        _complete_flags_of_run()
     try:
         with plugin_notes(), report_failures():
-            plugin = find_plugin(words[0]) if words else None
-            if plugin is None:
-                code = app(args=_with_default_command(words), prog_name="gen", standalone_mode=False)
-            else:
-                command = load_plugin(plugin)
-                start_collector()
-                code = run_plugin(command, words)
+            app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="gen")
     except typer.Exit as end:  # a failure outside of any command
-        code = end.exit_code
-    sys.exit(code or 0)
+        sys.exit(end.exit_code)
 
 
-def _with_default_command(arguments: list[str]) -> list[str]:
-    """Insert ``run`` before the arguments, unless they begin with a command or with an option of `gen` itself."""
-    if not arguments and sys.stdin is not None and sys.stdin.isatty():
-        return ["--help"]
-    if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
-        return arguments
-    if arguments and not arguments[0].startswith("-"):
-        _check_first_word(arguments)
-    return ["run", *arguments]
-
-
-def _check_first_word(arguments: list[str]) -> None:
-    """Reject words that look like a mistyped command, or like a command of another tool, instead of a prompt."""
-    # One word followed by flags is accepted as a prompt, unless the word starts a server in other tools.
-    from shlex import quote
-
-    from .usage_hints import command_advice, is_server_command
-
-    word = arguments[0]
-    has_more_words = len(arguments) > 1 and not arguments[1].startswith("-")
-    if len(arguments) > 1 and not has_more_words and not is_server_command(word):
-        return
-    advice = command_advice(word, [*COMMANDS, *plugin_commands()])
-    if advice is None:
-        return
-    way_to_continue = (
-        "to use several words as a prompt, quote them"
-        if has_more_words
-        else f"to use the word as a prompt: gen run {quote(word)}"
-    )
-    fail(f"{word!r} is not a command: {advice}; {way_to_continue}", BAD_USAGE)
+def _complete_flags_of_run() -> None:
+    """Insert ``run`` into the typed line, which Typer reads, if a flag follows ``gen``."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    os.environ["_TYPER_COMPLETE_ARGS"] = re.sub(r"^(\s*\S+\s+)(?=-)", r"\1run ", line)

@@ -1,7 +1,6 @@
-"""Conversion of an options class to the flat signature that Typer reads, and of a command line to options.
+"""Conversion of an options class to the flat signature that Typer reads, and of Typer's values to options.
 
 The conversion to options replaces escapes in strings, and checks each value against the declaration of its flag.
-Messages about flags that exclude each other use the names that were typed.
 """
 
 from __future__ import annotations
@@ -9,26 +8,28 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ..common.errors import UsageError
 from ..common.flags import Flag
-from .flags import REQUIRED, DeclaredFlag, Options, flag_of_field, iterate_flags
+from .completion.values import completer
+from .flags import DeclaredFlag, Options, flag_of_field, iterate_flags
 from .messages import FLAGS, report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
+_CONTEXT_PARAMETER = Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
 # The field of ``--escape``. Each command with a flag that has escapes also has this flag.
 _ESCAPE_FIELD = "escape"
 # The types of the fields of each class, cached because finding them is the slowest step of the conversion.
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
+EMPTY_NAME = "'' is empty, where a name is needed; is a variable of the shell not set?"
 
 
 def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
@@ -38,17 +39,14 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
 
     def decorate(command: Callable[[OptionsT], None]) -> Callable[..., None]:
         def flat_command(**values: Any) -> None:
-            options = _build_options(cls, values)
-            check_options(options)
             with report_failures(partial(advice_words, cls)):
+                options = _build_options(cls, values)
+                check_options(options)
                 if options.needs_stdout:
                     require_stdout()
                 command(options)
 
-        flat_command.__name__, flat_command.__doc__ = command.__name__, command.__doc__
-        flat_command.options_class = cls  # type: ignore[attr-defined]
-        flat_command.__signature__ = Signature(list(_parameters(cls)))  # type: ignore[attr-defined]
-        return flat_command
+        return _with_flags(flat_command, cls, command)
 
     return decorate
 
@@ -57,25 +55,24 @@ def takes_group_options(
     cls: type[OptionsT],
 ) -> Callable[[Callable[[OptionsT, str | None], None]], Callable[..., None]]:
     """Return a decorator that passes the callback of a command group its options and the command's name."""
-    # The name is None if no command follows. The options are hidden from Typer, because Typer would import
-    # pydantic to read the default of an option.
+    # the name is None if no command follows
 
     def decorate(callback: Callable[[OptionsT, str | None], None]) -> Callable[..., None]:
-        def group_callback(context: typer.Context) -> None:
+        def group_callback(**values: Any) -> None:
             with report_failures(partial(advice_words, cls)):
-                callback(_build_options(cls, command_line_of(context).values), context.invoked_subcommand)
+                callback(_build_options(cls, values), values[_CONTEXT].invoked_subcommand)
 
-        group_callback.__name__, group_callback.__doc__ = callback.__name__, callback.__doc__
-        group_callback.__annotations__ = {"context": typer.Context}
-        group_callback.options_class = cls  # type: ignore[attr-defined]
-        return group_callback
+        return _with_flags(group_callback, cls, callback, _CONTEXT_PARAMETER)
 
     return decorate
 
 
-def options_class_of(command: Any) -> type[Options] | None:
-    """Return the options class of a command or of a group's callback; None if it takes no options."""
-    return getattr(command, "options_class", None)
+def _with_flags(function: Any, cls: type[Options], described: Any, *parameters: Parameter) -> Any:
+    """Return the function with the name and the help of another one, and with a parameter for each flag."""
+    function.__name__, function.__doc__ = described.__name__, help_text(described.__doc__ or "")
+    function.flags = tuple(declared_flags(cls))
+    function.__signature__ = Signature([*parameters, *_parameters(cls)])
+    return function
 
 
 def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
@@ -84,9 +81,7 @@ def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
     for declared in fields(cls):
         flag = flag_of_field(declared)
         if flag is not None:
-            value_type, is_list = _value_type(types[declared.name])
-            default = REQUIRED if declared.default is MISSING else declared.default
-            yield DeclaredFlag(declared.name, flag, value_type, is_list, default)
+            yield DeclaredFlag(flag, types[declared.name])
         elif types[declared.name] is not TypedFlags:
             yield from declared_flags(types[declared.name])
 
@@ -107,53 +102,73 @@ def field_types(cls: type[Options]) -> Mapping[str, Any]:
     return _TYPES[cls]
 
 
-def _value_type(declared_type: Any) -> tuple[type, bool]:
-    """Return the type of one value, and whether the flag takes a list: ``str``, True for ``list[str] | None``."""
-    if get_origin(declared_type) in (Union, UnionType):
-        declared_type = next(part for part in get_args(declared_type) if part is not type(None))
-    if get_origin(declared_type) is list:
-        return get_args(declared_type)[0], True
-    return declared_type, False
-
-
 def _parameters(cls: type[Options]) -> Iterator[Parameter]:
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
         flag = flag_of_field(declared)
         if flag is not None:
             default = Parameter.empty if declared.default is MISSING else declared.default
-            annotation = Annotated[declared_type, _typer_parameter(flag)]  # type: ignore[valid-type]
+            annotation = Annotated[declared_type, _typer_parameter(flag, declared_type)]  # type: ignore[valid-type]
             yield Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         elif declared_type is TypedFlags:
-            yield Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
+            yield _CONTEXT_PARAMETER
         else:
             yield from _parameters(declared_type)
 
 
-def _typer_parameter(flag: Flag) -> Any:
-    """Return Typer's declaration of a flag: names and a parser. Values and help are read and written elsewhere."""
+def _typer_parameter(flag: Flag, annotation: Any) -> Any:
+    """Return Typer's declaration of a flag. Typer knows one long and one short name; `GenCommand` the others."""
+    is_path = annotation in (Path, Path | None)
+    facts: dict[str, Any] = {
+        "metavar": flag.metavar or ("FILE" if is_path else None),
+        "show_default": flag.shows_default,
+        "autocompletion": completer(flag.completion_kind),
+        "parser": _parser(flag.parse or (_read_path if is_path else None)),
+    }
     if not flag.names:
-        return typer.Argument(metavar=flag.metavar)
-    return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.parse)
+        return typer.Argument(help=help_text(flag.help), **facts)
+    shown = _typer_names(flag)
+    others = [name for name in flag.names + flag.negatives if name not in shown]
+    text = f"{flag.help} Also: {', '.join(others)}." if others else flag.help
+    names = [f" /{name}" if name in flag.negatives else name for name in shown]
+    return typer.Option(*names, help=help_text(text), rich_help_panel=flag.panel, **facts)
 
 
-_COMMAND_LINE = "logitsmith.command_line"  # the key under which the context of a command stores its `CommandLine`
+def _typer_names(flag: Flag) -> tuple[str, ...]:
+    """Return the names that Typer knows: the first long, the first short and the first negative one."""
+    long_names = [name for name in flag.names if name.startswith("--")]
+    short_names = [name for name in flag.names if not name.startswith("--")]
+    return (*long_names[:1], *short_names[:1], *flag.negatives[:1])
 
 
-class CommandLine(NamedTuple):
-    """The values and the names that were typed on a command line."""
-
-    values: Mapping[str, Any]  # by field: the value of each flag and argument that was typed
-    typed_names: Mapping[str, str]  # by field: the name that was typed, such as ``-r`` for the flag ``--stop``
+_TAG = re.compile(r"\[(?=[a-z#/@])")
 
 
-def store_command_line(context: Any, line: CommandLine) -> None:
-    context.meta[_COMMAND_LINE] = line
+def help_text(text: str) -> str:
+    """Return a help text for Typer: each paragraph on one line, except command lines, and without markup."""
+    paragraphs = cleandoc(text).split("\n\n")
+    lines = (part if part.startswith("  ") else " ".join(part.split()) for part in paragraphs)
+    return _TAG.sub(r"\\[", "\n\n".join(lines))
 
 
-def command_line_of(context: Any) -> CommandLine:
-    line: CommandLine = context.meta[_COMMAND_LINE]
-    return line
+def _parser(parse: Callable[[str], Any] | None) -> Callable[[str], Any] | None:
+    """Return a function that reports a wrong value to Typer."""
+    if parse is None:
+        return None
+
+    def parse_or_reject(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse_or_reject
+
+
+def _read_path(text: str) -> Path:
+    if not text:
+        raise ValueError(EMPTY_NAME)
+    return Path(text)
 
 
 def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
@@ -162,22 +177,21 @@ def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
         declared_type = field_types(cls)[declared.name]
         described = flag_of_field(declared)
         if described is not None:
-            value = values.get(declared.name, declared.default)
+            value = values[declared.name]
             value_by_field[declared.name] = (
                 _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
             )
         elif declared_type is TypedFlags:
-            value_by_field[declared.name] = _read_typed_flags(values[_CONTEXT], cls)
+            value_by_field[declared.name] = _typed_flags(values[_CONTEXT])
         else:
             value_by_field[declared.name] = _build_options(declared_type, values)
     return cls(**value_by_field)
 
 
-def _read_typed_flags(context: typer.Context, cls: type[Options]) -> TypedFlags:
-    line = command_line_of(context)
-    names = {name: line.typed_names.get(name, name) for name in line.values}
-    display_names = {flag.field: flag.flag.name for flag in declared_flags(cls)}
-    return TypedFlags(names, {display_names[field]: name for field, name in line.typed_names.items()})
+def _typed_flags(context: typer.Context) -> TypedFlags:
+    sources = {field: context.get_parameter_source(field) for field in context.params}
+    typed = (field for field, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+    return TypedFlags(frozenset(typed))
 
 
 def _unescape(value: Any) -> Any:
@@ -211,9 +225,8 @@ def _unescape_match(match: re.Match[bytes]) -> bytes:
 
 def check_options(options: Options) -> None:
     """Raise ``UsageError`` for a value that its flag does not allow, or for values that exclude each other."""
-    typed_flags = typed_flags_of(options)
     for flag, value in iterate_flags(options):
-        _check_value(typed_flags.name_of(flag), flag, value)
+        _check_value(flag, value)
     _check_combinations(options)
 
 
@@ -225,17 +238,19 @@ def _check_combinations(options: Options) -> None:
     options.check()
 
 
-def _check_value(name: str, flag: Flag, value: Any) -> None:
+def _check_value(flag: Flag, value: Any) -> None:
     if value is None:
         return
     if flag.limit is not None:
         violation = flag.limit.violation(value)
         if violation is not None:
-            raise UsageError(f"{name}: {violation}")
+            raise UsageError(f"{flag.name}: {violation}")
     for text in value if isinstance(value, list) else [value]:
+        if text == "" and flag.names_a_file:
+            raise UsageError(f"{flag.name}: {EMPTY_NAME}")
         # Python turns bytes of an argument that are not UTF-8 into surrogates. Only paths may have such bytes.
         if type(text) is str and not flag.is_path and not _is_unicode(text):
-            raise UsageError(f"{name} is not UTF-8")
+            raise UsageError(f"{flag.name} is not UTF-8")
 
 
 def _is_unicode(text: str) -> bool:
@@ -252,40 +267,28 @@ class TypedFlags:
 
     # A field of this type in an options class declares no flag: it is filled from the command line.
 
-    typed_name_by_field: Mapping[str, str] = field(default_factory=dict)  # by the field that declares the flag
-    typed_name_by_display_name: Mapping[str, str] = field(default_factory=dict)  # by the flag's name in messages
-
-    def name_of(self, flag: Flag) -> str:
-        """Return the name of a flag in messages: the name that was typed, or else the flag's first name."""
-        return self.typed_name_by_display_name.get(flag.name, flag.name)
+    fields_of_flags: frozenset[str] = frozenset()
 
     def reject(self, *groups: type[Options], why: str, required_companions: Collection[str] | None = None) -> None:
         """Raise ``UsageError`` if a flag of these groups, or of nested ones, was typed."""
         # ``why``: the message after the flag's name. ``required_companions``: reject only flags that need one of
         # these, see `Flag`; None: all flags.
-        for name, flag in self._typed_flags_in(groups):
+        for flag in self._typed_flags_in(groups):
             if required_companions is None or not set(flag.required_companions).isdisjoint(required_companions):
-                raise UsageError(f"{name} {why}")
+                raise UsageError(f"{flag.name} {why}")
 
     def reject_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
         """Raise ``UsageError`` if a flag was typed whose required companions are all missing in ``available``."""
-        for name, flag in self._typed_flags_in(groups):
+        for flag in self._typed_flags_in(groups):
             if flag.required_companions and set(flag.required_companions).isdisjoint(available):
-                raise UsageError(f"{name} is for {' or '.join(flag.required_companions)}")
+                raise UsageError(f"{flag.name} is for {' or '.join(flag.required_companions)}")
 
-    def _typed_flags_in(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
-        """Yield the flags of these groups that were typed, each with the name that was typed."""
+    def _typed_flags_in(self, groups: Collection[type[Options]]) -> Iterator[Flag]:
         for group in groups:
             for declared in fields(group):
                 flag = flag_of_field(declared)
-                if flag is not None and declared.name in self.typed_name_by_field:
-                    yield self.typed_name_by_field[declared.name], flag
-
-
-def typed_flags_of(options: Options) -> TypedFlags:
-    """Return the `TypedFlags` of an options object; empty if its class has no such field."""
-    values = (getattr(options, declared.name) for declared in fields(options))
-    return next((value for value in values if isinstance(value, TypedFlags)), TypedFlags())
+                if flag is not None and declared.name in self.fields_of_flags:
+                    yield flag
 
 
 NamedPath = tuple[str, Path | None]  # name of a flag, and its path; None if the flag is not given

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -11,7 +10,9 @@ from typing import Any, NamedTuple
 import typer
 from typer.main import get_command
 
+from ..common.errors import PluginError
 from ..common.plugins import Plugin, find_plugins
+from .command_line import GenCommand
 
 # The entry-point group in which a package lists its commands: ``name = "package.module:object"``.
 GROUP = "logitsmith.commands"
@@ -63,11 +64,14 @@ COMMANDS = {
 
 
 def load_command(name: str) -> Any:
-    """Import a command of `gen` itself, and no other: a function, or a ``typer.Typer`` for a group."""
-    # Gain: 52 of 118 ms for `gen --help`.
+    """Import a command of `gen` itself, and no other, and return it as Typer builds it."""
     key = name.replace("-", "_")
     module = import_module(f".commands.{key}", __package__)
-    return getattr(module, "app", None) or getattr(module, key)
+    if hasattr(module, "app"):  # a group such as presets
+        return get_command(module.app)
+    app = typer.Typer(add_completion=False)
+    app.command(name, cls=GenCommand)(getattr(module, key))
+    return get_command(app)
 
 
 @cache
@@ -92,18 +96,11 @@ def reason_against(name: str) -> str | None:
     return None if _NAME.fullmatch(name) else "the name of a command is a letter, then letters, digits, - and _"
 
 
-def find_plugin(word: str) -> Plugin | None:
-    """Return the plug-in whose command a word names; None if there is none."""
-    return plugin_commands().get(word) if reason_against(word) is None else None
-
-
 def load_plugin(plugin: Plugin) -> Any:
-    """Import a plug-in, and return the group ``gen`` with its command alone."""
+    """Import a plug-in, and return its command as Typer builds it."""
     # Raises ``PluginError`` if that fails, or if the object is neither a ``typer.Typer`` nor a function.
-    from ..common.errors import PluginError
-
     found = plugin.load()
-    group = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+    group = typer.Typer(add_completion=False)
     group.callback()(_no_options)
     if isinstance(found, typer.Typer):
         group.add_typer(found, name=plugin.name)
@@ -112,20 +109,11 @@ def load_plugin(plugin: Plugin) -> Any:
     else:
         raise PluginError(f"{plugin.title} is neither a typer.Typer nor a function")
     try:
-        return get_command(group)
+        built: Any = get_command(group)
+        return built.commands[plugin.name]
     except Exception as error:  # Typer raises several types for annotations that it cannot read
         raise PluginError(f"{plugin.title} cannot be used: {error}") from error
 
 
 def _no_options() -> None:
-    """Take no options, as `gen` does before a command."""
-
-
-def run_plugin(command: Callable[..., object], arguments: Sequence[str]) -> int | str | None:
-    """Run the command that the first argument names, and return what it passes to ``sys.exit``."""
-    # Typer prints help and messages as it does for a program of its own.
-    try:
-        command(args=list(arguments), prog_name="gen")
-    except SystemExit as end:
-        return end.code
-    return None
+    """Take no options: a callback makes a group, even of one command."""

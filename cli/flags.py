@@ -5,12 +5,10 @@ The help, the completion in shells, the flag's name in messages and the check of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from inspect import get_annotations
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..common.flags import CompletionKind, Flag, declare_flag
@@ -109,130 +107,25 @@ def flag_values(options: Options) -> dict[str, Any]:
     return {described.name: value for described, value in iterate_flags(options)}
 
 
-_METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
-# A longer list of choices does not fit next to a flag: the help shows ``NAME`` unless a metavar is declared.
-_MAX_CHOICES_CHARACTERS = 24
-
-
 class DeclaredFlag(NamedTuple):
-    """A flag or an argument of a command, with the name, type and default of its field."""
+    """A flag or an argument of a command, with the type of its field."""
 
-    field: str  # its name in the options class
     flag: Flag
-    value_type: type = bool  # of one value; bool for a switch
-    is_list: bool = False  # whether the flag may be given several times
-    default: Any = False  # of a flag that is not given; `REQUIRED` if the flag must be given
+    annotation: Any  # of the field, such as ``list[str] | None``
 
     @property
-    def is_argument(self) -> bool:
-        # an argument has no name on the command line
-        return not self.flag.names
+    def names(self) -> tuple[str, ...]:
+        """All names on the command line, including those that switch the flag off; empty for an argument."""
+        return self.flag.names + self.flag.negatives
 
     @property
     def takes_value(self) -> bool:
         """False for a switch."""
-        return self.value_type is not bool
+        return self.annotation not in (bool, bool | None)
 
-    @property
-    def names_a_file(self) -> bool:
-        """True if the value is the name of a file, a model or a preset, so that it cannot be empty."""
-        if self.value_type is Path or self.flag.is_path or self.flag.completion_kind in _KINDS_OF_FILES:
-            return True
-        return _FILE_METAVAR_PATTERN.search(self.flag.metavar or "") is not None
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is REQUIRED
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names on the command line, including those that switch the flag off."""
-        return self.flag.names + self.flag.negatives
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The allowed values of an enumeration; empty for other types."""
-        return tuple(member.value for member in self.value_type) if issubclass(self.value_type, Enum) else ()
-
-    @property
-    def metavar(self) -> str:
-        """Placeholder of the value in the help, declared or derived from the type; for an argument, its name."""
-        if self.flag.metavar is not None or self.is_argument:
-            return self.flag.metavar or self.field.upper()
-        if self.choices:
-            choices = "|".join(self.choices)
-            return choices if len(choices) <= _MAX_CHOICES_CHARACTERS else "NAME"
-        return _METAVARS[self.value_type]
-
-    @property
-    def shown_name(self) -> str:
-        """Name of an argument, or names and placeholder of a flag, as in the help: ``-n, --predict N``."""
-        if self.is_argument:
-            return self.metavar
-        names = ", ".join(sorted(self.flag.names, key=lambda name: name.startswith("--")))
-        if self.flag.negatives:
-            names += f" / {', '.join(self.flag.negatives)}"
-        return f"{names} {self.metavar}" if self.takes_value else names
-
-    def read(self, text: str) -> Any:
-        """Return the value of a typed string. Raises ``ValueError`` with the message."""
-        if not text and self.names_a_file:
-            raise ValueError("'' is empty, where a name is needed; is a variable of the shell not set?")
-        if self.flag.parse is not None:
-            return self.flag.parse(text)
-        if issubclass(self.value_type, Enum):
-            return self._read_choice(text)
-        return _READERS[self.value_type](text)
-
-    def _read_choice(self, text: str) -> Any:
-        try:
-            return self.value_type(text)
-        except ValueError:
-            from ..common.text import join_alternatives
-
-            raise ValueError(f"{text!r} is not {join_alternatives(self.choices)}") from None
-
-
-_FILE_METAVAR_PATTERN = re.compile(r"FILE|MODEL|REPO|FOLDER|DIR")
-_INTEGER_PATTERN = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
-
-
-def _read_integer(text: str) -> int:
-    """Return an integer, which may be typed as ``1_000`` or ``5.0``."""
-    match = _INTEGER_PATTERN.fullmatch(text.strip())
-    if match is None:
-        raise _wrong_value_error("an integer", text)
-    try:
-        return int(match[1])
-    except ValueError:  # Python's limit of digits, 4300 by default
-        raise _wrong_value_error("an integer of supported length", text) from None
-
-
-def _read_number(text: str) -> float:
-    """Return a number typed in ASCII. ``inf`` and ``nan`` are left to limits and samplers to reject."""
-    try:
-        text.strip().encode("ascii")
-        return float(text)
-    except ValueError:
-        raise _wrong_value_error("a number", text) from None
-
-
-def _wrong_value_error(noun: str, text: str) -> ValueError:
-    from ..common.text import short_repr
-
-    return ValueError(f"{short_repr(text)} is not {noun}")
-
-
-_READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, float: _read_number, Path: Path}
-
-HELP = DeclaredFlag("help", Flag("--help", "Show this message and exit.", ("--help", "-h")))
-VERSION = DeclaredFlag("version", Flag("--version", "Show the versions.", ("--version",)))
-_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}  # llama.cpp's names with one dash that are often typed with two
-
-
-def normalize_flag_name(name: str) -> str:
-    """Return the name of a flag as it is declared: ``--top_k`` becomes ``--top-k``, as in llama.cpp."""
-    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
+    def first_name(self, name: str) -> str:
+        """Return the name under which Typer knows a switch; ``name``: any of its names."""
+        return self.flag.negatives[0] if name in self.flag.negatives else self.flag.names[0]
 
 
 _SWITCH_WORDS = {
@@ -276,9 +169,3 @@ class Color(StrEnum):
 
 COLOR_METAVAR = "auto|always|never"
 read_color = make_switch_parser(Color, "auto, always or never")
-
-
-_KINDS_OF_FILES = (
-    *(CompletionKind.FILE, CompletionKind.GGUF_FILE, CompletionKind.GRAMMAR, CompletionKind.MODEL),
-    *(CompletionKind.PRESET, CompletionKind.PRESET_FILE),
-)

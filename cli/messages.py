@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,10 @@ from typing import Any, NoReturn, TextIO
 import typer
 
 from ..common.errors import LogitsmithError, Word
+from ..common.extras import extra_of, install_command
+from ..common.files import write_problem
 from ..common.plugins import PluginWarning
+from .text import terminal_safe, wrap_words
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong usage, and of Ctrl-C
 
@@ -117,8 +121,6 @@ def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:
     module = (error.name or "").partition(".")[0]
     if module in ("", __name__.partition(".")[0]):
         return None
-    from ..common.extras import extra_of, install_command
-
     extra = extra_of(module)
     if extra is not None:
         return f"this needs the extra {extra}, which is not installed: {install_command(extra)}"
@@ -140,8 +142,6 @@ def _system_sentence(error: OSError) -> str:
     is_reworded = error.errno is None or error.strerror != os.strerror(error.errno)
     if is_reworded or not isinstance(error.filename, str):
         return f"{error.filename or 'output'}: {error.strerror}"
-    from ..common.files import write_problem
-
     return f"{error.filename}: {write_problem(error, Path(error.filename))}"
 
 
@@ -228,12 +228,8 @@ def print_note(message: str) -> None:
 def print_message(line: str) -> None:
     """Print a line on stderr, wrapped between words on a terminal."""
     # Control characters are escaped, because names of files and strings of a GGUF could contain terminal commands.
-    from .text import terminal_safe, wrap_words
-
     safe = terminal_safe(line, sys.stderr)
     if sys.stderr.isatty():
-        import shutil
-
         safe = "\n".join(wrap_words(safe, shutil.get_terminal_size().columns))
     print(safe, file=sys.stderr)
 

@@ -85,7 +85,7 @@ def print_wrapped(line: str, indent: int = 0) -> None:
     print(line if width is None else "\n".join(wrap_words(line, width, indent)))
 
 
-BOLD, BOLD_UNDERLINED = "\x1b[1m", "\x1b[1;4m"
+BOLD = "\x1b[1m"
 _END = "\x1b[0m"
 
 

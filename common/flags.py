@@ -31,6 +31,15 @@ class Flag(NamedTuple):
     parse: Callable[[str], Any] | None = None  # raises ``ValueError`` with the message
     optional_value: OptionalValue | None = None
 
+    @property
+    def names_a_file(self) -> bool:
+        """True if the value is the name of a file, a model or a preset, so that it cannot be empty."""
+        is_kind_of_file = self.completion_kind is not None and self.completion_kind.names_a_file
+        return self.is_path or is_kind_of_file or _FILE_METAVAR_PATTERN.search(self.metavar or "") is not None
+
+
+_FILE_METAVAR_PATTERN = re.compile(r"FILE|MODEL|REPO|FOLDER|DIR")
+
 
 def declare_flag(
     *names: str,
@@ -119,3 +128,9 @@ class CompletionKind(Enum):
     SAMPLER = auto()  # the name of a sampler
     SETTING_NAME = auto()  # the name of a setting or of a sampler
     SETTING = auto()  # a setting and its value: ``name.parameter=value``
+
+    @property
+    def names_a_file(self) -> bool:
+        """True if the value is the name of a file, a model or a preset."""
+        kinds = (CompletionKind.FILE, CompletionKind.GGUF_FILE, CompletionKind.GRAMMAR, CompletionKind.MODEL)
+        return self in (*kinds, CompletionKind.PRESET, CompletionKind.PRESET_FILE)

@@ -240,7 +240,7 @@ def _is_folder(path: Path) -> bool:
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
 
 
-def chat_template_source(text: str, *, can_be_name: bool = True) -> str:
+def chat_template_source(text: str) -> str:
     """Return the name or the source of a chat template, for `open_chat_template`. Raises ``ModelError``."""
     # ``text``: the name of a template of llama.cpp, Jinja source, a file with it, such as transformers'
     # ``tokenizer_config.json``, or the folder with such a file.
@@ -262,7 +262,7 @@ def chat_template_source(text: str, *, can_be_name: bool = True) -> str:
         source = read_text_file(path, _MAX_TEMPLATE_BYTES)
     except TextFileError as error:
         hint = ""
-        if can_be_name and not os.path.lexists(text):
+        if not os.path.lexists(text):
             nearest = did_you_mean(text, builtin_chat_templates())
             hint = f"; {nearest or 'llama.cpp has no template of that name'}"
         raise ModelError(f"{text}: {error}{hint}") from None

@@ -175,7 +175,7 @@ def test_only_the_chat_needs_it(package, folder):
 @pytest.mark.parametrize(
     ("arguments", "packages"),
     [
-        (["--help"], {"prompt_toolkit", "sqlite3", "markdown_it"}),
+        (["--help"], {"prompt_toolkit", "sqlite3"}),
         (["chat", "--list"], {"prompt_toolkit", "markdown_it", "llama_cpp", "numpy"}),
         (["run", "x", "--show-config"], {"prompt_toolkit", "markdown_it"}),  # llama_cpp imports sqlite3
         pytest.param(["run", "x", "-n", "1"], {"prompt_toolkit", "markdown_it"}, marks=pytest.mark.slow),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from logitsmith.cli.app import INTRODUCTION, app
+from logitsmith.cli.command_table import COMMANDS, load_command
 from typer.main import get_command
 
 _FILES = (
@@ -33,7 +34,7 @@ _EXIT_CODES = (("0", "success"), ("1", "a failure"), ("2", "wrong usage"), ("130
 def man_pages(version: str) -> dict[str, str]:
     """Return the pages by file name, in the roff of man(7)."""
     group: Any = get_command(app)
-    commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    commands = {name: load_command(name) for name in COMMANDS}
     pages = {f"gen-{name}.1": _command_page(name, command, version) for name, command in commands.items()}
     pages["gen.1"] = "\n".join(_overview(INTRODUCTION, group, commands, version)) + "\n"
     return pages
@@ -94,30 +95,21 @@ def _head(name: str, summary: str, version: str) -> Iterator[str]:
 
 
 def _arguments(command: Any) -> str:
-    return "".join(f"{flag.metavar} " for flag in command.flags if flag.is_argument)
+    return "".join(f"{each.display_name_raw} " for each in command.params if each.param_type_name == "argument")
 
 
 def _options(command: Any) -> Iterator[str]:
     """Yield the arguments, then the options in the order of the help, with their panels as headings."""
-    for flag in command.flags:
-        if flag.is_argument:
-            yield f".TP\n.B {_roff(flag.metavar)}\n{_roff(_one_line(flag.flag.help))}"
+    context = command.make_context("gen", [], resilient_parsing=True)
     panel = None
-    for flag in command.flags:
-        if flag.is_argument:
-            continue
-        title = flag.flag.panel
+    parameters = command.get_params(context)
+    for parameter in sorted(parameters, key=lambda each: each.param_type_name):
+        title = parameter.rich_help_panel
         if title is not None and title != panel:
             yield f".SS {_roff(title)}"
         panel = title
-        yield f".TP\n.B {_roff(_names(flag))}\n{_roff(_one_line(flag.flag.help))}"
-
-
-def _names(flag: Any) -> str:
-    """Return the names of an option with its value; of ``--help``, only the long name."""
-    if flag.field == "help":
-        return "--help"
-    return flag.shown_name if flag.takes_value else ", ".join(flag.names)
+        names, meaning = parameter.get_help_record(context)
+        yield f".TP\n.B {_roff(names)}\n{_roff(_one_line(meaning))}"
 
 
 def _text(command: Any) -> str:
@@ -133,8 +125,8 @@ def _one_line(text: str) -> str:
 
 
 def _roff(text: str) -> str:
-    """Return the text, escaped so that roff prints it verbatim."""
-    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    """Return the text of a help, in which a backslash precedes a bracket, so that roff prints it verbatim."""
+    escaped = text.replace("\\[", "[").replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     escaped = "".join(character if character.isascii() else f"\\[u{ord(character):04X}]" for character in escaped)
     return re.sub(r"^([.'])", r"\\&\1", escaped, flags=re.MULTILINE)
 

@@ -26,11 +26,12 @@ from ...common.files import write_file_atomically
 from ...common.flags import CompletionKind
 from ...common.seeds import RANDOM_SEED
 from ...common.text import count_noun, did_you_mean
-from ..completion.values import CompletionItem, CompletionResult, complete_text, matching, path_items
+from ..completion.values import CompletionItem, complete_text, matching, path_items
 from ..interrupt import interruptible
 from ..messages import print_note
 from ..render.stats import draft_line, speed_line
-from ..text import terminal_safe, visible
+from ..render.table import Column, Table
+from ..text import output_width, terminal_safe, visible
 from .chat import Chat, LeaveChatError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ChatCommand:
     summary: str  # in one line
     run: Callable[[Chat, str], None]  # takes the chat, and the argument, stripped of spaces
     # completes a partly typed argument; None if there is no completion
-    complete: Callable[[Chat, str], CompletionResult] | None = None
+    complete: Callable[[Chat, str], list[CompletionItem]] | None = None
     aliases: tuple[str, ...] = ()  # other names that run the command; the help does not list them
 
     @property
@@ -92,17 +93,17 @@ def _command_hint(name: str, argument: str) -> str:
     return nearest and f"; {nearest}"
 
 
-def complete_line(chat: Chat, text: str) -> tuple[CompletionResult, int]:
+def complete_line(chat: Chat, text: str) -> tuple[list[CompletionItem], int]:
     """Return the completions of the text before the cursor, and how many of its characters they replace."""
     if not text.startswith("/") or "\n" in text:
-        return CompletionResult([]), 0
+        return [], 0
     name, space, argument = text[1:].partition(" ")
     if not space:
         names = [CompletionItem(f"/{each.name}", each.summary) for each in COMMANDS]
-        return CompletionResult(matching(names, text)), len(text)
+        return matching(names, text), len(text)
     command = _find_command(name)
     if command is None or command.complete is None:
-        return CompletionResult([]), 0
+        return [], 0
     typed_argument = argument.lstrip()
     return command.complete(chat, typed_argument), len(typed_argument)
 
@@ -112,22 +113,22 @@ def _find_command(name: str) -> ChatCommand | None:
 
 
 def _help(_chat: Chat, _argument: str) -> None:
-    from ..help_page import HelpRow, page_width, section
-
-    print(section("Commands", [HelpRow(each.usage, each.summary) for each in COMMANDS], page_width()))
-    keys = [
-        HelpRow("Enter", "Send the message."),
-        HelpRow("Alt-Enter", 'Start a new line. A line of """ begins or ends a block of lines.'),
-        HelpRow("Tab", "Complete commands, samplers, parameters, presets."),
-        HelpRow("Ctrl-R", "Search earlier input."),
-        HelpRow("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),
-        HelpRow("Ctrl-C", "End the answer and keep its text; pressed twice, leave the chat."),
-        HelpRow("Ctrl-D", "Leave the chat."),
-    ]
-    print(f"\n{section('Keys', keys, page_width())}\n")
+    for title, rows in (("Commands", [(each.usage, each.summary) for each in COMMANDS]), ("Keys", _KEYS)):
+        columns = [Column(width=_NAME_COLUMNS), Column(is_text=True)]
+        print(f"{title}:", *Table(columns, rows, gap=2, indent=2).render(output_width()), "", sep="\n")
     print("To send a message that begins with a slash, type a space first.")
 
 
+_NAME_COLUMNS = 22
+_KEYS = [
+    ("Enter", "Send the message."),
+    ("Alt-Enter", 'Start a new line. A line of """ begins or ends a block of lines.'),
+    ("Tab", "Complete commands, samplers, parameters, presets."),
+    ("Ctrl-R", "Search earlier input."),
+    ("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),
+    ("Ctrl-C", "End the answer and keep its text; pressed twice, leave the chat."),
+    ("Ctrl-D", "Leave the chat."),
+]
 _NO_VALUE = "none"
 _GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file")
 
@@ -223,7 +224,7 @@ def _settings(chat: Chat, _argument: str) -> None:
     show_settings(chat.settings.settings, chat.settings.grammar, chat.settings.chosen_model())
 
 
-def _completer(kind: CompletionKind) -> Callable[[Chat, str], CompletionResult]:
+def _completer(kind: CompletionKind) -> Callable[[Chat, str], list[CompletionItem]]:
     return lambda _chat, typed: complete_text(kind, typed)
 
 
@@ -349,10 +350,10 @@ def _goto(chat: Chat, argument: str) -> None:
     chat.show_last_turn()
 
 
-def _complete_goto(chat: Chat, typed: str) -> CompletionResult:
+def _complete_goto(chat: Chat, typed: str) -> list[CompletionItem]:
     messages = chat.conversation.all_messages()
     candidates = [CompletionItem(each.hash[:_SHOWN_HASH_CHARACTERS], _message_line(each, 40)) for each in messages]
-    return CompletionResult(matching(candidates, typed))
+    return matching(candidates, typed)
 
 
 def _version_number(message: StoredMessage, versions: list[StoredMessage]) -> int:
@@ -539,8 +540,8 @@ def _export(chat: Chat, argument: str) -> None:
     print_note(f"{path}: {count_noun(len(messages), 'message')}")
 
 
-def _complete_path(_chat: Chat, typed: str) -> CompletionResult:
-    return CompletionResult(path_items(typed))
+def _complete_path(_chat: Chat, typed: str) -> list[CompletionItem]:
+    return path_items(typed)
 
 
 def _exit(_chat: Chat, _argument: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import Word
-from ..completion.values import CompletionResult
+from ..completion.values import CompletionItem
 from ..messages import FAILED, INTERRUPTED, named_failures, print_message, print_note
 from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
@@ -31,7 +31,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
 
-    def complete(text: str) -> tuple[CompletionResult, int]:
+    def complete(text: str) -> tuple[list[CompletionItem], int]:
         return complete_line(chat, text)
 
     history = None if store is None else store.with_name(_HISTORY)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from ...common.errors import UsageError
 from ...common.flags import CompletionKind, OptionalValue
 from ...common.seeds import fixed_seed, following_seed
-from ..command_options import TypedFlags
 from ..flags import Options, flag
 from ..inputs.model import chosen_model
 from ..inputs.settings import MODEL_PRESET, grammar_spec, preset_name, resolve_run_settings
@@ -84,7 +83,6 @@ class StoreOptions(Options):
 class ConversationOptions(Options):
     """The options of `gen chat`: those options of `gen run` that change an answer, and others for the chat."""
 
-    typed_flags: TypedFlags
     store: StoreOptions
     prompt_cache: Path | None = _chat(
         "--prompt-cache",

@@ -42,7 +42,7 @@ from prompt_toolkit.utils import get_cwidth
 from ...common.errors import LogitsmithError
 from ...common.files import MAX_TEXT_BYTES
 from ...common.text import UndecodableTextError, decode_text, without_last_line_end
-from ..completion.values import CompletionResult
+from ..completion.values import CompletionItem
 from ..messages import print_message
 
 
@@ -121,7 +121,7 @@ class PipedInput(TurnInput):
 
 
 # A function from the text before the cursor to its completions and the number of characters that they replace.
-_Complete = Callable[[str], tuple[CompletionResult, int]]
+_Complete = Callable[[str], tuple[list[CompletionItem], int]]
 
 
 # Texts in front of the first line of the input, and in front of each following line.
@@ -264,8 +264,8 @@ class _CommandCompleter(Completer):
         self._complete = complete
 
     def get_completions(self, document: Document, _event: object) -> Iterable[Completion]:
-        reply, replaced = self._complete(document.text_before_cursor)
-        for item in reply.items:
+        items, replaced = self._complete(document.text_before_cursor)
+        for item in items:
             yield Completion(item.text, -replaced, display_meta=item.help)
 
 

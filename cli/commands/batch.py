@@ -438,7 +438,7 @@ def _check_defaults(options: BatchOptions) -> RequestDefaults:
         grammar.check()
         report_schema(grammar, print_note)
         ignored_schema_paths = grammar.ignored_schema_paths
-    chat_template = ChatTemplateFlags(options.chat.template, options.typed_flags)
+    chat_template = ChatTemplateFlags(options.chat.template)
     return RequestDefaults(
         name,
         sampling.chain,

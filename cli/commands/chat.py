@@ -52,7 +52,7 @@ def chat(options: ConversationOptions) -> None:
     from ..chat.settings import ChatSettings
 
     show_llama_cpp_messages(options.log)
-    template = ChatTemplateFlags(options.template, options.typed_flags)
+    template = ChatTemplateFlags(options.template)
     store = ChatStore.in_memory() if options.store.no_log else ChatStore.open()
     try:
         conversation = _open_conversation(store, options)

@@ -19,7 +19,7 @@ from ...common.flags import CompletionKind, Limit, within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
 from ...common.text import count_noun
-from ..command_options import TypedFlags, takes_options
+from ..command_options import takes_options
 from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.overrides import flag_overrides
@@ -60,7 +60,6 @@ class CompareOptions(Options):
 
     advice_words: ClassVar[Mapping[str, str]] = {"--chain": "chain with --arm NAME=CHAIN"}
 
-    typed_flags: TypedFlags
     prompt: PromptOptions
     arm: list[str] | None = _compare(
         "--arm",
@@ -222,7 +221,7 @@ def _defaults(options: CompareOptions) -> RequestDefaults:
     overrides = [*map(parse_set, options.set or ()), *flag_overrides(options)]
     if options.length.max_tokens is None:
         overrides.insert(0, Override("-n", "max_tokens", _DEFAULT_TOKENS))
-    template = ChatTemplateFlags(options.chat.template, options.typed_flags)
+    template = ChatTemplateFlags(options.chat.template)
     return RequestDefaults(
         overrides=tuple(overrides),
         uses_chat_template=options.chat.chat,

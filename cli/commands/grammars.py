@@ -16,7 +16,7 @@ from ...common.flags import CompletionKind, within
 from ...common.seeds import RANDOM_SEED, SEED_MAX, SEED_MIN, fixed_seed, following_seed
 from ...common.text import UndecodableTextError, decode_text, without_last_line_end
 from ...requests.sources import find_grammar_source, grammar_folders, report_ignored_schema_paths
-from ..command_line import GenCommand, GenGroup
+from ..command_line import GenCommand
 from ..command_options import takes_options
 from ..flags import REQUIRED, Options, argument, flag
 from ..inputs.overrides import given_grammar
@@ -106,7 +106,7 @@ class GrammarSampleOptions(GrammarSourceOptions):
     count: int = flag("-n", help="Number of sentences.", default=1, shows_default=True, limit=within(1, 100_000))
 
 
-app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
+app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False)
 
 
 @app.callback(invoke_without_command=True)

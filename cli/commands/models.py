@@ -13,7 +13,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.flags import CompletionKind
 from ...common.text import count_noun
-from ..command_line import GenCommand, GenGroup
+from ..command_line import GenCommand
 from ..command_options import takes_group_options, takes_options
 from ..flags import REQUIRED, Options, argument, flag
 from ..inputs.model import find_model_files, pull
@@ -80,9 +80,7 @@ class ModelPullOptions(Options):
     )
 
 
-app = typer.Typer(
-    help="List the models on this machine, show one, or download one.", add_completion=False, cls=GenGroup
-)
+app = typer.Typer(help="List the models on this machine, show one, or download one.", add_completion=False)
 
 
 @app.callback(invoke_without_command=True)

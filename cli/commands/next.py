@@ -13,7 +13,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.flags import CompletionKind, at_least
 from ...requests.sources import open_preset, preset_of_model
-from ..command_options import TypedFlags, takes_options
+from ..command_options import takes_options
 from ..flags import Options, flag
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import after_template, prepare_prompt, read_prompt
@@ -42,7 +42,6 @@ class NextFormat(StrEnum):
 class NextOptions(Options):
     """The options of `gen next`: those of `gen run` that influence the next token, and output options."""
 
-    typed_flags: TypedFlags
     prompt: PromptOptions
     escapes: EscapeOptions
     chat: ChatOptions
@@ -100,7 +99,7 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
     setup = None if needs_model else _resolve_setup(options, None)
     against = None if needs_model else _named_chains(options, None)
-    template = ChatTemplateFlags(options.chat.template, options.typed_flags)
+    template = ChatTemplateFlags(options.chat.template)
     raw_prompt = read_prompt(options.prompt)
     show_llama_cpp_messages(options.log)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:

@@ -15,7 +15,7 @@ from ...common.flags import CompletionKind
 from ...common.text import join_alternatives
 from ...presets.foreign.registry import FORMATS, described_export_formats
 from ...requests.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
-from ..command_line import GenCommand, GenGroup
+from ..command_line import GenCommand
 from ..command_options import takes_options
 from ..flags import REQUIRED, Options, argument, flag
 from ..messages import BAD_USAGE, fail, print_note, report_failures
@@ -100,7 +100,6 @@ class PresetExportOptions(Options):
 app = typer.Typer(
     help="List, show, check, import and export presets.",
     add_completion=False,
-    cls=GenGroup,
 )
 
 

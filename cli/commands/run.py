@@ -194,7 +194,7 @@ def run(options: RunOptions) -> None:
     if options.output.show_config and setup is not None:
         _show_config(setup)
         return
-    template = ChatTemplateFlags(options.chat.template, options.typed_flags)
+    template = ChatTemplateFlags(options.chat.template)
     typed_prompt = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     show_llama_cpp_messages(options.log)
     with interruptible() as interrupt:

@@ -16,7 +16,7 @@ from ...common.errors import UsageError
 from ...common.extras import extra_of, install_command
 from ...common.flags import at_least, within
 from ...common.llama_cpp_limits import MAX_SLOTS
-from ..command_options import TypedFlags, takes_options
+from ..command_options import takes_options
 from ..flags import Options, flag
 from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
 from ..inputs.overrides import chain_rearrangements, flag_overrides
@@ -54,7 +54,6 @@ class LogFormat(StrEnum):
 class ServeOptions(Options):
     """The options of `gen serve`."""
 
-    typed_flags: TypedFlags
     host: str = _serve("--host", metavar="ADDRESS", help="Address to listen on. [127.0.0.1]", default="127.0.0.1")
     port: int = _serve(
         "--port",
@@ -275,7 +274,7 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
         flags=overrides,
         rearrangements=rearrangements,
     )
-    template = ChatTemplateFlags(options.template, options.typed_flags)
+    template = ChatTemplateFlags(options.template)
     return RequestDefaults(
         name,
         sampling.chain,

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from ...common.errors import LogitsmithError
 from ...common.flags import CompletionKind
 from ...presets.setting_table import SETTINGS
-from ..flags import DeclaredFlag
 
 
 class CompletionItem(NamedTuple):
@@ -26,60 +25,28 @@ class CompletionItem(NamedTuple):
     text: str
     help: str = ""
 
-    @property
-    def is_partial(self) -> bool:
-        """True if more must be typed after this completion, so that no space is added."""
-        return self.text.endswith((".", "=", "(", "/"))
-
-
-class CompletionResult(NamedTuple):
-    """The completions of the word at the cursor."""
-
-    items: list[CompletionItem]  # each as the whole word
-    # end of the names of files that are also completions; empty for all files, None for no files
-    file_suffix: str | None = None
-    path_start_index: int = 0  # index in the word where a path begins, such as after ``--file=``
-    adds_space: bool = True  # whether the shell adds a space after a complete item; False if more text may follow
-
 
 def matching(items: Iterable[CompletionItem], word: str) -> list[CompletionItem]:
     """Return the items that begin with the typed word."""
     return [item for item in items if item.text.startswith(word)]
 
 
-def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> CompletionResult:
-    """Return the completions of a flag's value, which begins at ``start``, such as after ``--format=``."""
-    prefix, value = word[:start], word[start:]
-    result = _complete_flag_value(flag, value)
-    items = [CompletionItem(prefix + text, summary) for text, summary in result.items]
-    return result._replace(items=items, path_start_index=start)
+def completer(kind: CompletionKind | None) -> Callable[[str], list[tuple[str, str]]] | None:
+    """Return a function that Typer calls with a typed value; None where shells offer files."""
+    if kind is None or kind is CompletionKind.FILE:
+        return None
+
+    def complete(incomplete: str) -> list[tuple[str, str]]:
+        return [(item.text, item.help) for item in complete_text(kind, incomplete)]
+
+    return complete
 
 
-def _complete_flag_value(flag: DeclaredFlag, value: str) -> CompletionResult:
-    if flag.choices:
-        return CompletionResult(matching(map(CompletionItem, flag.choices), value))
-    kind = flag.flag.completion_kind
-    if kind is None and (flag.value_type is Path or flag.flag.is_path):
-        kind = CompletionKind.FILE
-    return CompletionResult([]) if kind is None else complete_text(kind, value)
-
-
-_ANY_FILE = ""
-_SUFFIX_BY_KIND: Mapping[CompletionKind, str] = {
-    CompletionKind.FILE: _ANY_FILE,
-    CompletionKind.GGUF_FILE: ".gguf",
-}
-
-
-def complete_text(kind: CompletionKind, value: str) -> CompletionResult:
+def complete_text(kind: CompletionKind, value: str) -> list[CompletionItem]:
+    """Return the completions of a value. Where there are none, shells offer files."""
     if kind in _COMPLETION_FUNCTIONS:
         return _COMPLETION_FUNCTIONS[kind](value)
-    if kind in _SUFFIX_BY_KIND:
-        return CompletionResult([], file_suffix=_SUFFIX_BY_KIND[kind])
-    items = matching(_ITEM_FUNCTIONS[kind](), value)
-    # Files are offered only if no name begins with the value.
-    is_file_possible = kind in _NAMES_OR_FILES and not items
-    return CompletionResult(items, file_suffix=_ANY_FILE if is_file_possible else None)
+    return matching(_ITEM_FUNCTIONS[kind](), value)
 
 
 def _preset_items() -> Iterable[CompletionItem]:
@@ -91,9 +58,8 @@ def _preset_items() -> Iterable[CompletionItem]:
         return []
 
 
-def _complete_preset_or_chain(value: str) -> CompletionResult:
-    items = matching(_preset_items(), value)
-    return CompletionResult(items) if items else _complete_chain(value)
+def _complete_preset_or_chain(value: str) -> list[CompletionItem]:
+    return matching(_preset_items(), value) or _complete_chain(value)
 
 
 def _preset_and_model_items() -> Iterable[CompletionItem]:
@@ -144,11 +110,13 @@ def _export_format_items() -> Iterable[CompletionItem]:
 _MODEL_SUFFIX = ".gguf"
 
 
-def _complete_model(value: str) -> CompletionResult:
-    """Return the names and paths that begin with a value. After a tilde, which shells replace, only files."""
-    if value.startswith("~"):
-        return CompletionResult([], file_suffix=_MODEL_SUFFIX)
-    return CompletionResult([*matching(_model_items(), value), *path_items(value, _MODEL_SUFFIX)])
+def _complete_model(value: str) -> list[CompletionItem]:
+    return [*matching(_model_items(), value), *_complete_model_file(value)]
+
+
+def _complete_model_file(value: str) -> list[CompletionItem]:
+    # after a tilde, which only an unquoted word has, shells offer files
+    return [] if value.startswith("~") else path_items(value, _MODEL_SUFFIX)
 
 
 def _model_items() -> list[CompletionItem]:
@@ -181,20 +149,18 @@ def path_items(typed: str, suffix: str = "") -> list[CompletionItem]:
     return items
 
 
-def _complete_setting(value: str) -> CompletionResult:
+def _complete_setting(value: str) -> list[CompletionItem]:
     """Return the completions of ``name.parameter=value``: of the name, the parameter, or the value."""
     target, sign, typed = value.partition("=")
     if sign:
-        return CompletionResult(
-            _add_prefix(f"{target}=", matching(map(CompletionItem, _parameter_values(target)), typed))
-        )
+        return _add_prefix(f"{target}=", matching(map(CompletionItem, _parameter_values(target)), typed))
     name, dot, parameter = target.partition(".")
     if not dot:
-        return CompletionResult(_setting_names(name))
+        return _setting_names(name)
     sampler = _find_sampler(name)
     names = {} if sampler is None else sampler.parameters
     items = [CompletionItem(f"{_spelled_like(key, parameter)}=", help_text) for key, help_text in names.items()]
-    return CompletionResult(_add_prefix(f"{name}.", matching(items, parameter)))
+    return _add_prefix(f"{name}.", matching(items, parameter))
 
 
 def _setting_names(typed: str) -> list[CompletionItem]:
@@ -219,7 +185,7 @@ def _parameter_values(target: str) -> list[str]:
     return sampler.choices.get(_snake_case(parameter) or sampler.main or "", [])
 
 
-def _complete_chain(value: str) -> CompletionResult:
+def _complete_chain(value: str) -> list[CompletionItem]:
     """Return the completions of the last step of a chain: of its name, or of a parameter in its parentheses."""
     before, arrow, step = value.rpartition(">")
     spaces = step[: len(step) - len(step.lstrip())]
@@ -227,7 +193,7 @@ def _complete_chain(value: str) -> CompletionResult:
     name, bracket, inside = step.partition("(")
     if not bracket:
         names = [CompletionItem(_spelled_like(text, step), help_text) for text, help_text in _sampler_items()]
-        return CompletionResult(_add_prefix(start, matching(names, step)), adds_space=False)
+        return _add_prefix(start, matching(names, step))
     done, comma, typed = inside.rpartition(",")
     typed_spaces = typed[: len(typed) - len(typed.lstrip())]
     sampler = _find_sampler(name)
@@ -237,16 +203,16 @@ def _complete_chain(value: str) -> CompletionResult:
         else [CompletionItem(f"{key}=", help_text) for key, help_text in sampler.parameters.items()]
     )
     prefix = f"{start}{name}({done}{comma}{typed_spaces}"
-    return CompletionResult(_add_prefix(prefix, matching(names, typed.lstrip())), adds_space=False)
+    return _add_prefix(prefix, matching(names, typed.lstrip()))
 
 
-def _complete_llama_cpp_samplers(value: str) -> CompletionResult:
+def _complete_llama_cpp_samplers(value: str) -> list[CompletionItem]:
     """Return the completions of the last name of ``top_k;top_p``."""
     from ...presets.overrides import LLAMA_CPP_SAMPLERS
 
     before, semicolon, name = value.rpartition(";")
     names = [CompletionItem(known) for known in LLAMA_CPP_SAMPLERS]
-    return CompletionResult(_add_prefix(before + semicolon, matching(names, name)), adds_space=False)
+    return _add_prefix(before + semicolon, matching(names, name))
 
 
 def _spelled_like(name: str, typed: str) -> str:
@@ -342,11 +308,10 @@ _ITEM_FUNCTIONS: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]]
     CompletionKind.SAMPLER: _sampler_items,
     CompletionKind.SETTING_NAME: _setting_items,
 }
-# Kinds whose values are names or files.
-_NAMES_OR_FILES = (CompletionKind.GRAMMAR, CompletionKind.PRESET, CompletionKind.PRESET_FILE)
 # For kinds whose values have several parts: the function that completes a value.
-_COMPLETION_FUNCTIONS: Mapping[CompletionKind, Callable[[str], CompletionResult]] = {
+_COMPLETION_FUNCTIONS: Mapping[CompletionKind, Callable[[str], list[CompletionItem]]] = {
     CompletionKind.CHAIN: _complete_chain,
+    CompletionKind.GGUF_FILE: _complete_model_file,
     CompletionKind.LLAMA_CPP_SAMPLERS: _complete_llama_cpp_samplers,
     CompletionKind.MODEL: _complete_model,
     CompletionKind.PRESET_OR_CHAIN: _complete_preset_or_chain,

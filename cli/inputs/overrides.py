@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...common.errors import UsageError
 from ...presets.setting_table import UNTIL_CONTEXT_IS_FULL
-from ..command_options import typed_flags_of
 from ..flags import Options, flag_values, iterate_flags
 
 if TYPE_CHECKING:
@@ -41,16 +40,13 @@ def flag_overrides(options: Options) -> Iterator[Override]:
 
 def _given_flags(options: Options) -> Mapping[str, list[_GivenFlag]]:
     """Return the flags that were typed, by the setting that they set."""
-    typed = typed_flags_of(options)
     is_mirostat_off = flag_values(options).get("--mirostat") == 0
     given: dict[str, list[_GivenFlag]] = {}
     for flag, value in iterate_flags(options):
         name = flag.setting_name
         if name is None or value is None or (is_mirostat_off and name.startswith("mirostat.")):
             continue
-        # a flag whose name in messages is not its first one has that name in every case
-        shown_name = typed.name_of(flag) if flag.name == flag.names[0] else flag.name
-        given.setdefault(name, []).append(_GivenFlag(shown_name, flag.part, value))
+        given.setdefault(name, []).append(_GivenFlag(flag.name, flag.part, value))
     return given
 
 
@@ -72,8 +68,7 @@ def chain_rearrangements(options: Options) -> Iterator[ChainRearrangement]:
     if values["--adaptive-target"] is not None:
         yield rearrange_by_adaptive_p()
     if values["--samplers"] is not None:
-        typed_names = typed_flags_of(options).typed_name_by_display_name
-        yield rearrange_by_samplers(values["--samplers"], typed_names.get("--samplers", "--samplers"))
+        yield rearrange_by_samplers(values["--samplers"], "--samplers")
     if values["--mirostat"] is not None:
         yield rearrange_for_mirostat(values["--mirostat"])
 

@@ -19,7 +19,6 @@ from ...common.seeds import RANDOM_SEED, fixed_seed, fresh_seed
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
 from ...requests.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
-from ..command_options import TypedFlags
 from ..flags import Options
 from ..messages import print_note
 from ..options.output import FORMATS, OutputOptions
@@ -245,14 +244,13 @@ def _space_hint(written: str, text: str, vocabulary: Vocabulary) -> str:
 class ChatTemplateFlags:
     """The flags ``--chat-template`` and ``--chat-template-kwargs``, checked before the model is loaded."""
 
-    def __init__(self, options: TemplateOptions, typed_flags: TypedFlags) -> None:
+    def __init__(self, options: TemplateOptions) -> None:
         self.source: str | None = None  # None for the template of the model
         self.variables: dict[str, Any] | None = None  # None without the flag
         if options.chat_template_kwargs is not None:
             self.variables = _parse_variables(options.chat_template_kwargs)
         if options.chat_template is not None:
-            flag = typed_flags.typed_name_by_field.get("chat_template", "--chat-template")
-            self.source = _read_template_flag(flag, options.chat_template, self.variables)
+            self.source = _read_template_flag(options.chat_template, self.variables)
 
     def open(self, model: Model) -> ChatTemplate | None:
         """Return the template of the flags; None if neither flag was typed."""
@@ -263,15 +261,15 @@ class ChatTemplateFlags:
         return open_chat_template(model, self.source, self.variables)
 
 
-def _read_template_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
+def _read_template_flag(text: str, variables: dict[str, Any] | None) -> str:
     from ...engine.templates import check_chat_template
 
     try:
-        source = chat_template_source(text, can_be_name=flag == "--chat-template")
+        source = chat_template_source(text)
         check_chat_template(source, variables)
         return source
     except LogitsmithError as error:
-        raise UsageError(f"{flag}: {error}") from None
+        raise UsageError(f"--chat-template: {error}") from None
 
 
 def _parse_variables(text: str) -> dict[str, Any]:

@@ -250,9 +250,9 @@ class LogOptions(Options):
 
     verbose: bool = flag(
         "-v",
-        "--verbose/--log-disable",
-        "--log-verbose",
-        help="Print llama.cpp's log on stderr. [--log-disable]",
+        "--verbose/--no-verbose",
+        "--log-verbose/--log-disable",
+        help="Print llama.cpp's log on stderr.",
         default=False,
         panel="Output",
     )

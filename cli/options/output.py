@@ -101,8 +101,8 @@ class OutputOptions(Options):
     """The flags of a run's output."""
 
     echo: bool = flag(
-        "--echo/--no-display-prompt",
-        "--display-prompt",
+        "--echo/--no-echo",
+        "--display-prompt/--no-display-prompt",
         help="Also write the prompt; with JSON formats, the prompt's tokens and logprobs.",
         default=False,
         panel="Prompt",

@@ -57,6 +57,7 @@ class ChatOptions(Options):
         "--chat/--no-chat",
         "/--no-conversation",
         "/-no-cnv",
+        "/--no-cnv",
         help="Use the chat template. [on with --system or a --chat-template flag, otherwise off]",
     )
     template: TemplateOptions

@@ -5,23 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from logitsmith.cli.app import INTRODUCTION, app
-from typer.main import get_command
+from logitsmith.cli.app import INTRODUCTION
+from logitsmith.cli.command_table import COMMANDS, load_command
 
 from .markdown import block, code, plain, table
 
 _SYNOPSIS = 'gen "PROMPT" [OPTIONS]      the same as gen run "PROMPT"\ngen COMMAND [OPTIONS]'
 
 
-def group() -> Any:
-    """The group of all commands, as typer builds it."""
-    return get_command(app)
-
-
 def command_pages() -> dict[str, str]:
     """Markdown of the list of commands and of each command, by path."""
-    commands = group()
-    by_name = {name: commands.get_command(None, name) for name in commands.list_commands(None)}
+    by_name = {name: load_command(name) for name in COMMANDS}
     pages = {f"commands/{name}.md": _page(name, command) for name, command in by_name.items()}
     rows = [(f"[`gen {name}`]({name}.md)", plain(_summary(command))) for name, command in by_name.items()]
     pages["commands/index.md"] = (
@@ -49,24 +43,27 @@ def _page(name: str, command: Any) -> str:
 
 
 def _body(usage: str, command: Any) -> str:
-    arguments = [flag for flag in command.flags if flag.is_argument]
-    options = [flag for flag in command.flags if not flag.is_argument and flag.field != "help"]
-    usage = " ".join([usage, *(flag.metavar for flag in arguments)])
+    context = command.make_context("gen", [], resilient_parsing=True)
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option"]
+    usage = " ".join([usage, *(each.display_name_raw for each in arguments)])
     parts = [plain(_text(command)) + "\n", block(f"{usage} [OPTIONS]" if options else usage, "text")]
     if arguments:
-        rows = [(code(flag.metavar), plain(flag.flag.help)) for flag in arguments]
+        rows = [(code(each.display_name_raw), _meaning(each, context)) for each in arguments]
         parts.append(table(("argument", "meaning"), rows))
     panels: dict[str, list[tuple[str, str]]] = {}
-    for flag in options:
-        panels.setdefault(flag.flag.panel or "", []).append((_names(flag), plain(flag.flag.help)))
+    for option in options:
+        names, _ = option.get_help_record(context)
+        row = (", ".join(map(code, names.split(", "))), _meaning(option, context))
+        panels.setdefault(option.rich_help_panel or "", []).append(row)
     for panel, rows in panels.items():
         parts.append((f"**{plain(panel)}**\n\n" if panel else "") + table(("option", "meaning"), rows))
     return "\n".join(parts)
 
 
-def _names(flag: Any) -> str:
-    """The names as the help shows them: ``-n, --predict N``."""
-    return ", ".join(map(code, flag.shown_name.split(", ") if flag.takes_value else flag.names))
+def _meaning(parameter: Any, context: Any) -> str:
+    """The help of a parameter, in which a backslash precedes a bracket that would begin a markup."""
+    return plain(parameter.get_help_record(context)[1].replace("\\[", "["))
 
 
 def _text(command: Any) -> str:

@@ -77,7 +77,6 @@ def test_flags_change_the_search(gen):
     first = gen(*BEAMS, *flags).lines[0]
     assert (first["length_penalty"], first["early_stopping"]) == (-1.5, "never")
     assert gen(*BEAMS, "--early-stopping", "true", "--format", "jsonl").lines[0]["early_stopping"] is True
-    assert gen(*RUN, "--num-beams", "2", code=2).err.endswith("use --beams N\n")
 
 
 def test_a_grammar_holds_every_beam(gen):
@@ -122,7 +121,7 @@ WRONG = {
     "too many": (["--beams", "257"], "--beams: 257 is not"),
     "n best": (["--beams", "2", "--n-best", "3"], "--n-best 3 is more than --beams 2"),
     "penalty": (["--beams", "2", "--length-penalty", "21"], "--length-penalty: 21 is not within -20..20"),
-    "stopping": (["--beams", "2", "--early-stopping", "yes"], "'yes' is not true, false or never"),
+    "stopping": (["--beams", "2", "--early-stopping", "yes"], "'yes' is not"),
     "n best alone": (["--n-best", "3"], "--n-best is for --beams N"),
     "penalty alone": (["--length-penalty", "1"], "--length-penalty is for --beams N"),
     "stopping alone": (["--early-stopping", "true"], "--early-stopping is for --beams N"),

@@ -5,13 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.app import COMMANDS, app
+from logitsmith.cli.command_table import COMMANDS
 from logitsmith.cli.inputs.model import report_flags_without_effect
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
 from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.foreign.llama_cpp import OPTIONS
 from logitsmith.presets.llama_cpp_flags import find_llama_cpp_flag, llama_cpp_flags
-from typer.main import get_command
+
+from ..docs.test_commands import LEAVES, names_of_flags
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
@@ -157,10 +158,10 @@ REFUSED = {
     "-ts a,b": "-ts: 'a,b' is not a comma-separated list of numbers ≥ 0, such as 3,1",
     "-ts 0,0": "-ts: '0,0' is not a comma-separated list of numbers",
     "-mg -2": "-mg: -2 is not within -1..",
-    "-sm both": "-sm: 'both' is not none, layer, row or tensor",
-    "-fa 2": "-fa: '2' is not on, off or auto",
-    "--color yes": "--color: 'yes' is not auto, always or never",
-    "--numa mirror": "--numa: 'mirror' is not distribute, isolate or numactl",
+    "-sm both": "'--split-mode'",
+    "-fa 2": "'2' is not on, off or auto",
+    "--color yes": "'yes' is not auto, always or never",
+    "--numa mirror": "'--numa'",
 }
 
 
@@ -171,12 +172,7 @@ def test_what_is_refused(gen, flags, message):
     assert result.out == ""
 
 
-LEAVES = [
-    command
-    for parent in (get_command(app).get_command(None, name) for name in COMMANDS)
-    for command in getattr(parent, "commands", {"": parent}).values()
-]
-FLAGS = [{name for flag in command.flags for name in flag.names} for command in LEAVES]
+FLAGS = [names_of_flags(command) for _, command in LEAVES]
 WITH_A_MODEL = [flags for flags in FLAGS if "-ngl" in flags]
 EXPLAINED = [flag for flag in llama_cpp_flags() if flag.meaning]
 """What `gen` has in another form, or not at all."""
@@ -336,78 +332,10 @@ FOREIGN = {
     "serve --cors-origins *": "use gen serve --cors ORIGIN",
     "serve --ssl-key-file k": "gen serve speaks plain HTTP; a reverse proxy can encrypt it",
     "serve --threads-http 4": "leave it out: gen serve has no such setting",
-    "x --top_q 3": "there is no flag --top_q; did you mean --top-p?",
     "x --prompt-cache p.bin": "use gen chat --prompt-cache FILE; other commands keep no cache between runs",
-    "x --top-a 0.2": "there is no flag --top-a; use --set top_a=VALUE",
-    "batch x.jsonl --Epsilon_cutoff 3": "there is no flag --Epsilon_cutoff; use --set epsilon_cutoff=VALUE",
-    "x --typ-p 0.2": "there is no flag --typ-p; use --typical",
-    "x --greedy": "there is no flag --greedy; use --temp 0",
-    "x --max_new_tokens 3": "there is no flag --max_new_tokens; use -n N",
-    "x --n 3": "there is no flag --n; write -n",
-    "x --TEMP 1": "there is no flag --TEMP; did you mean --temp?",
     "x --draft 8": "use --spec-draft-n-max N",
-    "score x --context-shift": "there is no flag --context-shift",
-    "batch x.jsonl --mirostat-tau 3": "no flag --mirostat-tau in gen batch; use --set mirostat.tau=VALUE",
-    "batch x.jsonl --rep-pen 1.1": "there is no flag --rep-pen; use --repeat-penalty N",
     "batch x.jsonl -co on": "-co is the colors of the output in llama.cpp; leave it out",
 }
-
-
-FLAGS_OF_OTHER_TOOLS = {
-    "--repeat-penalty N": "--rep-pen --rep_pen --repetition-penalty --repetition_penalty --rp",
-    "--repeat-last-n N": "--rep-pen-range --repetition-penalty-range --repetition-context-size",
-    "--set repetition_penalty.slope=N with --set repetition_penalty.penalty=N and --set"
-    " repetition_penalty.range=N; for KoboldCpp's slope also --set"
-    " repetition_penalty.shape=halves": "--rep-pen-slope",
-    "--frequency-penalty N": "--freq-pen --frequency-pen",
-    "--presence-penalty N": "--presence-pen --pres-pen",
-    "--mirostat N": "--mirostat-mode",
-    "--mirostat-ent N": "--mirostat-tau --mirostat_tau",
-    "--mirostat-lr N": "--mirostat-eta",
-    "--dynatemp-range N": "--dynatemp-low --dynatemp-high",
-    "--dynatemp-exp N": "--dynatemp-exponent",
-    "--xtc-probability N": "--xtc-prob",
-    "--dry-penalty-last-n N": "--dry-range",
-    "--set quadratic.curve=N": "--smoothing-curve",
-    "--set min_tokens=N": "--min-new-tokens --min-length",
-    "--chain STEPS": "--sampler-order --sampler-priority --temperature-last --temp-last",
-    "--ignore-eos": "--ban-eos-token --ban-eos",
-    "-c N": "--n-ctx --num-ctx --max-context-length --context-length --max-model-len --contextsize --max-seq-len",
-    "-n N": "--num-predict --max-tokens --max-new-tokens --num-tokens",
-    "-ngl N": "--num-gpu --gpulayers",
-    "-t N": "--num-thread --n-threads",
-    "-b N": "--num-batch --n-batch --blasbatchsize",
-    "-m MODEL": "--model-path --model-name",
-    "-f FILE": "--prompt-file",
-    "--lora FILE": "--adapter --adapter-path --lora-path",
-    "--system TEXT": "--system-message --instruction",
-    "--stop TEXT": "--stop-sequences --stop-strings --stopping-strings --custom-stopping-strings",
-    "--no-chat": "--ignore-chat-template --raw",
-    "-j SCHEMA, or -jf FILE": "--guided-json --response-format",
-    "--regex PATTERN": "--guided-regex",
-    "--grammar NAME": "--guided-grammar --grammar-string",
-    "--logprobs N": "--top-logprobs --n-probs",
-    "--temp 0": "--greedy",
-    "--beams N": "--num-beams --num_beams --beam-width --beam-size",
-    "--n-best K with --beams, or --samples N": "--num-return-sequences",
-}
-FLAGS_TO_LEAVE_OUT = {
-    "--no-stream": "gen writes the text while it is generated",
-    "--do-sample": "gen samples tokens randomly, except with --temp 0",
-}
-
-
-@pytest.mark.parametrize(
-    ("flag", "instead"),
-    [(flag, instead) for instead, flags in FLAGS_OF_OTHER_TOOLS.items() for flag in flags.split()],
-)
-def test_a_flag_of_another_tool_names_the_one_of_gen(gen, flag, instead):
-    assert gen("x", flag, "1", code=2).err == f"gen: there is no flag {flag}; use {instead}\n"
-
-
-@pytest.mark.parametrize(("flag", "reason"), FLAGS_TO_LEAVE_OUT.items())
-def test_a_flag_of_another_tool_that_is_not_needed_says_so(gen, flag, reason):
-    assert gen("x", flag, code=2).err == f"gen: there is no flag {flag}; omit it: {reason}\n"
 
 
 @pytest.mark.parametrize(("words", "message"), FOREIGN.items())
@@ -435,9 +363,7 @@ def test_the_prompt_is_displayed_as_with_echo(gen):
 
 def test_letters_of_samplers_that_there_are_not(gen):
     error = gen("x", "--sampling-seq", "kqz", code=2).err
-    start = "gen: --sampling-seq: llama.cpp has no sampler with the letter 'q' or 'z'; known: e (penalties), "
-    assert error.startswith(start)
-    assert "k (top_k)" in error
+    assert error.startswith("gen: --samplers: unknown sampler of llama.cpp 'kqz'; known: penalties, ")
 
 
 def test_a_text_that_ends_at_once_says_so(gen):
@@ -454,18 +380,3 @@ FILES = {"g.gbnf": "--grammar-file g.gbnf", "s.json": "-jf s.json", "g.lark": "-
 def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
     (home / "work" / name).write_text('root ::= "a"')
     assert gen("x", "--grammar", name, code=2).err == f"gen: --grammar: {name} is a file; use {flag}\n"
-
-
-OTHER_WAYS = {
-    "server -n 3": "gen: 'server' is not a command: use gen serve; to use the word as a prompt: gen run server",
-    "start": "gen: 'start' is not a command: use gen serve; to use the word as a prompt: gen run start",
-    "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model on this machine: -m MODEL",
-    "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
-    "presets creative": "gen: gen presets: unknown command 'creative'; use gen presets show creative",
-    "grammars json": "gen: gen grammars: unknown command 'json'; use gen grammars show json",
-}
-
-
-@pytest.mark.parametrize(("words", "message"), OTHER_WAYS.items())
-def test_what_gen_does_another_way(gen, words, message):
-    assert gen(*words.split(), code=2).err == f"{message}\n"

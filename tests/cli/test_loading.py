@@ -50,8 +50,7 @@ def test_a_signal_during_the_load(environment, number, delay):
 
 UNNEEDED = (
     *("rich", "httpx", "huggingface_hub", "prompt_toolkit", "markdown_it", "llguidance", "ray"),
-    *("numpy.random", "typer._adapters"),
-    "logitsmith.models.resolve",
+    *("numpy.random", "logitsmith.models.resolve"),
 )
 
 

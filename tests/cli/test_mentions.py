@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from logitsmith.presets.llama_cpp_flags import llama_cpp_flags
 
-from docs.tools.commands import group
+from ..docs.test_commands import COMMANDS, names_of_flags
 
 ROOT = Path(__file__).parents[2]
 ROOMS = sorted(path.name for path in (ROOT / "src" / "logitsmith").iterdir() if path.is_symlink())
-COMMANDS = {name: group().get_command(None, name) for name in group().list_commands(None)}
 OWN_FLAGS = {"--help", "-h", "--version"}
 LLAMA_CPPS_FLAGS = {
     name
@@ -38,7 +37,7 @@ FLAGS_OF_OTHERS = {
     *("--allowlist-unicode-rule", "--json"),
 }
 """Flags of pip, ray and docker, and two that no program of llama.cpp has."""
-SHELL_SCRIPTS = ROOT / "cli" / "completion" / "shells.py"
+SHELL_SCRIPTS = ROOT / "cli" / "commands" / "completion.py"
 """Its texts are scripts, in which ``gen`` is a word of another program's command line."""
 
 
@@ -66,13 +65,7 @@ TEXTS += [(f"llama.cpp's {flag.names[0]}", flag.advice) for flag in llama_cpp_fl
 MENTIONS = sorted({(match[1].strip(), place) for place, text in TEXTS for match in MENTION.finditer(text)})
 
 
-def flags_of(command):
-    """The flags of a command, and of the commands of a group."""
-    own = {name for flag in command.flags for name in flag.names}
-    return own.union(*(flags_of(sub) for sub in getattr(command, "commands", {}).values()))
-
-
-FLAGS = OWN_FLAGS.union(*map(flags_of, COMMANDS.values()))
+FLAGS = OWN_FLAGS.union(*map(names_of_flags, COMMANDS.values()))
 
 
 def problem(mention):
@@ -90,7 +83,7 @@ def problem(mention):
         return None
     elif words[0][0].islower():
         return words[0]
-    known = flags_of(command) | OWN_FLAGS
+    known = names_of_flags(command) | OWN_FLAGS
     return next((flag for flag in FLAG.findall(" ".join(words)) if flag not in known), None)
 
 

@@ -112,7 +112,7 @@ REFUSED = {
         "--grammar-complete has no effect",
     ),
     "a template twice": ([*NEXT, "--chat", "--in-prefix", "x"], "replaces the chat template"),
-    "a length": ([*NEXT, "-n", "5"], "there is no flag -n"),
+    "a length": ([*NEXT, "-n", "5"], "No such option: -n"),
 }
 
 

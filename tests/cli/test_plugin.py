@@ -185,8 +185,8 @@ def test_one_with_a_name_that_is_taken_is_listed_as_hidden(gen, installed):
 
 def test_commands_of_another_package(gen, installed):
     listed = gen("--help", PYTHONPATH=installed).out
-    section = listed[listed.index("Plug-ins:") : listed.index("Options:")]
-    names = [line.split()[0] for line in section.splitlines()[1:] if line]
+    _, *section = listed[listed.index("─ Plug-ins ─") :].splitlines()
+    names = [line.split()[1] for line in section if "Command of the package" in line]
     assert names == ["odd", "broken", "number", "untyped"]
     assert "End with a code." in gen("odd", "--help", PYTHONPATH=installed).out
     assert gen("odd", "ends", "7", code=7, PYTHONPATH=installed).err == ""

@@ -32,10 +32,9 @@ def test_a_command_has_a_page(name):
 @pytest.mark.parametrize(("words", "command"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
 def test_a_page_has_every_option(words, command):
     page = PAGES[f"commands/{words[0]}.md"]
-    for flag in command.flags:
-        if flag.field != "help":
-            assert all(re.search(rf"`{name}[` ]", page) for name in flag.flag.names), flag.flag.names
-            assert plain(flag.flag.help).replace("|", r"\|") in page
+    for flag in getattr(command.callback, "flags", ()):
+        assert all(name in page for name in flag.names), flag.names
+        assert plain(flag.flag.help).replace("|", r"\|") in page
 
 
 def test_every_setting_has_a_row():

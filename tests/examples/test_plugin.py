@@ -81,9 +81,10 @@ def test_its_command(gen, result, installed):
 
 
 def test_its_command_is_completed(gen, installed):
-    variables = {"PYTHONPATH": installed, "_GEN_COMPLETE": "fish"}
-    assert "letters\t" in gen(_GEN_COMPLETE_LINE="gen le", **variables)
-    assert "--without\t" in gen(_GEN_COMPLETE_LINE="gen letters --w", **variables)
+    variables = {"_GEN_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    variables["PYTHONPATH"] = installed
+    assert "letters\t" in gen(_TYPER_COMPLETE_ARGS="gen le", **variables)
+    assert "--without\t" in gen(_TYPER_COMPLETE_ARGS="gen letters --w", **variables)
 
 
 def test_its_format(gen, result, installed, tmp_path):
