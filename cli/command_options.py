@@ -120,7 +120,8 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
     """Return Typer's declaration of a flag. Typer knows one long and one short name; `GenCommand` the others."""
     is_path = annotation in (Path, Path | None)
     facts: dict[str, Any] = {
-        "metavar": flag.metavar or ("FILE" if is_path else None),
+        # an empty one instead of Typer's <bool>
+        "metavar": flag.metavar or ("FILE" if is_path else "" if annotation in (bool, bool | None) else None),
         "show_default": flag.shows_default,
         "autocompletion": completer(flag.completion_kind),
         "parser": _parser(flag.parse or (_read_path if is_path else None)),

@@ -60,17 +60,20 @@ class CompatibilityOptions(Options):
         "--single-turn",
         help="Accepted for llama.cpp compatibility; gen run always ends after one text.",
         default=False,
+        panel="llama.cpp",
     )
     simple_io: bool = flag(
         "--simple-io",
         help="Accepted for llama.cpp compatibility; gen run always writes plain text.",
         default=False,
+        panel="llama.cpp",
     )
     no_timings: bool = flag(
         "--no-perf",
         "--no-show-timings",
         help="Accepted for llama.cpp compatibility; only --stats shows timings.",
         default=False,
+        panel="llama.cpp",
     )
 
 

@@ -81,7 +81,7 @@ class TemplateOptions(Options):
     chat_template: str | None = _prompt(
         "--chat-template",
         "--chat-template-file",
-        metavar="NAME|FILE",
+        metavar="FILE",
         help="Replace the model's chat template: a name in llama.cpp, or a file with Jinja.",
         display_name="--chat-template",
         completion_kind=CompletionKind.FILE,
