@@ -710,7 +710,7 @@ def drained(model, *requests):
 def test_a_stop_token_that_the_model_does_not_have(model):
     ((_, failure),) = drained(model, request("wrong", stop_token_ids=(10**7,)))
     assert isinstance(failure, BatchFailure)
-    assert str(failure.error) == f"token id 10000000 is not within 0..{model.vocabulary.size - 1}"
+    assert str(failure.error).startswith("stop_token_ids: token id 10000000 is not within 0..")
 
 
 def ids_and_start(engine):
