@@ -8,18 +8,13 @@ from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate
 from logitsmith.engine.batch import BatchEngine, BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
-from logitsmith.engine.drafts import DraftOptions
 from logitsmith.engine.guidance import Guidance
 from logitsmith.engine.request import BeamSearch, ChatMessages
 from logitsmith.grammars import compile_grammar
-from logitsmith.grammars.bans import parse_bans
 from logitsmith.grammars.spec import GrammarSpec
 from logitsmith.logprobs.events import Done, ExactnessLevel, PromptToken, Start, Token
 from logitsmith.models.errors import AbortedError, ModelError
 from logitsmith.samplers import build
-from logitsmith.samplers.chain import Phase
-from logitsmith.samplers.errors import SamplingError
-from logitsmith.samplers.loop_guard import LoopGuard
 
 from .small_models import write_model
 
@@ -388,37 +383,6 @@ def test_an_abort_keeps_the_texts(pruned):
     (run,) = generate_beams(pruned, request, is_interrupted=lambda: False)
     assert (run[-1].text, run[-1].finish_reason) == ("", "interrupted")
     assert texts_of(pruned, n=2)[0][-1].finish_reason == "length"
-
-
-UNSUPPORTED = {
-    "bans": {"bans": parse_bans(["x"])},
-    "loop_guard": {"loop_guard": LoopGuard()},
-    "phases": {"phases": [Phase(steps="greedy", until="x")]},
-    "lookup": {"lookup": 3},
-    "draft": {"draft": DraftOptions("draft.gguf")},
-    "trace": {"trace": 3},
-    "keep_on_shift": {"keep_on_shift": 0},
-}
-
-
-@pytest.mark.parametrize(("name", "fields"), UNSUPPORTED.items(), ids=UNSUPPORTED)
-def test_features_of_a_text_that_is_drawn(pruned, name, fields):
-    with pytest.raises(ModelError, match=f"^{name}: not supported by a beam search: "):
-        texts_of(pruned, **fields)
-
-
-DRAWING = {
-    "xtc": ([{"xtc": {"probability": 0.5, "threshold": 0.1}}], "beams: xtc draws random numbers"),
-    "mirostat": ("mirostat_v2", "beams: mirostat_v2 chooses by what it has drawn before"),
-    "adaptive_p": ([{"adaptive_p": {"target": 0.5}}], "beams: adaptive_p chooses by what it has drawn"),
-    "temperature": ("temp0 > dist", "beams: temperature 0 keeps one token"),
-}
-
-
-@pytest.mark.parametrize(("chain", "sentence"), DRAWING.values(), ids=DRAWING)
-def test_chains_that_draw_before_their_last_step(pruned, chain, sentence):
-    with pytest.raises(SamplingError, match=sentence):
-        texts_of(pruned, chain=chain)
 
 
 def test_searches_among_requests_of_a_batch(pruned):

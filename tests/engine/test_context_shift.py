@@ -126,11 +126,6 @@ def test_a_sentence_is_completed_beyond_a_full_context(random_model):
     assert done.context_shifts > 0
 
 
-def test_a_wrong_number(random_model):
-    with pytest.raises(ModelError, match="keep_on_shift: -2 is not ≥ -1"):
-        run(random_model, keep_on_shift=-2)
-
-
 def test_positions_of_several_parts_cannot_shift(tmp_path):
     path = write_model(tmp_path / "qwen2vl.gguf", "qwen2vl")
     with Model.load(path, n_ctx=64, threads=1) as model:

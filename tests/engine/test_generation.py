@@ -167,21 +167,6 @@ def test_empty_prompt_begins_with_bos(model):
     assert start.prompt_ids == (model.vocabulary.bos,)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "message"),
-    [(b"\xff", "not UTF-8"), ("\udcff", "not UTF-8"), ([-1], "token id -1"), ([49152], "token id 49152")],
-    ids=["bytes", "surrogate", "negative id", "large id"],
-)
-def test_bad_prompts(model, prompt, message):
-    with pytest.raises(ModelError, match=message):
-        run(model, prompt)
-
-
-def test_a_negative_length_is_refused(model):
-    with pytest.raises(ModelError, match="-1 is not ≥ 0"):
-        run(model, max_tokens=-1)
-
-
 def test_one_stop_may_be_a_text(model):
     free = run(model, max_tokens=30)[2].text
     assert run(model, max_tokens=30, stop=free[10:14])[2].text == free[: free.index(free[10:14])]

@@ -40,23 +40,6 @@ def test_options_give_the_same_tokens(options):
     assert (rows[0] == rows[1]).all()
 
 
-REFUSED = {
-    "threads 0": ({"threads": 0}, "threads: 0 is not an integer within 1..512"),
-    "too many threads": ({"threads": 100_000}, "threads: 100000 is not"),
-    "negative context": ({"n_ctx": -1}, "n_ctx: -1 is not"),
-    "context beyond 32 bits": ({"n_ctx": 2**32}, "n_ctx: 4294967296 is not"),
-    "context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not an integer"),
-    "batch 0": ({"batch": 0}, "batch: 0 is not"),
-    "layers": ({"gpu_layers": -5}, "gpu_layers: -5 is not"),
-}
-
-
-@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_refused_options(options, message):
-    with pytest.raises(ModelError, match=message):
-        load(**options)
-
-
 def test_batch_larger_than_the_context():
     with load(n_ctx=64, batch=10**9) as model:
         model.context.read([5] * 60)
@@ -144,25 +127,12 @@ def test_build_prompt(model, options, is_chat):
     assert prompt == (format_chat(model, messages) if is_chat else "Hé?")
 
 
-def test_chat_template(model):
-    text = format_chat(model, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé?"}])
-    assert (
-        text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
 def test_model_without_template_and_template_that_raises(model, monkeypatch):
     monkeypatch.setattr(model, "chat_template", None)
     with pytest.raises(ModelError, match="has no chat template"):
         format_chat(model, [{"role": "user", "content": "x"}])
     monkeypatch.setattr(model, "chat_template", "{{ raise_exception('only one turn') }}")
     with pytest.raises(ModelError, match="the model's chat template rejects these messages: only one turn"):
-        format_chat(model, [{"role": "user", "content": "x"}])
-
-
-def test_template_is_sandboxed(model, monkeypatch):
-    monkeypatch.setattr(model, "chat_template", "{{ messages.__class__.__mro__[1].__subclasses__() }}")
-    with pytest.raises(ModelError, match="the model's chat template failed"):
         format_chat(model, [{"role": "user", "content": "x"}])
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from logitsmith.engine import Model
 
-from .quantized_models import QUANTIZATIONS
+from .quantized_models import QUANTIZATIONS, VOCABULARY
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,6 @@ def test_every_quantization_makes_logits(quantized_models, quantization):
     with Model.load(quantized_models.path(quantization), n_ctx=64) as model:
         model.context.read([5, 6, 7])
         logits = model.context.logits()
-        assert logits.shape == (32_000,)
+        assert logits.shape == (VOCABULARY,)
         assert np.isfinite(logits).all()
         assert logits.std() > 0.1

@@ -89,22 +89,6 @@ def test_continuations(model, prompt, choice, is_separate):
     assert b"".join(map(model.vocabulary.piece, choice_ids)) == choice.encode()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"top_logprobs": -2}, "top_logprobs: -2"),
-        ({"top_logprobs": 50000}, "top_logprobs: 50000"),
-        ({"logprobs_from": "both of them"}, "logprobs_from"),
-        ({"top_logprobs": 0, "logprob_of": [50000]}, "token id 50000"),
-        ({"logprob_of": [5]}, "need top_logprobs"),
-        ({"logprobs_from": "both"}, "need top_logprobs"),
-    ],
-)
-def test_refused_logprobs(model, options, message):
-    with pytest.raises(ModelError, match=message):
-        next(generate(model, "a", build("greedy"), **options))
-
-
 @pytest.mark.parametrize("count", [1, 64, *(pytest.param(n, marks=pytest.mark.slow) for n in (63, 65, 127))])
 def test_echo_changes_no_token(model, count):
     ids = [1000 + i * 7919 % 40000 for i in range(count)]
@@ -116,11 +100,6 @@ def test_echo_changes_no_token(model, count):
     assert [event.id for event in echoed] == ids
     assert generated == plain
     assert (echoed_done.finish_reason, echoed_done.text) == (done.finish_reason, done.text)
-
-
-def test_a_prompt_that_does_not_fit_is_refused_before_the_first_event(model):
-    with pytest.raises(ModelError, match="the prompt has 2,000 tokens"):
-        next(generate(model, [5] * 2000, build("greedy"), echo=True, top_logprobs=0))
 
 
 def test_a_context_of_one_token_scores_nothing():

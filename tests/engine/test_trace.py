@@ -10,7 +10,6 @@ from logitsmith.engine import (
     BatchAnswer,
     GenerationRequest,
     LogprobRequest,
-    ModelError,
     Token,
     generate,
     generate_many,
@@ -190,9 +189,3 @@ def test_in_a_batch(model, deterministic):
         assert without_trace(answer.tokens) == list(plain[key].tokens)
         assert answer.start.trace == 4
         assert all(token.trace.stages[-1].kept >= 1 for token in answer.tokens)
-
-
-@pytest.mark.parametrize("count", [-1, 49_153])
-def test_a_count_outside_the_vocabulary_is_refused(bundled, count):
-    with pytest.raises(ModelError, match=rf"trace: {count} is not within 1\.\.49152"):
-        run(bundled, trace=count)
