@@ -193,8 +193,9 @@ def test_lookup_is_refused_where_guesses_cannot_be_removed(model):
             run(model, 0, lookup=4)
 
 
-@pytest.mark.parametrize("keep", [0, 3, -1])
+@pytest.mark.parametrize("keep", [3, *(pytest.param(keep, marks=pytest.mark.slow) for keep in (0, -1))])
 def test_a_full_context_shifts_as_llama_cpp_does(model, keep):
+    """`test_context_shift.py` has the other numbers of kept tokens."""
     if not model.can_truncate:
         with pytest.raises(ModelError, match="cannot discard the oldest tokens of a text: it is recurrent"):
             run(model, 0, keep_on_shift=keep)

@@ -36,11 +36,6 @@ CHAINS = [
 ]
 
 
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
-
-
 def make_request(model, key, prompt, chain=STORY, seed=None, **options):
     options.setdefault("max_tokens", 12)
     built = build(chain, seed=len(str(key)) if seed is None else seed, vocab=model.vocabulary)

@@ -31,14 +31,9 @@ def run(model, constraint, prompt=PROMPT, chain="top-k40 > temp0.8", seed=3, **o
     return events[0], [event for event in events if isinstance(event, Token)], events[-1]
 
 
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
-
-
 @pytest.fixture(scope="session")
-def records(pruned_or_bundled):
-    return compile_grammar(SCHEMA, pruned_or_bundled.vocabulary, kind="json_schema")
+def records(model):
+    return compile_grammar(SCHEMA, model.vocabulary, kind="json_schema")
 
 
 def test_a_run_ends_with_its_sentence(model, records):

@@ -4,25 +4,26 @@ import re
 import struct
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 from logitsmith.common.machine import physical_cores
-from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat, locate
+from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat
 from logitsmith.engine.native.binding import libggml, pop_last_error, set_log_sink
 
 from .small_models import make_vocabulary, write_file
 
 
-def load(**options):
-    path, _ = locate()
-    return Model.load(path, **options)
+@pytest.fixture
+def load(pruned_model):
+    return partial(Model.load, pruned_model)
 
 
 @pytest.mark.parametrize(
     ("n_ctx", "length"), [(None, 4096), (512, 512), (0, 8192)], ids=["default", "given", "the model's"]
 )
-def test_context_length(n_ctx, length):
+def test_context_length(load, n_ctx, length):
     with load(n_ctx=n_ctx) as model:
         assert model.context.length == length
 
@@ -30,7 +31,7 @@ def test_context_length(n_ctx, length):
 @pytest.mark.parametrize(
     "options", [{"mmap": True}, {"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str
 )
-def test_options_give_the_same_tokens(options):
+def test_options_give_the_same_tokens(load, options):
     prompt = "One two three four five six seven eight nine ten"
     with load(n_ctx=256) as plain, load(n_ctx=256, **options) as other:
         rows = []
@@ -40,12 +41,12 @@ def test_options_give_the_same_tokens(options):
     assert (rows[0] == rows[1]).all()
 
 
-def test_batch_larger_than_the_context():
+def test_batch_larger_than_the_context(load):
     with load(n_ctx=64, batch=10**9) as model:
         model.context.read([5] * 60)
 
 
-def test_closed_model_says_so():
+def test_closed_model_says_so(load):
     model = load()
     vocabulary = model.vocabulary
     model.close()
@@ -74,14 +75,14 @@ def test_the_abort_handler_gets_the_reason():
     assert done.stderr == ""
 
 
-def test_threads_default_to_the_physical_cores():
+def test_threads_default_to_the_physical_cores(load):
     with load() as model:
         assert model.threads == physical_cores() >= 1
     with load(threads=1) as model:
         assert model.threads == 1
 
 
-def test_loading_reports_its_progress_and_can_be_stopped():
+def test_loading_reports_its_progress_and_can_be_stopped(load):
     parts = []
     load(progress=lambda part: parts.append(part) or True).close()
     assert parts
@@ -91,7 +92,7 @@ def test_loading_reports_its_progress_and_can_be_stopped():
         load(progress=lambda part: False)
 
 
-def test_log_lines_are_discarded_without_a_sink(capfd):
+def test_log_lines_are_discarded_without_a_sink(load, capfd):
     load().close()
     assert capfd.readouterr() == ("", "")
     lines = []

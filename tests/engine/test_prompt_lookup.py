@@ -18,11 +18,6 @@ CODE = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\n
 PROSE = "The sea was calm, and nobody on the pier had expected"
 
 
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
-
-
 def run(model, prompt, chain="temp0.8 > top-k40", seed=3, **options):
     options.setdefault("max_tokens", 40)
     events = list(generate(model, prompt, build(chain, seed=seed, vocab=model.vocabulary), **options))

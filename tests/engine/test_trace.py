@@ -33,11 +33,6 @@ CHAINS = {
 }
 
 
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
-
-
 def run(model, prompt=PROMPT, chain=CHAINS["default"], seed=5, constraint=None, **options):
     options.setdefault("max_tokens", 16)
     built = build(chain, seed=seed, vocab=model.vocabulary)
