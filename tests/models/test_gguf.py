@@ -212,7 +212,7 @@ def test_random_damage_to_a_header_never_escapes(tmp_path):
     whole = GOOD["metadata of every kind"]
     path = tmp_path / "m.gguf"
     outcomes = {"passed": 0, "refused": 0}
-    for _ in range(2000):
+    for _ in range(600):
         data = bytearray(whole)
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(len(data) - 128)] = rng.randrange(256)
@@ -222,7 +222,7 @@ def test_random_damage_to_a_header_never_escapes(tmp_path):
             outcomes["passed"] += 1
         except ModelError:
             outcomes["refused"] += 1
-    assert min(outcomes.values()) > 100
+    assert min(outcomes.values()) > 30
 
 
 def test_tensor_sizes_are_those_of_ggml():
