@@ -175,9 +175,6 @@ def test_what_json_has_no_number_for_is_null(write, value):
 def test_a_row_is_read_back_byte_for_byte():
     found = strict(token_line(step(b"x", said(-0.5, row=ROW))))
     assert struct.unpack("<3f", base64.b64decode(found["row"], validate=True)) == (-0.5, -1.5, -math.inf)
-
-
-def test_a_row_of_nothing_is_still_a_row():
     assert strict(token_line(step(b"x", said(-0.5, row=b""))))["row"] == ""
 
 
@@ -211,10 +208,6 @@ def test_a_spelling_is_the_text_or_printable_ascii(data):
 @pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
 def test_any_text_stays_on_one_line(text):
     assert strict(json_line({"text": text}))["text"] == text
-
-
-@pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
-def test_any_text_of_a_token_stays_on_one_line(text):
     found = strict(token_line(step(text.encode(), text=text)))
     assert (found["token"], found["text"]) == (text, text)
 
