@@ -68,18 +68,6 @@ def test_the_tokens_of_the_bundled_model(keep, penalty, is_greedy):
         check_tokens(model, keep, penalty, is_greedy)
 
 
-@pytest.mark.parametrize("keep", [0, -1])
-def test_lookup_changes_nothing(random_model, keep):
-    options = {"chain": "ignore_eos > top-k3 > temp0.1", "keep_on_shift": keep, "max_tokens": 300}
-    random_model.context.truncate(0)
-    plain, done = run(random_model, **options)
-    random_model.context.truncate(0)
-    guessed, end = run(random_model, lookup=8, **options)
-    assert guessed == plain
-    assert end.context_shifts == done.context_shifts > 0
-    assert end.accepted_tokens > 0
-
-
 def test_without_it_the_text_ends(random_model):
     tokens, done = run(random_model)
     assert (done.finish_reason, done.context_shifts) == ("context", None)

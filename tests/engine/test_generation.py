@@ -57,6 +57,7 @@ def test_text_is_the_tokens(model):
 def test_stop_string_over_several_tokens(model):
     _, _, free = run(model, max_tokens=30)
     stop = free.text[10:22]
+    assert run(model, max_tokens=30, stop=stop)[2].text == free.text[: free.text.index(stop)]
     _, tokens, done = run(model, max_tokens=30, stop=["never this", stop])
     assert done.finish_reason == "stop"
     assert done.stop == stop
@@ -166,11 +167,6 @@ def test_prompt_as_text_bytes_or_ids(model):
 def test_empty_prompt_begins_with_bos(model):
     start, _, _ = run(model, "")
     assert start.prompt_ids == (model.vocabulary.bos,)
-
-
-def test_one_stop_may_be_a_text(model):
-    free = run(model, max_tokens=30)[2].text
-    assert run(model, max_tokens=30, stop=free[10:14])[2].text == free[: free.index(free[10:14])]
 
 
 def test_tokens_of_a_common_prefix_are_counted(model):

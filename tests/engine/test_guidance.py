@@ -161,14 +161,6 @@ def test_the_prompt_that_another_model_reads_is_healed_too(pruned, pruned_model,
     assert tokens_of(guided) == tokens_of(plain)
 
 
-def test_drafts_change_no_token(pruned):
-    prompt = "one two three one two three one two"
-    plain = run(pruned, Guidance(1.5, NEGATIVE), "greedy", prompt=prompt, count=40)
-    drafted = run(pruned, Guidance(1.5, NEGATIVE), "greedy", prompt=prompt, count=40, lookup=5)
-    assert tokens_of(drafted) == tokens_of(plain)
-    assert drafted[-1].accepted_tokens
-
-
 def test_the_trace_has_a_stage(pruned):
     guidance = Guidance(2.0, NEGATIVE)
     (token,) = (

@@ -21,14 +21,6 @@ def load(pruned_model):
 
 
 @pytest.mark.parametrize(
-    ("n_ctx", "length"), [(None, 4096), (512, 512), (0, 8192)], ids=["default", "given", "the model's"]
-)
-def test_context_length(load, n_ctx, length):
-    with load(n_ctx=n_ctx) as model:
-        assert model.context.length == length
-
-
-@pytest.mark.parametrize(
     "options", [{"mmap": True}, {"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str
 )
 def test_options_give_the_same_tokens(load, options):

@@ -14,7 +14,6 @@ from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 
 LIST = "red apple, green apple, red apple, green apple, red apple, green"
-CODE = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):\n"
 PROSE = "The sea was calm, and nobody on the pier had expected"
 
 

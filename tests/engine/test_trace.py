@@ -18,7 +18,6 @@ from logitsmith.grammars import compile_grammar, resolve_grammar
 from logitsmith.samplers import build
 
 PROMPT = "The sea was"
-LIST = "red apple, green apple, red apple, green apple, red apple, green"
 CHAINS = {
     "default": "penalties > top-k40 > top-p0.95 > min-p0.05 > temp0.8",
     "temperature alone": "temp0.9",
@@ -146,14 +145,6 @@ def test_under_a_grammar(model, options):
             assert trace.draw is None
         dropped = [each for each in trace.candidates if each.dropped_by == 1]
         assert all(each.logits[1:] == (None,) * (len(trace.stages) - 1) for each in dropped)
-
-
-def test_with_a_lookup(model):
-    options = {"prompt": LIST, "chain": "temp0.1 > top-k40", "max_tokens": 40}
-    _, plain, _ = run(model, trace=3, **options)
-    _, guessed, done = run(model, trace=3, lookup=8, **options)
-    assert guessed == plain
-    assert done.accepted_tokens > 0
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
