@@ -233,16 +233,6 @@ def test_a_vocabulary_of_another_size(tmp_path, pruned, difference):
     check_equal(pruned, {"draft": DraftOptions(path)}, chain="temp0.5")
 
 
-def test_counts_are_those_of_the_rows_that_were_read(pruned, draft_path):
-    plain, _ = run(pruned)
-    _, end = run(pruned, draft=DraftOptions(draft_path, n_max=2))
-    rows = end.completion_tokens + end.drafted_tokens - end.accepted_tokens
-    assert rows > len(plain)
-    assert end.drafted_tokens >= end.accepted_tokens > 0
-    _, none = run(pruned)
-    assert (none.drafted_tokens, none.accepted_tokens) == (None, None)
-
-
 def test_without_a_draft_the_model_is_not_loaded(pruned):
     _, end = run(pruned, draft=DraftOptions("nonsuch.gguf", n_max=0, n_min=3))
     assert end.drafted_tokens is None
