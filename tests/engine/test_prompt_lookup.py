@@ -169,4 +169,9 @@ def test_a_draft_continues_the_latest_occurrence_of_the_last_tokens():
                 round_ = text[ends[-1] :]
                 expected = (round_ * 2)[:2]
                 break
-        assert after_a_right_draft(2, text).draft(9) == expected
+        lookup = after_a_right_draft(2, text)
+        assert lookup.draft(9) == expected
+        for token in (other := [draw.randrange(3) for _ in range(3)]):
+            lookup.add(token)
+        lookup.remove_last(len(other))
+        assert lookup.draft(9) == expected

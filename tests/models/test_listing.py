@@ -183,6 +183,13 @@ def test_names_and_sources(home, monkeypatch, write, environment, expected):
     assert all(part.is_file() for entry in found for part in entry.parts)
 
 
+def test_a_file_of_the_snapshot_of_main_takes_precedence(home):
+    snapshot = in_hub_cache(home / HUB, *TINY)
+    in_hub_cache(home / HUB, *TINY, commit="b" * 40, is_main=False)
+    (entry,) = list_models()
+    assert entry.path.parent == snapshot
+
+
 def test_all_parts_of_a_split_model(home):
     files(*SPLIT)(home)
     (entry,) = list_models()
