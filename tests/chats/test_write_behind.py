@@ -76,6 +76,14 @@ def test_an_answer_is_one_answer_wherever_writing_fails(
     assert conversation.answer_count(conversation.messages()[0]) == 1
 
 
+def test_the_recipe_of_an_unsaved_answer_is_known(session, conversation, writable):
+    writable(False)
+    conversation.add_user_message("Hello")
+    list(session.answer(settings(seed=7)))
+    assert conversation.answer_record(conversation.current_message).recipe.seed == 7
+    assert conversation.answer_count(conversation.messages()[0]) == 1
+
+
 def test_nothing_is_written_until_the_next_retry(conversation, notes, writable, monkeypatch):
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_RETRIES", 60.0)
     conversation.add_user_message("Hello")

@@ -124,6 +124,7 @@ def cut(path):
 PROBLEMS = {
     "truncated header": (truncated, "damaged: "),
     "tensors cut off": (cut, "truncated: "),
+    "descriptions of tensors cut off": (lambda path: path.write_bytes(path.read_bytes()[:-290]), "damaged: "),
     "no GGUF": (lambda path: path.write_text("<html>"), "not a GGUF file"),
     "empty": (lambda path: path.write_text(""), "not a GGUF file"),
     "gone": (lambda path: path.unlink(), "there is no such file"),
