@@ -4,6 +4,7 @@ import ast
 import random
 import re
 import sysconfig
+from functools import cache
 from pathlib import Path
 
 
@@ -13,8 +14,12 @@ def human_texts(count):
     They are docstrings and functions of Python's library, and paragraphs of documentation. A part without 40
     letters, such as a table of numbers, is neither prose nor code.
     """
-    found = dict.fromkeys(text for text in _parts() if len(re.findall("[^\\W\\d_]", text)) >= 40)
-    return random.Random(1).sample(list(found), count)
+    return random.Random(1).sample(_all_texts(), count)
+
+
+@cache
+def _all_texts():
+    return list(dict.fromkeys(text for text in _parts() if len(re.findall("[^\\W\\d_]", text)) >= 40))
 
 
 def _parts():

@@ -356,16 +356,6 @@ def test_files_that_cannot_be_used(tmp_path, prepare, message):
     assert not before or path.read_bytes() == before
 
 
-def test_a_chat_that_another_process_deletes(store, conversation):
-    conversation.add_user_message("Hello")
-    other = ChatStore.open(store.path)
-    other.delete(conversation.id)
-    other.close()
-    with pytest.raises(StoreError, match="this chat was deleted meanwhile"):
-        conversation.add_user_message("Are you there?")
-    assert store.database.rows("SELECT count(*) FROM message") == [(0,)]
-
-
 def test_a_file_that_may_not_be_written(store, conversation, notes):
     conversation.add_user_message("Hello")
     store.database._connection.execute("PRAGMA query_only = ON")

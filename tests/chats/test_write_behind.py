@@ -114,6 +114,7 @@ def test_a_change_of_a_deleted_chat_changes_nothing(store, conversation, change)
     with pytest.raises(StoreError, match="was deleted meanwhile"):
         change(conversation)
     assert (conversation.messages(), conversation.all_messages(), conversation.name) == (before, before, None)
+    assert store.database.rows("SELECT count(*) FROM message") == [(0,)]
 
 
 def test_a_name_that_is_taken(store, conversation, notes, writable):

@@ -8,19 +8,28 @@ from logitsmith.cluster.connection import connect
 from .driver import Driver
 from .services import EchoFactory
 
-NODES = 3
+NODES = 2
 
 
-@pytest.fixture
-def nodes(ray):
-    """Yield a cluster whose head computes nothing, and its nodes."""
+@pytest.fixture(scope="module")
+def cluster(ray):
+    """A cluster whose head computes nothing."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    try:
-        yield cluster, [cluster.add_node(num_cpus=1) for _ in range(NODES)]
-    finally:
-        cluster.shutdown()
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster, monkeypatch):
+    """The cluster, and its nodes: those that an earlier test has removed are replaced."""
+    monkeypatch.setattr("logitsmith.cluster.run._SECONDS_BETWEEN_CAPACITY_CHECKS", 1.0)
+    for member in [*cluster.worker_nodes][NODES:]:
+        cluster.remove_node(member)
+    while len(cluster.worker_nodes) < NODES:
+        cluster.add_node(num_cpus=1)
+    return cluster, [*cluster.worker_nodes]
 
 
 def test_a_node_that_fails_and_one_that_is_added(nodes):
@@ -43,8 +52,7 @@ def test_a_node_that_fails_and_one_that_is_added(nodes):
     assert any("was lost (its node " in report for report in driver.reports)
 
 
-def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.run._SECONDS_BETWEEN_CAPACITY_CHECKS", 1.0)
+def test_without_any_node_the_run_waits_for_one(nodes):
     cluster, members = nodes
     with connect(cluster.address) as head_monitor:
         driver = Driver(head_monitor, EchoFactory(0.005), workers=None)
@@ -56,9 +64,9 @@ def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
 
         def report(sentence):
             driver.reports.append(sentence)
-            if "0 of 3 workers fit" in sentence:
+            if f"0 of {NODES} workers fit" in sentence:
                 cluster.add_node(num_cpus=1)
 
         driver.run._pool._report = report
         assert driver.results(list(range(200)), change) == list(range(200))
-    assert any("0 of 3 workers fit on the cluster" in sentence for sentence in driver.reports)
+    assert any(f"0 of {NODES} workers fit on the cluster" in sentence for sentence in driver.reports)

@@ -51,29 +51,24 @@ def test_workers_that_are_killed_at_random_lose_nothing(head_monitor):
     assert sum("was lost" in report for report in driver.reports) >= 3
 
 
-def test_a_worker_that_hangs_is_replaced_and_its_task_fails(head_monitor):
-    driver = Driver(head_monitor, EchoFactory(), workers=1, stall=0.5, size=1)
-    assert driver.results([0, HANG, 2]) == [0, None, 2]
-    assert sum("it made no progress for 0.5 s" in report for report in driver.reports) == 3
+CRASHES = "3 workers in a row crashed while they started: "
+NO_START = {
+    "the service raises": ({"fails": True}, {}, ValueError, "there is no model"),
+    "it crashes": ({"dies": True}, {}, ClusterError, CRASHES + "its process ended"),
+    "it hangs": ({"hangs": True}, {"stall": 0.5}, ClusterError, CRASHES + "it made no progress"),
+    "it may not join": (
+        {},
+        {"reject": lambda facts: "another version"},
+        ClusterError,
+        r"worker 1 on .* cannot join, and no other worker is left: another",
+    ),
+}
 
 
-def test_what_a_service_raises_at_the_start_is_raised(head_monitor):
-    driver = Driver(head_monitor, EchoFactory(fails=True), workers=1)
-    with pytest.raises(ValueError, match="there is no model"):
-        driver.wait()
-    driver.run.close()
-
-
-def test_workers_that_crash_at_the_start_end_the_run(head_monitor):
-    driver = Driver(head_monitor, EchoFactory(dies=True), workers=1)
-    with pytest.raises(ClusterError, match="3 workers in a row crashed while they started: its process ended"):
-        driver.wait()
-    driver.run.close()
-
-
-def test_a_worker_that_hangs_while_it_starts_is_replaced(head_monitor):
-    driver = Driver(head_monitor, EchoFactory(hangs=True), workers=1, stall=0.5)
-    with pytest.raises(ClusterError, match="3 workers in a row crashed while they started: it made no progress"):
+@pytest.mark.parametrize(("service", "options", "error", "message"), NO_START.values(), ids=NO_START)
+def test_without_a_worker_that_starts_the_run_ends(head_monitor, service, options, error, message):
+    driver = Driver(head_monitor, EchoFactory(**service), workers=1, **options)
+    with pytest.raises(error, match=message):
         driver.wait()
     driver.run.close()
 
@@ -86,22 +81,20 @@ def test_a_worker_that_cannot_start_leaves_the_work_to_others(head_monitor, tmp_
 
 
 def test_if_every_task_crashes_its_worker_the_run_ends(head_monitor, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.run._MAX_CRASHES_WITHOUT_RESULT", 4)
+    monkeypatch.setattr("logitsmith.cluster.run._MAX_CRASHES_WITHOUT_RESULT", 2)
     driver = Driver(head_monitor, EchoFactory(), workers=1, size=8)
-    with pytest.raises(ClusterError, match="4 workers in a row crashed without a result: its process ended"):
+    with pytest.raises(ClusterError, match="2 workers in a row crashed without a result: its process ended"):
         driver.results([POISON] * 100)
     driver.run.close()
 
 
-def test_a_result_does_not_wait_for_the_rest_of_its_shard(head_monitor):
-    driver = Driver(head_monitor, EchoFactory(), workers=1, stall=1, size=8)
+def test_a_worker_that_hangs_is_replaced_and_its_task_alone_fails(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(), workers=1, stall=0.5, size=8)
     arrived = []
-    contents = [0, 1, 2, HANG]
-    assert driver.results(contents, arrived.append) == [0, 1, 2, None]
+    assert driver.results([0, 1, 2, HANG], arrived.append) == [0, 1, 2, None]
     assert arrived == [1, 2, 3, 4]
-    assert (
-        len(driver.reports) == 3
-    )  # the other tasks were answered before, so only the task that hangs was repeated
+    # The other tasks were answered before, so only the task that hangs was repeated.
+    assert ["it made no progress for 0.5 s" in report for report in driver.reports] == [True] * 3
 
 
 def test_each_worker_gets_a_part(head_monitor):
@@ -125,13 +118,6 @@ def test_a_worker_may_be_rejected(head_monitor):
     driver = Driver(head_monitor, EchoFactory(0.01), reject=reject)
     assert driver.results(list(range(60))) == list(range(60))
     assert [report for report in driver.reports if "cannot join: another processor" in report]
-
-
-def test_without_any_worker_that_may_join_the_run_ends(head_monitor):
-    driver = Driver(head_monitor, EchoFactory(), workers=1, reject=lambda facts: "another version")
-    with pytest.raises(ClusterError, match=r"worker 1 on .* cannot join, and no other worker is left: another"):
-        driver.wait()
-    driver.run.close()
 
 
 def test_workers_that_do_not_fit_wait(head_monitor):

@@ -53,13 +53,6 @@ def test_the_second_crash_splits_a_shard_and_the_third_gives_up_a_single_task():
     assert queue.requeue_after_crash(halves[0]).key == "0"
 
 
-def test_a_single_task_is_given_up_after_three_crashes():
-    queue = ShardQueue(iter(tasks(1)), 1)
-    for _ in range(2):
-        assert queue.requeue_after_crash(queue.next(may_have_crashed_worker=True)) is None
-    assert queue.requeue_after_crash(queue.next(may_have_crashed_worker=True)).key == "0"
-
-
 @pytest.mark.parametrize("size", [1, 2, 7, 8])
 @given(
     count=st.integers(0, 30),

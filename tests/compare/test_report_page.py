@@ -158,10 +158,12 @@ def test_sides_are_random(open_report):
     tab = open_report()
     tab.click("#tab-votes")
     sides = set()
-    for _ in range(60):
+    for _ in range(60):  # two or three times, nearly always
         tab.click("#start-votes")
         sides.add("WILD" in tab.locator("#votes-panel article").first.inner_text())
         tab.keyboard.press("q")
+        if len(sides) == 2:
+            break
     assert sides == {True, False}
 
 

@@ -19,12 +19,6 @@ def bundled() -> Iterator[Model]:
 
 
 @pytest.fixture(scope="session")
-def model(bundled: Model) -> Model:
-    """The default of tests: the bundled model."""
-    return bundled
-
-
-@pytest.fixture(scope="session")
 def pruned(pruned_model: Path) -> Iterator[Model]:
     """The bundled model with few of its layers and tokens."""
     with Model.load(pruned_model, n_ctx=1024) as loaded:
@@ -32,7 +26,7 @@ def pruned(pruned_model: Path) -> Iterator[Model]:
 
 
 @pytest.fixture(scope="session", params=["pruned", pytest.param("bundled", marks=pytest.mark.slow)])
-def pruned_or_bundled(request: pytest.FixtureRequest) -> Model:
+def model(request: pytest.FixtureRequest) -> Model:
     """For tests that hold for any model: the pruned one, and for a proof the bundled one, too."""
     return request.getfixturevalue(request.param)
 

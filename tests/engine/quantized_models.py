@@ -33,6 +33,7 @@ QUANTIZATIONS = (
 )
 """Those that need no importance matrix."""
 
+VOCABULARY = 4096
 WIDTH, HEADS, LAYERS = 512, 8, 2
 """K-quants need rows of a multiple of 256 weights; two layers carry a difference on through the attention."""
 
@@ -43,7 +44,7 @@ class QuantizedModels:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def path(self, quantization: str, vocabulary: int = 32_000, experts: int = 0) -> Path:
+    def path(self, quantization: str, vocabulary: int = VOCABULARY, experts: int = 0) -> Path:
         """The file of the model in one quantization; it is written if it is not there."""
         target = self._folder / f"{vocabulary}-{experts}-{quantization}.gguf"
         if not target.exists():

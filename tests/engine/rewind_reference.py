@@ -34,7 +34,7 @@ class FakeVocabulary:
     def is_control(self, token):
         return token == self.end
 
-    def check(self, tokens):
+    def check(self, tokens, name=""):
         assert all(0 <= token < self.size for token in tokens)
 
     def tokenize(self, data, special=False):

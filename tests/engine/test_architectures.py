@@ -113,16 +113,13 @@ def exact(tokens):
     return [(token.id, token.chosen.logprob) for token in tokens]
 
 
-def test_only_attention_can_be_truncated(case):
-    name, model = case
-    assert model.can_truncate == (name in TRANSFORMERS)
-
-
 def test_the_manual_names_these_architectures():
     assert set(models_page.ARCHITECTURES) == {architecture for architecture, _ in ARCHITECTURES.values()}
 
 
-def test_the_manual_says_what_it_does(model):
+def test_the_manual_says_what_it_does(case):
+    name, model = case
+    assert model.can_truncate == (name in TRANSFORMERS)
     row = models_page.ARCHITECTURES[model.metadata["general.architecture"]]
     assert row.runs == "works"
     assert row.lookup == ("works" if model.can_truncate else "not supported")
@@ -193,8 +190,9 @@ def test_lookup_is_refused_where_guesses_cannot_be_removed(model):
             run(model, 0, lookup=4)
 
 
-@pytest.mark.parametrize("keep", [0, 3, -1])
+@pytest.mark.parametrize("keep", [3, *(pytest.param(keep, marks=pytest.mark.slow) for keep in (0, -1))])
 def test_a_full_context_shifts_as_llama_cpp_does(model, keep):
+    """`test_context_shift.py` has the other numbers of kept tokens."""
     if not model.can_truncate:
         with pytest.raises(ModelError, match="cannot discard the oldest tokens of a text: it is recurrent"):
             run(model, 0, keep_on_shift=keep)

@@ -4,11 +4,9 @@ import dataclasses
 import itertools
 import random
 
-import numpy as np
 import pytest
 from logitsmith.engine import (
     BatchAnswer,
-    BatchFailure,
     GenerationRequest,
     LogprobRequest,
     ModelError,
@@ -16,8 +14,7 @@ from logitsmith.engine import (
     generate_many,
 )
 from logitsmith.grammars import resolve_grammar
-from logitsmith.models.errors import PromptTooLongError
-from logitsmith.samplers import SamplingError, build
+from logitsmith.samplers import build
 
 STORY = "top-k40 > top-p0.95 > temp0.9"
 SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
@@ -34,11 +31,6 @@ CHAINS = [
     'sequence-bias(bias={"the sea": 4, " the": -2}, ids=[[[28, 260], 3]]) > min-k > edt(theta=0.3)',
     'scripts=["Latin"] > temp2',
 ]
-
-
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
 
 
 def make_request(model, key, prompt, chain=STORY, seed=None, **options):
@@ -132,17 +124,6 @@ def test_neither_order_nor_neighbors_change_a_bit_of_many(model):
     print(f"\n{len(requests)} requests, each the same to the last bit at 8, 2, 5 and 12 at a time, in four orders")
 
 
-def test_isolated_requests_compute_what_generate_computes(model):
-    requests = list(long_requests(model, 1, 2))
-    answers = generate_batch(model, requests, 4, deterministic=True)
-    for request in requests:
-        tokens, done = generate_alone(model, request)
-        assert [(t.id, t.distributions) for t in answers[request.id].tokens] == [
-            (t.id, t.distributions) for t in tokens
-        ]
-        assert answers[request.id].done.text == done.text
-
-
 def test_shared_beginnings_are_read_once(model):
     requests = [make_request(model, n, SYSTEM + f" Question {n}", max_tokens=2) for n in range(4)]
     answers = generate_batch(model, requests, 2)
@@ -222,44 +203,6 @@ def test_forced_tokens_are_read_beside_others_and_change_no_bit(model):
     assert all(answer.done.forced_tokens > 5 and answer.done.complete for answer in answers.values())
     for request in requests():
         assert answers[request.id].tokens == tuple(generate_alone(model, request)[0])
-
-
-class Breaking:
-    """A constraint that fails after some tokens."""
-
-    def __init__(self, size, after):
-        self._size, self._left = size, after
-
-    def mask(self):
-        self._left -= 1
-        return np.full(self._size, self._left >= 0)
-
-    def accept(self, token):
-        pass
-
-
-def test_a_failure_does_not_affect_other_requests(model):
-    good = {n: make_request(model, n, "The sea", seed=n) for n in range(4)}
-    bad = [
-        make_request(model, "too long", "word " * 2000),
-        make_request(model, "breaks immediately", "The", constraint=Breaking(model.vocabulary.size, 0)),
-        make_request(model, "breaks later", "The", constraint=Breaking(model.vocabulary.size, 3)),
-        make_request(model, "negative", "The", max_tokens=-3),
-        make_request(model, "no token", [10**9]),
-    ]
-    answers = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
-    failed = {outcome.id: outcome.error for outcome in answers if isinstance(outcome, BatchFailure)}
-    assert {key: type(error) for key, error in failed.items()} == {
-        "too long": PromptTooLongError,
-        "breaks immediately": SamplingError,
-        "breaks later": SamplingError,
-        "negative": ModelError,
-        "no token": ModelError,
-    }
-    assert "2,001 tokens" in str(failed["too long"])
-    done = {outcome.id: outcome for outcome in answers if isinstance(outcome, BatchAnswer)}
-    for key, request in good.items():
-        assert ids_of(done[key].tokens) == ids_of(generate_alone(model, request)[0])
 
 
 def test_the_context_of_a_request_can_be_filled(small_context):

@@ -28,17 +28,13 @@ from logitsmith.engine.native.binding import lib
 from logitsmith.engine.native.context import NativeContext
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.logprobs.events import ExactnessLevel
-from logitsmith.samplers import Sampler, SamplerInfo, build, parse_chain
+from logitsmith.models.errors import PromptTooLongError
+from logitsmith.samplers import Sampler, SamplerInfo, SamplingError, build, parse_chain
 from logitsmith.samplers.chain import StepSpec
 
 SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
 MESSAGE = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
 TEMPLATE = "{% for m in messages %}" + MESSAGE + "{% endfor %}<|im_start|>assistant\n"
-
-
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
 
 
 def steps(chain):
@@ -143,24 +139,6 @@ def test_a_text_continues_after_an_end_of_generation_token(model, has_grammar):
         events = [event for _, event in drain(engine)]
     assert [event.id for event in events if isinstance(event, Token)] == [eog] * (1 if has_grammar else 3)
     assert events[-1].text == ""
-
-
-def test_a_failure_is_an_event(model):
-    wrong = {
-        "chain": request("chain", chain="top-k40", seed=2**63),
-        "grammar": request("grammar", constraint=resolve_grammar({"gbnf": 'root ::= "a" <not-a-token>'})),
-        "prompt": request("prompt", [10**9]),
-        "context shift": request("context shift", keep_on_shift=0),
-    }
-    too_long = request("too long", "sea " * 3000)
-    with BatchEngine(model, 2) as engine:
-        for asked in (*wrong.values(), too_long, request("good")):
-            engine.add(asked)
-        events = drain(engine)
-        assert engine.free_slots == 2
-    failed = {name: event.has_begun for name, event in events if isinstance(event, BatchFailure)}
-    assert failed == dict.fromkeys([*wrong, "too long"], False)
-    assert sum(name == "good" for name, _ in events) == 8
 
 
 @pytest.mark.parametrize("prompt", ["The sea", "The sea was calm and the ship " * 20], ids=["short", "long"])
@@ -279,22 +257,34 @@ def test_a_fault_that_is_not_a_sentence_ends_generate_many(model):
 
 
 WRONG = {
-    "stop": {"stop": [3]},
-    "prompt": {"prompt": 5},
-    "max_tokens": {"max_tokens": "3"},
-    "logprobs": {"logprobs": None},
-    "trace": {"trace": 0},
+    "chain": ({"chain": "top-k40", "seed": 2**63}, SamplingError),
+    "grammar": ({"constraint": resolve_grammar({"gbnf": 'root ::= "a" <not-a-token>'})}, GrammarError),
+    "a token": ({"prompt": [10**9]}, ModelError),
+    "a long prompt": ({"prompt": "sea " * 3000}, PromptTooLongError),
+    "a shift": ({"keep_on_shift": 0}, ModelError),
+    "a negative length": ({"max_tokens": -3}, ModelError),
+    "the type of stop": ({"stop": [3]}, Exception),
+    "the type of the prompt": ({"prompt": 5}, Exception),
+    "the type of a length": ({"max_tokens": "3"}, Exception),
+    "no logprobs": ({"logprobs": None}, Exception),
+    "the type of a trace": ({"trace": 0}, Exception),
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_a_request_of_wrong_types_is_a_failure(model, wrong):
+@pytest.mark.parametrize(("wrong", "error"), WRONG.values(), ids=WRONG)
+def test_a_wrong_request_fails_alone(model, wrong, error):
     with BatchEngine(model, 2) as engine:
         engine.add(request("good"))
-        engine.add(replace(request("bad"), **wrong))
+        bad = request("bad", chain=wrong.get("chain", "greedy"), seed=wrong.get("seed", 3))
+        engine.add(replace(bad, **{name: value for name, value in wrong.items() if name not in ("chain", "seed")}))
         events = drain(engine)
-    assert isinstance([event for name, event in events if name == "bad"][-1], BatchFailure)
-    assert sum(name == "good" for name, _ in events) == 8
+        assert engine.free_slots == 2
+    *made, failure = (event for name, event in events if name == "bad")
+    assert isinstance(failure, BatchFailure)
+    assert isinstance(failure.error, error)
+    assert failure.has_begun == bool(made)
+    assert not made or error is Exception
+    assert said([event for name, event in events if name == "good"]) == said(alone(model, request("good")))
 
 
 def test_an_abort_loses_nothing(model):
@@ -327,11 +317,11 @@ def test_an_abort_loses_nothing(model):
 FORCED = 'root ::= [A-Z] "unexpectedly, seventeen purple elephants" " danced" [a-z]+ "."'
 
 
-def test_an_abort_while_forced_tokens_are_compared_loses_nothing(bundled, monkeypatch):
+def test_an_abort_while_forced_tokens_are_compared_loses_nothing(model, monkeypatch):
     """Several tokens are read in one call and one by one; an abort may come at each of these calls."""
     asked = request("forced", "Say: ", "greedy", constraint=resolve_grammar({"gbnf": FORCED}), max_tokens=30)
-    expected = said(alone(bundled, asked))
-    decode, calls = NativeContext.decode_spans, 0
+    expected = said(alone(model, asked))
+    decode, calls, aborted_at = NativeContext.decode_spans, 0, 0
 
     def aborting(native, spans, all_logits=True):
         nonlocal calls
@@ -341,9 +331,12 @@ def test_an_abort_while_forced_tokens_are_compared_loses_nothing(bundled, monkey
         return decode(native, spans, all_logits)
 
     monkeypatch.setattr(NativeContext, "decode_spans", aborting)
-    for number in range(2, 13):
+
+    def run_with_abort(number):
+        """Return the number of aborts and of calls."""
+        nonlocal aborted_at, calls
         aborted_at = 0  # the making of the slots may decode, too
-        with BatchEngine(bundled, 2) as engine:
+        with BatchEngine(model, 2) as engine:
             engine._slots._plan.is_one_call_exact_by_count.clear()
             engine.add(asked)
             aborted_at, calls, events, abort_count = number, 0, [], 0
@@ -352,8 +345,13 @@ def test_an_abort_while_forced_tokens_are_compared_loses_nothing(bundled, monkey
                     events += engine.step()
                 except AbortedError:
                     abort_count += 1
-            assert (abort_count, calls > aborted_at) == (1, True)
-            assert said(event for _, event in events) == expected
+        assert said(event for _, event in events) == expected
+        return abort_count, calls
+
+    abort_count, call_count = run_with_abort(0)
+    assert (abort_count, call_count > 4) == (0, True), call_count
+    for number in range(2, min(call_count, 13)):
+        assert run_with_abort(number) == (1, call_count + 1)
 
 
 def test_a_constraint_reads_the_beginning_once(model):
@@ -399,9 +397,9 @@ class Interrupting:
         pass
 
 
-def test_ctrl_c_in_the_code_of_a_request_ends_this_request_only(bundled):
-    with BatchEngine(bundled, 2) as engine:
-        engine.add(request("interrupted", constraint=Interrupting(bundled, 3, KeyboardInterrupt)))
+def test_ctrl_c_in_the_code_of_a_request_ends_this_request_only(model):
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("interrupted", constraint=Interrupting(model, 3, KeyboardInterrupt)))
         engine.add(request("other", "A man in", max_tokens=9))
         events = []
         while not engine.is_idle:
@@ -413,7 +411,7 @@ def test_ctrl_c_in_the_code_of_a_request_ends_this_request_only(bundled):
         assert [str(failure.error) for failure in failures] == ["the request was interrupted"]
         assert held(engine) == [(size, size) for _, size in held(engine)]
     other = [event for name, event in events if name == "other"]
-    assert said(other) == said(alone(bundled, request("other", "A man in", max_tokens=9)))
+    assert said(other) == said(alone(model, request("other", "A man in", max_tokens=9)))
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -427,8 +425,11 @@ def test_closing_in_a_step_is_no_crash(model, deterministic):
         engine.close()
         with pytest.raises(ModelError, match=r"^the (batch|context) is closed$"):
             next(advancing)
-        with pytest.raises(ModelError, match=r"^the batch is closed$"):
-            engine.step()
+        engine.close()
+        assert engine.is_idle
+        for use in (engine.step, lambda: engine.add(request("b"))):
+            with pytest.raises(ModelError, match=r"^the batch is closed$"):
+                use()
 
 
 def test_closing_in_a_note_is_no_crash(model):
@@ -482,18 +483,6 @@ def run_one(engine, asked):
     return drain(engine)
 
 
-def test_a_closed_batch_says_so(model):
-    engine = BatchEngine(model, 2)
-    engine.add(request("a"))
-    engine.step()
-    engine.close()
-    engine.close()
-    assert engine.is_idle
-    for use in (engine.step, lambda: engine.add(request("b"))):
-        with pytest.raises(ModelError, match="the batch is closed"):
-            use()
-
-
 def test_a_request_that_is_canceled_within_a_step_is_left_out(model):
     with BatchEngine(model, 3) as engine:
         for name in "abc":
@@ -513,18 +502,6 @@ def test_waiting_requests_are_distinguished_by_their_ids(model):
             engine.add(request(name, np.array([1, 2, 3])))
         assert engine.cancel(2)
         assert engine.free_slots == -1
-
-
-def test_no_request_is_begun_after_a_stop(model):
-    calls = []
-    stopped = generate_many(
-        model,
-        [request(number, f"Story {number}:") for number in range(8)],
-        4,
-        should_stop=lambda: len(calls) >= 1,
-        progress=calls.append,
-    )
-    assert len(list(stopped)) == 1
 
 
 @pytest.mark.parametrize("tail", ["", " and so on"], ids=["the same", "longer"])
@@ -705,12 +682,6 @@ def drained(model, *requests):
         for asked in requests:
             engine.add(asked)
         return drain(engine)
-
-
-def test_a_stop_token_that_the_model_does_not_have(model):
-    ((_, failure),) = drained(model, request("wrong", stop_token_ids=(10**7,)))
-    assert isinstance(failure, BatchFailure)
-    assert str(failure.error) == f"token id 10000000 is not within 0..{model.vocabulary.size - 1}"
 
 
 def ids_and_start(engine):

@@ -8,16 +8,16 @@ import pytest
 from logitsmith.engine import ExactnessLevel, GenerationRequest, LogprobRequest, Model, ModelError
 from logitsmith.samplers import build
 
-from .quantized_models import QUANTIZATIONS
+from .quantized_models import QUANTIZATIONS, VOCABULARY
 from .test_batch import exact_outputs, generate_alone, generate_batch
 
 LARGE_VOCABULARY = 151_936
 MODELS = [
-    pytest.param("Q4_K_M", 32_000, id="Q4_K_M"),
+    pytest.param("Q4_K_M", VOCABULARY, id="Q4_K_M"),
     pytest.param("F16", LARGE_VOCABULARY, id="F16 with a large vocabulary", marks=pytest.mark.slow),
-    pytest.param("F16", 32_000, id="F16"),
+    pytest.param("F16", VOCABULARY, id="F16"),
     *(
-        pytest.param(name, 32_000, id=name, marks=pytest.mark.slow)
+        pytest.param(name, VOCABULARY, id=name, marks=pytest.mark.slow)
         for name in QUANTIZATIONS
         if name not in ("Q4_K_M", "F16")
     ),
@@ -40,9 +40,9 @@ class FewTokens:
 def make_requests(count, max_tokens=12, **options):
     """Prompts of other lengths, some of which share their first 64 tokens and more."""
     draw = random.Random(count)
-    common = [draw.randrange(32_000) for _ in range(70)]
+    common = [draw.randrange(VOCABULARY) for _ in range(70)]
     for key in range(count):
-        ids = [draw.randrange(32_000) for _ in range(draw.choice([1, 3, 20, 64, 80]))]
+        ids = [draw.randrange(VOCABULARY) for _ in range(draw.choice([1, 3, 20, 64, 80]))]
         yield GenerationRequest(
             prompt=common + ids if key % 3 == 0 else ids,
             chain=build("top-k200 > temp1.2", seed=key),
@@ -108,7 +108,7 @@ def test_guessed_tokens_do_not_depend_on_neighbors(quantized_models):
         options = {"max_tokens": 30, "lookup": 10, "constraint": FewTokens(model.vocabulary.size)}
         requests = list(make_requests(6, **options))
         answers = generate_batch(model, requests, 6)
-        assert sum(answer.done.accepted_tokens for answer in answers.values()) > 10
+        assert sum(answer.done.accepted_tokens for answer in answers.values()) > 5
         assert exact_outputs(generate_batch(model, requests[::-1], 3)) == exact_outputs(answers)
 
 

@@ -3,18 +3,18 @@
 import random
 
 import pytest
-from logitsmith.engine import BatchAnswer, Done, GenerationRequest, LogprobRequest, Token, generate, generate_many
+from logitsmith.engine import BatchAnswer, GenerationRequest, LogprobRequest, generate_many
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
+
+from .test_batch import generate_alone, ids_of
+from .test_batch_engine import GRAMMARS as SMALL_GRAMMARS, WORDS
 
 pytestmark = pytest.mark.slow
 
 COUNT = 250
-WORDS = ["sea", "salt", "ship", "def", "42", "house", "night", "The", "bird", "sail", "\n", "été", "雨"]
 GRAMMARS = [
-    {"regex": "[0-9]{2,6}"},
-    {"gbnf": 'root ::= "yes" | "no"'},
-    {"name": "json"},
+    *SMALL_GRAMMARS,
     {"json_schema": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}},
 ]
 STEPS = [
@@ -60,28 +60,6 @@ def requests(model, count, seed):
         )
 
 
-def generate_alone(model, request):
-    logprobs = request.logprobs
-    model.context.truncate(0)  # a beginning that was read in a longer piece would move the logits a little
-    events = generate(
-        model,
-        request.prompt,
-        request.chain,
-        request.constraint,
-        stop=request.stop,
-        max_tokens=request.max_tokens,
-        top_logprobs=logprobs.top_count,
-        complete_sentence=request.complete_sentence,
-    )
-    tokens, done = [], None
-    for event in events:
-        if isinstance(event, Token):
-            tokens.append(event.id)
-        elif isinstance(event, Done):
-            done = event
-    return tokens, done
-
-
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_thousand_requests_get_what_they_get_alone(model, seed):
     """A thousand in all: 250 with each seed."""
@@ -92,7 +70,7 @@ def test_a_thousand_requests_get_what_they_get_alone(model, seed):
     for request in requests(model, COUNT, seed):
         answer = outcomes[request.id]
         tokens, done = generate_alone(model, request)
-        same = [token.id for token in answer.tokens] == tokens and answer.done.text == done.text
+        same = ids_of(answer.tokens) == ids_of(tokens) and answer.done.text == done.text
         if answer.start.prompt_tokens + len(tokens) <= 256:
             assert same, request.id
             assert answer.done.finish_reason == done.finish_reason
@@ -108,8 +86,6 @@ def test_isolated_requests_get_what_they_get_alone(model):
     for outcome in generate_many(model, requests(model, count, seed), 8, deterministic=True):
         assert isinstance(outcome, BatchAnswer)
         request = next(r for r in requests(model, count, seed) if r.id == outcome.id)
-        assert ([token.id for token in outcome.tokens], outcome.done.text) == (
-            (expected := generate_alone(model, request))[0],
-            expected[1].text,
-        )
+        tokens, done = generate_alone(model, request)
+        assert (ids_of(outcome.tokens), outcome.done.text) == (ids_of(tokens), done.text)
     print(f"\n{count} requests with deterministic=True, 8 slots: all as from `generate`, token by token")

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.request import BeamSearch
-from logitsmith.models.errors import ModelError
 
 from ..oracle import transformers_beams
 from ..oracle.transformers_beams import table_row
@@ -44,7 +43,7 @@ CASES = [
 
 @pytest.mark.parametrize(("beams", "ends", "penalty", "mode"), CASES)
 def test_texts_and_scores_are_those_of_transformers_tensors(beams, ends, penalty, mode):
-    for seed in range(12):
+    for seed in range(6):
         row_of = random_rows(seed, 20, ends, end_bonus=(0.0, 1.5, 3.0)[seed % 3])
         found = search(row_of, BeamSearch(beams, penalty, mode), 7, ends)
         assert_same(found, tensor_search(row_of, 20, beams, 7, ends, penalty, mode))
@@ -91,35 +90,11 @@ def test_as_many_beams_as_texts_find_every_text(penalty, mode):
     row_of = random_rows(4, 3, {1})
     expected = all_texts(row_of, 3, 5, {1}, penalty)
     assert len(expected) == 63
-    assert_same(search(row_of, BeamSearch(64, penalty, mode), 5, {1}), expected)
-
-
-def test_more_beams_find_no_worse_text():
-    for seed in range(20):
-        row_of = random_rows(seed, 5, {0})
-        best = all_texts(row_of, 5, 4, {0}, 0.0)[0]
-        scores = [search(row_of, BeamSearch(beams, 0.0, "never"), 4, {0})[0].score for beams in (1, 125)]
-        assert scores[0] <= scores[1] + 1e-12
-        assert scores[1] == pytest.approx(best[1])
-
-
-def test_one_beam_takes_the_most_likely_token_each_time():
-    for seed in range(20):
-        row_of = random_rows(seed, 12, {2}, end_bonus=1.0)
-        tokens = ()
-        while len(tokens) < 9 and 2 not in tokens:
-            tokens = (*tokens, int(np.argmax(row_of(tokens))))
-        (found,) = search(row_of, BeamSearch(1), 9, {2})
-        assert found.tokens == tokens
-        assert found.finish_reason == ("stop" if tokens[-1] == 2 else "length")
-
-
-def test_the_score_is_the_sum_of_logprobs_over_a_power_of_the_length():
-    row_of = random_rows(1, 10, {0}, end_bonus=2.0)
-    for text in search(row_of, BeamSearch(4, 0.7), 6, {0}):
-        logprob = sum(row_of(text.tokens[:place])[token] for place, token in enumerate(text.tokens))
-        assert text.logprob == pytest.approx(logprob)
-        assert text.score == pytest.approx(logprob / len(text.tokens) ** 0.7)
+    found = search(row_of, BeamSearch(64, penalty, mode), 5, {1})
+    assert_same(found, expected)
+    for text in found:
+        assert text.finish_reason == ("stop" if text.tokens[-1] == 1 else "length")
+        assert text.score == pytest.approx(text.logprob / len(text.tokens) ** penalty)
 
 
 def test_tokens_that_cannot_follow_are_no_texts():
@@ -173,24 +148,6 @@ def test_an_interrupted_search_returns_the_texts_as_they_are():
     assert {text.finish_reason for text in found} == {"interrupted"}
     expected = search(row_of, BeamSearch(3), 2, set())
     assert [text.tokens for text in found] == [text.tokens for text in expected]
-
-
-WRONG = {
-    "no beam": (BeamSearch(0), "beams: 0 is not within 1..256"),
-    "many beams": (BeamSearch(257), "beams: 257 is not"),
-    "penalty": (BeamSearch(2, 21.0), "length_penalty: 21.0 is not within ±20"),
-    "nan": (BeamSearch(2, float("nan")), "length_penalty: nan"),
-    "mode": (BeamSearch(2, early_stopping="ever"), "early_stopping: 'ever' is not True, False or 'never'"),
-    "number": (BeamSearch(2, early_stopping=1), "early_stopping: 1 is not"),
-    "too many texts": (BeamSearch(2, best_count=3), "n_best: 3 is not within 1..2"),
-    "no text": (BeamSearch(2, best_count=0), "n_best: 0 is not"),
-}
-
-
-@pytest.mark.parametrize(("settings", "sentence"), WRONG.values(), ids=WRONG)
-def test_wrong_settings(settings, sentence):
-    with pytest.raises(ModelError, match=sentence.replace("(", r"\(").replace(".", r"\.")):
-        settings.check()
 
 
 def test_right_settings():

@@ -8,18 +8,13 @@ from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate
 from logitsmith.engine.batch import BatchEngine, BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
-from logitsmith.engine.drafts import DraftOptions
 from logitsmith.engine.guidance import Guidance
 from logitsmith.engine.request import BeamSearch, ChatMessages
 from logitsmith.grammars import compile_grammar
-from logitsmith.grammars.bans import parse_bans
 from logitsmith.grammars.spec import GrammarSpec
 from logitsmith.logprobs.events import Done, ExactnessLevel, PromptToken, Start, Token
 from logitsmith.models.errors import AbortedError, ModelError
 from logitsmith.samplers import build
-from logitsmith.samplers.chain import Phase
-from logitsmith.samplers.errors import SamplingError
-from logitsmith.samplers.loop_guard import LoopGuard
 
 from .small_models import write_model
 
@@ -90,12 +85,11 @@ CHAINS = {
 
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_the_texts_are_those_of_single_contexts(pruned, chain):
-    for prompt in (PROMPT, "Once upon a time, there"):
-        settings = BeamSearch(4, 0.8)
-        runs = texts_of(pruned, prompt, chain, settings=settings, n=9)
-        expected = alone(pruned, prompt, chain, settings, 9)
-        assert [ids_of(run) for run in runs] == [text.tokens for text in expected]
-        assert [run[-1].score for run in runs] == pytest.approx([text.score for text in expected], abs=1e-5)
+    settings = BeamSearch(4, 0.8)
+    runs = texts_of(pruned, PROMPT, chain, settings=settings, n=9)
+    expected = alone(pruned, PROMPT, chain, settings, 9)
+    assert [ids_of(run) for run in runs] == [text.tokens for text in expected]
+    assert [run[-1].score for run in runs] == pytest.approx([text.score for text in expected], abs=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "rwkv7", "jamba", "lfm2", "plamo2"])
@@ -143,8 +137,7 @@ def test_the_logprobs_are_those_of_the_text(pruned):
     assert [token.distributions[0].logprob for token in tokens] == pytest.approx(expected, abs=1e-3)
 
 
-def test_one_beam_is_a_greedy_run(pruned_or_bundled):
-    model = pruned_or_bundled
+def test_one_beam_is_a_greedy_run(model):
     model.context.truncate(0)  # a beginning that another test read in longer pieces would move the logits a little
     (run,) = texts_of(model, beams=1, n=16)
     model.context.truncate(0)
@@ -219,6 +212,13 @@ def test_a_grammar_after_a_trigger(pruned):
         assert after[:3].isdigit() or not run[-1].complete
 
 
+@pytest.fixture(scope="module")
+def second(pruned_model):
+    """The same model in another context."""
+    with Model.load(pruned_model, n_ctx=1024) as loaded:
+        yield loaded
+
+
 GUIDANCES = {
     "negative prompt": Guidance(1.5, "A desert of dust and"),
     "long negative prompt": Guidance(2.0, "It was a cold and dark night in the middle of a long winter, and"),
@@ -229,16 +229,15 @@ GUIDANCES = {
 
 @pytest.mark.parametrize("chain", ["dist", CHAINS["penalties"]], ids=["model", "penalties"])
 @pytest.mark.parametrize("guidance", GUIDANCES.values(), ids=GUIDANCES)
-def test_under_guidance_each_text_is_read_twice(pruned, pruned_model, guidance, chain):
+def test_under_guidance_each_text_is_read_twice(pruned, second, guidance, chain):
     settings = BeamSearch(4, 0.7)
     runs = texts_of(pruned, chain=chain, settings=settings, guidance=guidance, logprobs=LogprobRequest(1, "both"))
-    with Model.load(pruned_model, n_ctx=1024) as second:
-        ids = pruned.vocabulary.tokenize_prompt
-        negative_ids = ids(PROMPT.encode())[-1:]
-        if guidance.negative_prompt is not None:
-            negative_ids = ids(guidance.negative_prompt.encode())
-        negative = (second, negative_ids)
-        expected = alone(pruned, PROMPT, chain, settings, 8, negative=negative, scale=guidance.scale)
+    ids = pruned.vocabulary.tokenize_prompt
+    negative_ids = ids(PROMPT.encode())[-1:]
+    if guidance.negative_prompt is not None:
+        negative_ids = ids(guidance.negative_prompt.encode())
+    negative = (second, negative_ids)
+    expected = alone(pruned, PROMPT, chain, settings, 8, negative=negative, scale=guidance.scale)
     assert [ids_of(run) for run in runs] == [text.tokens for text in expected]
     assert [run[-1].score for run in runs] == pytest.approx([text.score for text in expected], abs=1e-4)
     for start, *tokens, done in runs:
@@ -388,37 +387,6 @@ def test_an_abort_keeps_the_texts(pruned):
     (run,) = generate_beams(pruned, request, is_interrupted=lambda: False)
     assert (run[-1].text, run[-1].finish_reason) == ("", "interrupted")
     assert texts_of(pruned, n=2)[0][-1].finish_reason == "length"
-
-
-UNSUPPORTED = {
-    "bans": {"bans": parse_bans(["x"])},
-    "loop_guard": {"loop_guard": LoopGuard()},
-    "phases": {"phases": [Phase(steps="greedy", until="x")]},
-    "lookup": {"lookup": 3},
-    "draft": {"draft": DraftOptions("draft.gguf")},
-    "trace": {"trace": 3},
-    "keep_on_shift": {"keep_on_shift": 0},
-}
-
-
-@pytest.mark.parametrize(("name", "fields"), UNSUPPORTED.items(), ids=UNSUPPORTED)
-def test_features_of_a_text_that_is_drawn(pruned, name, fields):
-    with pytest.raises(ModelError, match=f"^{name}: not supported by a beam search: "):
-        texts_of(pruned, **fields)
-
-
-DRAWING = {
-    "xtc": ([{"xtc": {"probability": 0.5, "threshold": 0.1}}], "beams: xtc draws random numbers"),
-    "mirostat": ("mirostat_v2", "beams: mirostat_v2 chooses by what it has drawn before"),
-    "adaptive_p": ([{"adaptive_p": {"target": 0.5}}], "beams: adaptive_p chooses by what it has drawn"),
-    "temperature": ("temp0 > dist", "beams: temperature 0 keeps one token"),
-}
-
-
-@pytest.mark.parametrize(("chain", "sentence"), DRAWING.values(), ids=DRAWING)
-def test_chains_that_draw_before_their_last_step(pruned, chain, sentence):
-    with pytest.raises(SamplingError, match=sentence):
-        texts_of(pruned, chain=chain)
 
 
 def test_searches_among_requests_of_a_batch(pruned):

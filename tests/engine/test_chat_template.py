@@ -213,11 +213,6 @@ def test_note_reaches_the_caller(model):
     ]
 
 
-def test_content_in_parts():
-    source = "{% for m in messages %}{% for part in m.content %}{{ part.text }}|{% endfor %}{% endfor %}"
-    assert render(source, [USER, ASSISTANT]).text == "Hi <b>|Hello.|"
-
-
 PARTS = [{"type": "text", "text": text} for text in ("First.", "Second.")]
 WRITTEN_PARTS = {
     "texts only": (TURNS, PARTS, "[user]First.\nSecond."),
@@ -258,11 +253,6 @@ def test_parts_of_a_system_message_that_is_merged(model):
     template = open_chat_template(model, REFUSES_SYSTEM)
     messages = [{"role": "system", "content": PARTS}, {"role": "user", "content": PARTS}]
     assert template.render(messages).text == "[user]First.\nSecond.\nFirst.\nSecond."
-
-
-def test_builtin_templates_write_parts_as_lines(model):
-    text = format_chat(model, [{"role": "user", "content": PARTS}], open_chat_template(model, "chatml"))
-    assert "user\nFirst.\nSecond.<|im_end|>" in text
 
 
 OPENS_THINKING = TURNS + "{% if add_generation_prompt %}[assistant]<think>\n{% endif %}{# </think> #}"
@@ -536,12 +526,6 @@ def test_many_messages():
     assert render(source, messages).text.count("Hi <b>") == 2000
 
 
-def test_builtin_names():
-    names = builtin_chat_templates()
-    assert {"chatml", "llama3", "gemma", "mistral-v7", "vicuna"} <= set(names)
-    assert list(names) == sorted(names)
-
-
 BUILTIN = {
     "chatml": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi <b><|im_end|>\n<|im_start|>assistant\n",
     "gemma": "<start_of_turn>user\nBe brief.\n\nHi <b><end_of_turn>\n<start_of_turn>model\n",
@@ -552,6 +536,7 @@ BUILTIN = {
 @pytest.mark.parametrize(("name", "expected"), BUILTIN.items(), ids=BUILTIN)
 def test_builtin_templates(model, name, expected):
     assert open_chat_template(model, name).render([SYSTEM, USER]) == ChatPrompt(expected)
+    assert name in builtin_chat_templates() == tuple(sorted(builtin_chat_templates()))
 
 
 @pytest.mark.parametrize("name", builtin_chat_templates())
@@ -562,17 +547,11 @@ def test_every_builtin_template_renders(model, name):
     assert template.render([USER], add_generation_prompt=False).text
 
 
-def test_builtin_templates_take_no_variables(model):
+def test_what_builtin_templates_refuse(model):
     with pytest.raises(ModelError, match="has no variables"):
         open_chat_template(model, "chatml", {"enable_thinking": False})
-
-
-def test_builtin_templates_refuse_nul(model):
     with pytest.raises(ModelError, match=r"U\+0000"):
         open_chat_template(model, "chatml").render([{"role": "user", "content": "a\0b"}])
-
-
-def test_no_template(model):
     with pytest.raises(ModelError, match="neither Jinja"):
         open_chat_template(model, "nope")
 

@@ -68,18 +68,6 @@ def test_the_tokens_of_the_bundled_model(keep, penalty, is_greedy):
         check_tokens(model, keep, penalty, is_greedy)
 
 
-@pytest.mark.parametrize("keep", [0, -1])
-def test_lookup_changes_nothing(random_model, keep):
-    options = {"chain": "ignore_eos > top-k3 > temp0.1", "keep_on_shift": keep, "max_tokens": 300}
-    random_model.context.truncate(0)
-    plain, done = run(random_model, **options)
-    random_model.context.truncate(0)
-    guessed, end = run(random_model, lookup=8, **options)
-    assert guessed == plain
-    assert end.context_shifts == done.context_shifts > 0
-    assert end.accepted_tokens > 0
-
-
 def test_without_it_the_text_ends(random_model):
     tokens, done = run(random_model)
     assert (done.finish_reason, done.context_shifts) == ("context", None)
@@ -124,11 +112,6 @@ def test_a_sentence_is_completed_beyond_a_full_context(random_model):
     _, done = run(model, prompt, constraint=grammar.start(), keep_on_shift=2, max_tokens=5, complete_sentence=True)
     assert (done.finish_reason, done.complete) == ("length", True)
     assert done.context_shifts > 0
-
-
-def test_a_wrong_number(random_model):
-    with pytest.raises(ModelError, match="keep_on_shift: -2 is not ≥ -1"):
-        run(random_model, keep_on_shift=-2)
 
 
 def test_positions_of_several_parts_cannot_shift(tmp_path):

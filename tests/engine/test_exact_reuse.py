@@ -9,7 +9,7 @@ from logitsmith.engine import Model, Start, Token, generate
 from logitsmith.engine.context import PromptSegments
 from logitsmith.samplers import build
 
-from .quantized_models import QUANTIZATIONS
+from .quantized_models import QUANTIZATIONS, VOCABULARY
 from .small_models import write_model
 
 CHAIN = "ignore_eos > temp0.8"
@@ -167,7 +167,7 @@ def test_quantizations(quantized_models, quantization):
     draw = random.Random(2)
     with Model.load(quantized_models.path(quantization), n_ctx=1024) as model:
         for _ in range(5):
-            check_turns(model, [draw.randint(1, 300) for _ in range(4)], most=1000, size=32_000)
+            check_turns(model, [draw.randint(1, 300) for _ in range(4)], most=1000, size=VOCABULARY)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from logitsmith.engine import ModelError, Token, generate
+from logitsmith.engine import Token, generate
 from logitsmith.grammars import GrammarError, compile_grammar
 from logitsmith.grammars.constraint import BackgroundConstraint
 from logitsmith.grammars.spec import TriggeredConstraint
@@ -31,14 +31,9 @@ def run(model, constraint, prompt=PROMPT, chain="top-k40 > temp0.8", seed=3, **o
     return events[0], [event for event in events if isinstance(event, Token)], events[-1]
 
 
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
-
-
 @pytest.fixture(scope="session")
-def records(pruned_or_bundled):
-    return compile_grammar(SCHEMA, pruned_or_bundled.vocabulary, kind="json_schema")
+def records(model):
+    return compile_grammar(SCHEMA, model.vocabulary, kind="json_schema")
 
 
 def test_a_run_ends_with_its_sentence(model, records):
@@ -83,11 +78,6 @@ def test_the_last_token_may_complete_the_sentence(model):
     grammar = compile_grammar('root ::= "a" | "b"', model.vocabulary)
     _, _, done = run(model, grammar.start(), max_tokens=1)
     assert (done.finish_reason, done.complete) == ("grammar", True)
-
-
-def test_only_a_sentence_of_a_grammar_can_be_completed(model):
-    with pytest.raises(ModelError, match="only a text under a grammar"):
-        run(model, None, complete_sentence=True)
 
 
 class Canonical:

@@ -161,14 +161,6 @@ def test_the_prompt_that_another_model_reads_is_healed_too(pruned, pruned_model,
     assert tokens_of(guided) == tokens_of(plain)
 
 
-def test_drafts_change_no_token(pruned):
-    prompt = "one two three one two three one two"
-    plain = run(pruned, Guidance(1.5, NEGATIVE), "greedy", prompt=prompt, count=40)
-    drafted = run(pruned, Guidance(1.5, NEGATIVE), "greedy", prompt=prompt, count=40, lookup=5)
-    assert tokens_of(drafted) == tokens_of(plain)
-    assert drafted[-1].accepted_tokens
-
-
 def test_the_trace_has_a_stage(pruned):
     guidance = Guidance(2.0, NEGATIVE)
     (token,) = (
@@ -240,30 +232,10 @@ def test_both_texts_must_fit_into_the_context(small_context):
     assert [token.id for token in answer.tokens] == tokens_of(events)
 
 
-@pytest.mark.parametrize(
-    ("guidance", "message"),
-    [
-        (Guidance(float("nan")), "the scale nan is not within ±100"),
-        (Guidance(2.0, model="nowhere.gguf"), "nowhere.gguf"),
-    ],
-    ids=["scale", "model"],
-)
-def test_refused(pruned, guidance, message):
-    with pytest.raises(ModelError, match=message):
-        run(pruned, guidance, "temp1")
-    (failure,) = generate_many(pruned, [GenerationRequest.of(PROMPT, "temp1", max_tokens=1, guidance=guidance)], 2)
-    assert message in str(failure.error)
-
-
 def test_a_model_of_another_vocabulary_is_refused(pruned, tmp_path):
     other = write_model(tmp_path / "other.gguf", "llama", "llama")
     with pytest.raises(ModelError, match=r"has another vocabulary than .*: .* tokens, not "):
         run(pruned, Guidance(2.0, model=str(other)), "temp1")
-
-
-def test_a_context_shift_is_refused(pruned):
-    with pytest.raises(ModelError, match="guidance: not supported with a context shift"):
-        run(pruned, Guidance(2.0, NEGATIVE), "temp1", keep_on_shift=0)
 
 
 def test_an_interrupt_ends_a_guided_text(pruned):
@@ -289,10 +261,3 @@ def test_a_repeated_end_of_the_prompt_is_healed_in_both_readings(pruned):
     prompt = "The capital of Fra"
     healed = run(pruned, None, "temp1", prompt=prompt, heal=True)
     assert tokens_of(run(pruned, Guidance(3.0, prompt), "temp1", prompt=prompt, heal=True)) == tokens_of(healed)
-
-
-def test_limits_of_the_scale(pruned):
-    for scale in (101.0, -101.0, float("inf")):
-        with pytest.raises(ModelError, match="is not within ±100"):
-            run(pruned, Guidance(scale, NEGATIVE), "temp1")
-    assert tokens_of(run(pruned, Guidance(100.0, NEGATIVE), "temp1"))

@@ -6,7 +6,7 @@ from logitsmith.engine.beams import generate_beams
 from logitsmith.engine.generation import generate
 from logitsmith.engine.request import BeamSearch
 from logitsmith.engine.text_stream import TextStream
-from logitsmith.logprobs.events import Done, Token
+from logitsmith.logprobs.events import Token
 
 # tokens of which the first n must not end the text, n, stop strings, text, stop string
 STREAMS = {
@@ -55,20 +55,21 @@ def text(model):
 
 
 PLACES = {"alone": 0, "in a batch": 1, "in a batch of two": 2}
+ALWAYS_SEA = {"logit_bias": {"bias": {" sea": 1000.0}}}
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_stop_strings_wait(model, place):
-    request = GenerationRequest("The sea was", [{"min_tokens": 20}, "greedy"], stop=".", max_tokens=40)
+    request = GenerationRequest(
+        "The sea was", [{"min_tokens": 20}, ALWAYS_SEA, "greedy"], stop=" sea", max_tokens=40
+    )
     if place == 0:
         events = list(generate(model, request))
     else:
         events = [list(answer.events) for answer in generate_many(model, [request] * place, place)][-1]
     done = events[-1]
-    assert isinstance(done, Done)
-    assert done.completion_tokens > 20
-    assert (done.finish_reason, done.stop) == ("stop", ".")
-    assert "." in done.text
+    assert (done.finish_reason, done.stop) == ("stop", " sea")
+    assert (done.completion_tokens, done.text) == (21, " sea" * 20)
 
 
 def test_without_stop_nothing_changes(model, text):
@@ -89,7 +90,11 @@ def test_a_text_of_a_beam_search_waits(model):
     found = generate_beams(
         model,
         GenerationRequest(
-            "The sea was", [{"min_tokens": 14}, "dist"], stop=".", max_tokens=20, beams=BeamSearch(2)
+            "The sea was",
+            [{"min_tokens": 14}, ALWAYS_SEA, "dist"],
+            stop=" sea",
+            max_tokens=20,
+            beams=BeamSearch(2),
         ),
     )
     assert all(events[-1].completion_tokens > 14 for events in found)

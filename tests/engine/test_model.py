@@ -4,33 +4,26 @@ import re
 import struct
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 from logitsmith.common.machine import physical_cores
-from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat, locate
+from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat
 from logitsmith.engine.native.binding import libggml, pop_last_error, set_log_sink
 
 from .small_models import make_vocabulary, write_file
 
 
-def load(**options):
-    path, _ = locate()
-    return Model.load(path, **options)
-
-
-@pytest.mark.parametrize(
-    ("n_ctx", "length"), [(None, 4096), (512, 512), (0, 8192)], ids=["default", "given", "the model's"]
-)
-def test_context_length(n_ctx, length):
-    with load(n_ctx=n_ctx) as model:
-        assert model.context.length == length
+@pytest.fixture
+def load(pruned_model):
+    return partial(Model.load, pruned_model)
 
 
 @pytest.mark.parametrize(
     "options", [{"mmap": True}, {"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str
 )
-def test_options_give_the_same_tokens(options):
+def test_options_give_the_same_tokens(load, options):
     prompt = "One two three four five six seven eight nine ten"
     with load(n_ctx=256) as plain, load(n_ctx=256, **options) as other:
         rows = []
@@ -40,29 +33,12 @@ def test_options_give_the_same_tokens(options):
     assert (rows[0] == rows[1]).all()
 
 
-REFUSED = {
-    "threads 0": ({"threads": 0}, "threads: 0 is not an integer within 1..512"),
-    "too many threads": ({"threads": 100_000}, "threads: 100000 is not"),
-    "negative context": ({"n_ctx": -1}, "n_ctx: -1 is not"),
-    "context beyond 32 bits": ({"n_ctx": 2**32}, "n_ctx: 4294967296 is not"),
-    "context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not an integer"),
-    "batch 0": ({"batch": 0}, "batch: 0 is not"),
-    "layers": ({"gpu_layers": -5}, "gpu_layers: -5 is not"),
-}
-
-
-@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_refused_options(options, message):
-    with pytest.raises(ModelError, match=message):
-        load(**options)
-
-
-def test_batch_larger_than_the_context():
+def test_batch_larger_than_the_context(load):
     with load(n_ctx=64, batch=10**9) as model:
         model.context.read([5] * 60)
 
 
-def test_closed_model_says_so():
+def test_closed_model_says_so(load):
     model = load()
     vocabulary = model.vocabulary
     model.close()
@@ -91,14 +67,14 @@ def test_the_abort_handler_gets_the_reason():
     assert done.stderr == ""
 
 
-def test_threads_default_to_the_physical_cores():
+def test_threads_default_to_the_physical_cores(load):
     with load() as model:
         assert model.threads == physical_cores() >= 1
     with load(threads=1) as model:
         assert model.threads == 1
 
 
-def test_loading_reports_its_progress_and_can_be_stopped():
+def test_loading_reports_its_progress_and_can_be_stopped(load):
     parts = []
     load(progress=lambda part: parts.append(part) or True).close()
     assert parts
@@ -108,7 +84,7 @@ def test_loading_reports_its_progress_and_can_be_stopped():
         load(progress=lambda part: False)
 
 
-def test_log_lines_are_discarded_without_a_sink(capfd):
+def test_log_lines_are_discarded_without_a_sink(load, capfd):
     load().close()
     assert capfd.readouterr() == ("", "")
     lines = []
@@ -144,25 +120,12 @@ def test_build_prompt(model, options, is_chat):
     assert prompt == (format_chat(model, messages) if is_chat else "Hé?")
 
 
-def test_chat_template(model):
-    text = format_chat(model, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé?"}])
-    assert (
-        text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
 def test_model_without_template_and_template_that_raises(model, monkeypatch):
     monkeypatch.setattr(model, "chat_template", None)
     with pytest.raises(ModelError, match="has no chat template"):
         format_chat(model, [{"role": "user", "content": "x"}])
     monkeypatch.setattr(model, "chat_template", "{{ raise_exception('only one turn') }}")
     with pytest.raises(ModelError, match="the model's chat template rejects these messages: only one turn"):
-        format_chat(model, [{"role": "user", "content": "x"}])
-
-
-def test_template_is_sandboxed(model, monkeypatch):
-    monkeypatch.setattr(model, "chat_template", "{{ messages.__class__.__mro__[1].__subclasses__() }}")
-    with pytest.raises(ModelError, match="the model's chat template failed"):
         format_chat(model, [{"role": "user", "content": "x"}])
 
 

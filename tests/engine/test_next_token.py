@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from logitsmith.engine import ModelError, Token, generate, trace_next
+from logitsmith.engine import Token, generate, trace_next
 from logitsmith.engine.next_token import distance, probabilities
 from logitsmith.grammars import compile_grammar
 from logitsmith.samplers import Candidates, build
@@ -98,8 +98,3 @@ def test_a_forced_token_is_named(model):
 def test_an_interrupted_reading_gives_nothing(model):
     model.context.truncate(0)
     assert trace_next(model, PROMPT, build("temp1"), is_interrupted=lambda: True) is None
-
-
-def test_a_count_beyond_the_vocabulary_is_refused(model):
-    with pytest.raises(ModelError, match="trace: 49153 is not within"):
-        trace_next(model, PROMPT, build("temp1"), top=49_153)

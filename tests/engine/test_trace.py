@@ -10,7 +10,6 @@ from logitsmith.engine import (
     BatchAnswer,
     GenerationRequest,
     LogprobRequest,
-    ModelError,
     Token,
     generate,
     generate_many,
@@ -19,7 +18,6 @@ from logitsmith.grammars import compile_grammar, resolve_grammar
 from logitsmith.samplers import build
 
 PROMPT = "The sea was"
-LIST = "red apple, green apple, red apple, green apple, red apple, green"
 CHAINS = {
     "default": "penalties > top-k40 > top-p0.95 > min-p0.05 > temp0.8",
     "temperature alone": "temp0.9",
@@ -32,11 +30,6 @@ CHAINS = {
     "unordered": "top-n-sigma2 > quadratic0.3 > skew0.4 > dynatemp0.5",
     "infill": "top-k40 > infill",
 }
-
-
-@pytest.fixture
-def model(pruned_or_bundled):
-    return pruned_or_bundled
 
 
 def run(model, prompt=PROMPT, chain=CHAINS["default"], seed=5, constraint=None, **options):
@@ -154,14 +147,6 @@ def test_under_a_grammar(model, options):
         assert all(each.logits[1:] == (None,) * (len(trace.stages) - 1) for each in dropped)
 
 
-def test_with_a_lookup(model):
-    options = {"prompt": LIST, "chain": "temp0.1 > top-k40", "max_tokens": 40}
-    _, plain, _ = run(model, trace=3, **options)
-    _, guessed, done = run(model, trace=3, lookup=8, **options)
-    assert guessed == plain
-    assert done.accepted_tokens > 0
-
-
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_in_a_batch(model, deterministic):
     prompts = ["The sea was", "Once upon a time", "In the garden"]
@@ -190,9 +175,3 @@ def test_in_a_batch(model, deterministic):
         assert without_trace(answer.tokens) == list(plain[key].tokens)
         assert answer.start.trace == 4
         assert all(token.trace.stages[-1].kept >= 1 for token in answer.tokens)
-
-
-@pytest.mark.parametrize("count", [-1, 49_153])
-def test_a_count_outside_the_vocabulary_is_refused(bundled, count):
-    with pytest.raises(ModelError, match=rf"trace: {count} is not within 1\.\.49152"):
-        run(bundled, trace=count)

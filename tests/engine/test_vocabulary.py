@@ -21,14 +21,14 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_round_trip(model, text):
-    ids = model.vocabulary.tokenize(text.encode())
-    assert model.vocabulary.detokenize(ids) == text.encode()
-    assert b"".join(model.vocabulary.piece(token) for token in ids) == text.encode()
+def test_round_trip(bundled, text):
+    ids = bundled.vocabulary.tokenize(text.encode())
+    assert bundled.vocabulary.detokenize(ids) == text.encode()
+    assert b"".join(bundled.vocabulary.piece(token) for token in ids) == text.encode()
 
 
-def test_special_tokens_are_read_only_on_request(model):
-    vocabulary = model.vocabulary
+def test_special_tokens_are_read_only_on_request(bundled):
+    vocabulary = bundled.vocabulary
     (token,) = vocabulary.tokenize(b"<|im_end|>", special=True)
     assert token in vocabulary.eog
     assert vocabulary.is_eog(token)
@@ -38,23 +38,23 @@ def test_special_tokens_are_read_only_on_request(model):
     assert len(vocabulary.tokenize(b"<|im_end|>")) > 1
 
 
-def test_size_pieces_and_newline(model):
-    vocabulary = model.vocabulary
+def test_size_pieces_and_newline(bundled):
+    vocabulary = bundled.vocabulary
     assert vocabulary.size == 49152 == len(vocabulary.pieces)
     assert vocabulary.piece(vocabulary.newline) == b"\n"
     assert all(vocabulary.pieces[token] == vocabulary.piece(token) for token in range(0, 49152, 997))
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"ab\xc3", b"\xed\xa0\x80"])
-def test_bytes_that_are_not_utf8_are_refused(model, data):
+def test_bytes_that_are_not_utf8_are_refused(bundled, data):
     # llama.cpp would end the process with an uncaught exception
     with pytest.raises(ModelError, match="the text is not UTF-8"):
-        model.vocabulary.tokenize(data)
+        bundled.vocabulary.tokenize(data)
 
 
 @pytest.mark.parametrize("token", [-1, 49152])
-def test_ids_outside_the_vocabulary(model, token):
-    vocabulary = model.vocabulary
+def test_ids_outside_the_vocabulary(bundled, token):
+    vocabulary = bundled.vocabulary
     for use in (
         vocabulary.piece,
         vocabulary.is_control,

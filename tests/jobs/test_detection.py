@@ -136,7 +136,7 @@ KEY_SETS = {
 }
 
 
-@pytest.mark.parametrize("size", [2**16, 50_000, 64])
+@pytest.mark.parametrize("size", [pytest.param(2**16, marks=pytest.mark.slow), 50_000, 64])
 @pytest.mark.parametrize("keys", KEY_SETS.values(), ids=KEY_SETS)
 def test_p_values_of_random_tokens_are_uniform(keys, size):
     found = detector(keys, sampling_table_size=size)

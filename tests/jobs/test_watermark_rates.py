@@ -22,11 +22,16 @@ def allowed_rate(level, count):
     return level + 4 * math.sqrt(level * (1 - level) / count)
 
 
+@pytest.fixture(scope="module")
+def bundled():
+    with Model.load(locate()[0], n_ctx=512, threads=2) as loaded:
+        yield loaded
+
+
 @pytest.mark.parametrize("count", [300, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("keys", [KEYS, THIRTY_KEYS, None], ids=["nine keys", "thirty keys", "a key set per text"])
-def test_false_alarms(count, keys):
-    with Model.load(locate()[0], n_ctx=64, threads=1) as model:
-        texts = [model.vocabulary.tokenize(text.encode()) for text in human_texts(count)]
+def test_false_alarms(bundled, count, keys):
+    texts = [bundled.vocabulary.tokenize(text.encode()) for text in human_texts(count)]
     chooser = np.random.default_rng(1)
     detector = WatermarkDetector(Synthid(keys=keys or KEYS))
     scores = []
@@ -55,17 +60,16 @@ FOUND_AT = {"temperature 1": {50: 0.9, 100: 0.95, 200: 0.97}, "default": {50: 0.
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [KEYS, THIRTY_KEYS], ids=["nine keys", "thirty keys"])
 @pytest.mark.parametrize("name", CHAINS)
-def test_marked_texts_that_are_found(name, keys):
+def test_marked_texts_that_are_found(bundled, name, keys):
     """Texts of the bundled model, whose next token is more certain than that of a large model."""
     # The step that drops end tokens comes first, because a cut may keep nothing else.
     chain = [{"ignore_eos": {}}, *CHAINS[name], {"synthid": {"keys": keys}}]
     prompts = [text[:200] for text in human_texts(1000) if len(text) >= 200][:64]
-    with Model.load(locate()[0], n_ctx=512, threads=2) as model:
-        requests = [
-            GenerationRequest(prompt=prompt, chain=chain, seed=number, max_tokens=200, id=number)
-            for number, prompt in enumerate(prompts)
-        ]
-        answers = [[token.id for token in each.tokens] for each in generate_many(model, requests, parallel=8)]
+    requests = [
+        GenerationRequest(prompt=prompt, chain=chain, seed=number, max_tokens=200, id=number)
+        for number, prompt in enumerate(prompts)
+    ]
+    answers = [[token.id for token in each.tokens] for each in generate_many(bundled, requests, parallel=8)]
     detector = WatermarkDetector(Synthid(keys=keys))
     assert {len(tokens) for tokens in answers} == {200}
     for length, share in FOUND_AT[name].items():

@@ -26,62 +26,35 @@ TOP = [
 CHAIN_TOP = [{"id": 0, "token": " a", "bytes": [32, 97], "logprob": -0.25}]
 TOKEN = {"index": 3, "id": 7, "token": " a", "bytes": [32, 97]}
 
+YES, NO = ({"id": number, "token": text, "bytes": [*text.encode()]} for number, text in enumerate(("yes", "no")))
+ROW_TEXT = "AAAAvwAAwL8AAID/"
+
+
+def told(logprob, top, entropy, **more):
+    return {"logprob": logprob, "top_logprobs": top, "entropy": entropy, **more}
+
+
+OF_MODEL, OF_CHAIN = told(-0.5, TOP, 1.25), told(-0.25, CHAIN_TOP, 0.5)
+OF_TOKEN = told(-0.5, [], 1.25)
+
 # Each row: what is said of a token, then what its line holds, in order.
 FIELDS = {
-    "nothing": ((), {**TOKEN, "logprob": None, "top_logprobs": [], "text": " a"}),
-    "model": (
-        (MODEL,),
-        {**TOKEN, "logprobs_from": "model", "logprob": -0.5, "top_logprobs": TOP, "entropy": 1.25, "text": " a"},
-    ),
-    "chain": (
-        (CHAIN,),
-        {
-            **TOKEN,
-            "logprobs_from": "chain",
-            "logprob": -0.25,
-            "top_logprobs": CHAIN_TOP,
-            "entropy": 0.5,
-            "text": " a",
-        },
-    ),
-    "both": (
-        (MODEL, CHAIN),
-        {
-            **TOKEN,
-            "logprobs_from": "model",
-            "logprob": -0.5,
-            "top_logprobs": TOP,
-            "entropy": 1.25,
-            "text": " a",
-            "chain": {"logprob": -0.25, "top_logprobs": CHAIN_TOP, "entropy": 0.5},
-        },
-    ),
+    "nothing": ((), {"logprob": None, "top_logprobs": [], "text": " a"}),
+    "model": ((MODEL,), {"logprobs_from": "model", **OF_MODEL, "text": " a"}),
+    "chain": ((CHAIN,), {"logprobs_from": "chain", **OF_CHAIN, "text": " a"}),
+    "both": ((MODEL, CHAIN), {"logprobs_from": "model", **OF_MODEL, "text": " a", "chain": OF_CHAIN}),
     "named": (
         (said(-0.5, entropy=1.25, named=likely((b"yes", -2.0), (b"no", -math.inf))),),
         {
-            **TOKEN,
             "logprobs_from": "model",
-            "logprob": -0.5,
-            "top_logprobs": [],
-            "entropy": 1.25,
-            "logprob_of": [
-                {"id": 0, "token": "yes", "bytes": [121, 101, 115], "logprob": -2.0},
-                {"id": 1, "token": "no", "bytes": [110, 111], "logprob": None},
-            ],
+            **OF_TOKEN,
+            "logprob_of": [{**YES, "logprob": -2.0}, {**NO, "logprob": None}],
             "text": " a",
         },
     ),
     "row": (
         (said(-0.5, entropy=1.25, row=ROW),),
-        {
-            **TOKEN,
-            "logprobs_from": "model",
-            "logprob": -0.5,
-            "top_logprobs": [],
-            "entropy": 1.25,
-            "row": "AAAAvwAAwL8AAID/",
-            "text": " a",
-        },
+        {"logprobs_from": "model", **OF_TOKEN, "row": ROW_TEXT, "text": " a"},
     ),
     "named and row of both": (
         (
@@ -89,21 +62,12 @@ FIELDS = {
             said(None, source="chain", entropy=0.0, named=likely((b"yes", None)), row=ROW),
         ),
         {
-            **TOKEN,
             "logprobs_from": "model",
-            "logprob": -0.5,
-            "top_logprobs": [],
-            "entropy": 1.25,
-            "logprob_of": [{"id": 0, "token": "yes", "bytes": [121, 101, 115], "logprob": -2.0}],
-            "row": "AAAAvwAAwL8AAID/",
+            **OF_TOKEN,
+            "logprob_of": [{**YES, "logprob": -2.0}],
+            "row": ROW_TEXT,
             "text": " a",
-            "chain": {
-                "logprob": None,
-                "top_logprobs": [],
-                "entropy": 0.0,
-                "logprob_of": [{"id": 0, "token": "yes", "bytes": [121, 101, 115], "logprob": None}],
-                "row": "AAAAvwAAwL8AAID/",
-            },
+            "chain": told(None, [], 0.0, logprob_of=[{**YES, "logprob": None}], row=ROW_TEXT),
         },
     ),
 }
@@ -155,7 +119,7 @@ def strict(line):
 @pytest.mark.parametrize(("distributions", "fields"), FIELDS.values(), ids=FIELDS)
 def test_fields_and_their_order(write, event, distributions, fields):
     found = strict(write(step(b" a", *distributions, index=3)))
-    wanted = {"event": event, **fields}
+    wanted = {"event": event, **TOKEN, **fields}
     assert found == wanted
     assert [*found] == [*wanted]
 
@@ -175,9 +139,6 @@ def test_what_json_has_no_number_for_is_null(write, value):
 def test_a_row_is_read_back_byte_for_byte():
     found = strict(token_line(step(b"x", said(-0.5, row=ROW))))
     assert struct.unpack("<3f", base64.b64decode(found["row"], validate=True)) == (-0.5, -1.5, -math.inf)
-
-
-def test_a_row_of_nothing_is_still_a_row():
     assert strict(token_line(step(b"x", said(-0.5, row=b""))))["row"] == ""
 
 
@@ -211,10 +172,6 @@ def test_a_spelling_is_the_text_or_printable_ascii(data):
 @pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
 def test_any_text_stays_on_one_line(text):
     assert strict(json_line({"text": text}))["text"] == text
-
-
-@pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
-def test_any_text_of_a_token_stays_on_one_line(text):
     found = strict(token_line(step(text.encode(), text=text)))
     assert (found["token"], found["text"]) == (text, text)
 

@@ -4,23 +4,18 @@ import json
 from bisect import bisect_right
 from dataclasses import replace
 from itertools import accumulate
-from typing import Annotated, Literal
 
 import httpx2
 import openai
 import pytest
 from hypothesis import given, strategies as st
 from logitsmith.common.strict_json import encode_json
-from logitsmith.logprobs.openai import SERVER_SENT_DONE, ChatAnswer, server_sent
+from logitsmith.logprobs.openai import SERVER_SENT_DONE, server_sent
 from logitsmith.logprobs.text_tokens import TextOffsets
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import Field
 
 from .steps import (
-    FINISH_REASONS,
-    NO_NUMBERS,
-    STEPS,
     chat_completion,
     cut_texts,
     follow,
@@ -28,148 +23,9 @@ from .steps import (
     run,
     said,
     step,
-    text_answer,
     text_completion,
 )
-from .strict import Ours, Strict, Usage, checked
-
-Logprob = Annotated[float, Field(le=0)] | None
-Byte = Annotated[int, Field(ge=0, le=255)]
-
-
-class TextLogprobs(Strict):
-    tokens: list[str]
-    token_logprobs: list[Logprob]
-    top_logprobs: list[dict[str, Annotated[float, Field(le=0)]] | None] | None
-    text_offset: list[Annotated[int, Field(ge=0)]]
-
-
-class TextChoice(Strict):
-    text: str
-    index: Literal[0]
-    logprobs: TextLogprobs | None
-    finish_reason: Literal["stop", "length", "content_filter"]
-
-
-class TextCompletion(Ours):
-    id: Annotated[str, Field(pattern="^cmpl-.")]
-    object: Literal["text_completion"]
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: Annotated[list[TextChoice], Field(min_length=1, max_length=1)]
-    usage: Usage
-
-
-class TextChunkChoice(TextChoice):
-    finish_reason: Literal["stop", "length", "content_filter"] | None
-
-
-class TextChunk(TextCompletion):
-    choices: Annotated[list[TextChunkChoice], Field(min_length=1, max_length=1)]
-    usage: Usage | None = None
-
-
-class TopToken(Strict):
-    token: str
-    logprob: Logprob
-    bytes: list[Byte] | None
-
-
-class ChatToken(TopToken):
-    top_logprobs: list[TopToken]
-
-
-class ChatLogprobs(Strict):
-    content: list[ChatToken] | None
-    refusal: None
-
-
-class Message(Strict):
-    role: Literal["assistant"]
-    content: str
-    refusal: None
-
-
-class ChatChoice(Strict):
-    index: Literal[0]
-    message: Message
-    logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
-
-
-class ChatObject(Ours):
-    id: Annotated[str, Field(pattern="^chatcmpl-.")]
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: Annotated[list[ChatChoice], Field(min_length=1, max_length=1)]
-    usage: Usage
-
-
-class Delta(Strict):
-    role: Literal["assistant"] = "assistant"
-    content: str = ""
-
-
-class ChatChunkChoice(Strict):
-    index: Literal[0]
-    delta: Delta
-    logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length", "tool_calls", "content_filter", "function_call"] | None
-
-
-class ChatChunkObject(ChatObject):
-    object: Literal["chat.completion.chunk"]
-    choices: Annotated[list[ChatChunkChoice], Field(min_length=1, max_length=1)]
-    usage: Usage | None = None
-
-
-PLAIN = pieces((b"The", -0.5), (b" cat", -1.25), (b"\n", -0.1), (b"sat", -2.0))
-EMOJI = pieces((b"a", -0.5), (b"\xf0\x9f", -1.0), (b"\x98", -0.25), (b"\x80!", -0.125), ("é中".encode(), -3.0))
-ENDED = (*PLAIN, step(b"<|im_end|>", said(-0.75), index=4, is_control=True))
-HALVES = follow(step(b"a", said(-0.5)), step("é".encode()[:1], said(-0.25)))
-PROMPT = "<s>Hi 😀 there"
-ECHO = follow(
-    step(b"<s>", is_control=True, token=1),
-    step(b"<s>Hi", said(-4.0, (b"Hello", -1.0))),
-    step(b" \xf0\x9f", said(-5.0, (b" ", -1.0))),
-    step(b"\x98\x80", said(-0.25, (b"\x98\x80", -0.25))),
-    step(b" there", said(-2.0, (b" there", -2.0))),
-)
-
-RUNS = {
-    "plain": run(PLAIN),
-    "from the chain": run(pieces((b"a", -0.5), (b"b", None), source="chain"), source="chain"),
-    "no logprobs": run(follow(step(b"The"), step(b" cat")), source=None, top=0),
-    "no likely tokens": run(follow(step(b"The", said(-0.5)), step(b" cat", said(-1.5))), top=0),
-    "an emoji over tokens": run(EMOJI),
-    "a special token": run(ENDED),
-    "held back at a stop": run(PLAIN, stop="cat", text="The cat\nsat on"),
-    "cut off inside a character": run(HALVES, reason="length", text="a\ufffd"),
-    "nothing written": run((), reason="length"),
-    "every separator": run(pieces(("a\u2028b\u2029\x85\r\n\x0b\x1c".encode(), -1.0), (b"\n\ndata: x\n\n", -2.0))),
-}
-ECHOES = {
-    "echo": run(PLAIN, echo=ECHO, prompt=PROMPT),
-    "echo alone": run((), echo=ECHO, prompt=PROMPT, reason="length"),
-    "echo without logprobs": run(follow(step(b"a")), echo=(), prompt=PROMPT, source=None, top=0),
-    "echo without likely tokens": run(
-        follow(step(b"!", said(-0.5))), echo=follow(step(b"a"), step(b"b", said(-1.0))), prompt="ab", top=0
-    ),
-}
-TEXT_RUNS = {**RUNS, **ECHOES}
-
-
-def text_parts(whole):
-    """A run as it is streamed as text."""
-    return text_answer(whole).stream(whole.events, whole.prompt)
-
-
-def chat_parts(whole):
-    """A run as it is streamed as a chat."""
-    return ChatAnswer(**whole.frame).stream(whole.events)
+from .test_shapes import ECHOES, PLAIN, RUNS, TEXT_RUNS, chat_parts, text_parts
 
 
 def stream(parts):
@@ -196,84 +52,20 @@ def assert_whole(found, wanted):
 
 
 @pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
-def test_a_text_completion_is_strict(whole):
-    found = checked(TextCompletion, text_completion(whole)).choices[0]
-    assert found.text == (whole.prompt if whole.echo is not None else "") + whole.done.text
-    assert "logprobs_from" in text_completion(whole)
-    logprobs = found.logprobs
-    assert (logprobs is None) == (whole.source is None)
-    if logprobs is not None:
-        count = len(whole.tokens) + len(whole.echo or ())
-        lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.text_offset)
-        assert [len(values) for values in lists] == [count] * 3
-        assert (logprobs.top_logprobs is None) == (whole.top == 0)
-        assert len(logprobs.top_logprobs or logprobs.tokens) == count
-
-
-@pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
-def test_a_chat_completion_is_strict(whole):
-    found = checked(ChatObject, chat_completion(whole)).choices[0]
-    assert found.message.content == whole.done.text
-    assert "logprobs_from" in chat_completion(whole)
-    assert (found.logprobs is None) == (whole.source is None)
-    if found.logprobs is not None:
-        if whole.done.stop is None:
-            own = [one.data for one in whole.tokens if not one.is_control]
-            assert [bytes(token.bytes) for token in found.logprobs.content] == own
-        assert all(len(token.top_logprobs) <= whole.top for token in found.logprobs.content)
-
-
-@pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
-def test_each_text_chunk_is_strict(whole):
-    chunks = [checked(TextChunk, part) for part in text_parts(whole)]
-    assert [chunk.usage is None for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
-    assert [chunk.choices[0].finish_reason is None for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
-
-
-@pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
-def test_each_chat_chunk_is_strict(whole):
-    parts = [*chat_parts(whole)]
-    chunks = [checked(ChatChunkObject, part) for part in parts]
-    assert [chunk.usage is None for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
-    assert [chunk.choices[0].finish_reason is None for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
-    assert parts[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert all("role" not in part["choices"][0]["delta"] for part in parts[1:])
-
-
-NUMBERED = {name: whole for name, whole in RUNS.items() if name != "from the chain"}
-
-
-@pytest.mark.parametrize("whole", NUMBERED.values(), ids=NUMBERED)
-@pytest.mark.parametrize(
-    ("make", "kind"), [(text_completion, Completion), (chat_completion, ChatCompletion)], ids=["text", "chat"]
-)
-def test_openai_types_hold_a_whole_run(make, kind, whole):
-    wanted = make(whole)
-    assert_whole(kind.model_validate(wanted, strict=True), wanted)
-
-
-@pytest.mark.parametrize("whole", NUMBERED.values(), ids=NUMBERED)
-def test_openai_types_hold_each_chat_chunk(whole):
-    for part in chat_parts(whole):
-        assert_whole(ChatCompletionChunk.model_validate(part, strict=True), part)
-
-
-@pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
-def test_openai_client_reads_a_text_completion(whole):
-    wanted = text_completion(whole)
-    with client(encode_json(wanted).encode()) as api:
+def test_openai_client_reads_whole_answers(whole):
+    text, chat = text_completion(whole), chat_completion(whole)
+    is_numbered = whole.source != "chain" and whole.echo is None  # OpenAI's types have no logprob that is null
+    with client(encode_json(text).encode()) as api:
         found = api.completions.create(model="m", prompt="p", logprobs=2, echo=whole.echo is not None)
-    assert type(found) is Completion
-    assert_whole(found, wanted)
-
-
-@pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
-def test_openai_client_reads_a_chat_completion(whole):
-    wanted = chat_completion(whole)
-    with client(encode_json(wanted).encode()) as api:
-        found = api.chat.completions.create(model="m", messages=[], logprobs=True, top_logprobs=2)
-    assert type(found) is ChatCompletion
-    assert_whole(found, wanted)
+    with client(encode_json(chat).encode()) as api:
+        found_chat = api.chat.completions.create(model="m", messages=[], logprobs=True, top_logprobs=2)
+    for each, kind, wanted in ((found, Completion, text), (found_chat, ChatCompletion, chat)):
+        assert type(each) is kind
+        assert_whole(each, wanted)
+        if is_numbered:
+            assert_whole(kind.model_validate(wanted, strict=True), wanted)
+    for part in chat_parts(whole) if is_numbered else ():
+        assert_whole(ChatCompletionChunk.model_validate(part, strict=True), part)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
@@ -398,18 +190,6 @@ def test_a_chat_completion_to_the_letter():
     }
 
 
-@pytest.mark.parametrize(("ours", "theirs"), FINISH_REASONS.items())
-def test_every_finish_reason(ours, theirs):
-    whole = run(PLAIN, reason=ours)
-    found = [make(whole)["choices"][0] for make in (text_completion, chat_completion)]
-    found += [[*parts(whole)][-1]["choices"][0] for parts in (text_parts, chat_parts)]
-    assert [choice["finish_reason"] for choice in found] == [theirs] * 4
-
-
-def test_a_stop_string_is_a_stop():
-    assert text_completion(run(PLAIN, stop="\n\n"))["choices"][0]["finish_reason"] == "stop"
-
-
 def test_the_last_part_of_a_chat_says_nothing_where_nothing_was_held_back():
     assert [*chat_parts(run(PLAIN))][-1]["choices"][0]["delta"] == {}
     assert [*chat_parts(RUNS["cut off inside a character"])][-1]["choices"][0]["delta"] == {"content": "\ufffd"}
@@ -440,14 +220,6 @@ def test_a_stream_has_the_end_of_a_prompt_whose_token_a_stop_string_cuts():
     whole = run([healed], stop="b", text="", echo=(), prompt="a", source=None, top=0)
     assert "".join(part["choices"][0]["text"] for part in text_parts(whole)) == "a"
     assert text_completion(whole)["choices"][0]["text"] == "a"
-
-
-def test_echo_counts_the_written_tokens_alone():
-    assert text_completion(ECHOES["echo"])["usage"] == {
-        "prompt_tokens": 4,
-        "completion_tokens": 4,
-        "total_tokens": 8,
-    }
 
 
 BLANK_FIRST = run(
@@ -548,14 +320,6 @@ def test_special_tokens_are_not_in_the_text():
     assert [bytes(token["bytes"]) for token in choice["logprobs"]["content"]] == [b"a\xf0\x9f", b"\x98\x80b"]
 
 
-@pytest.mark.parametrize("make", [text_completion, chat_completion], ids=["text", "chat"])
-def test_a_split_character_leaves_no_replacement_character(make):
-    found = encode_json(make(run(EMOJI)))
-    assert "\ufffd" not in found
-    assert '"a😀!é中"' in found
-    assert '"bytes:\\\\xf0\\\\x9f"' in found
-
-
 # Each row: a step, then its likely tokens by text.
 BY_TEXT = {
     "chosen among them": (step(b"a", said(-0.5, (b"a", -0.5), (b"b", -1.0)), token=0), {"a": -0.5, "b": -1.0}),
@@ -598,29 +362,9 @@ def test_tokens_of_equal_text_are_all_listed_in_a_chat():
     ]
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
-def test_a_missing_logprob_is_null(value):
-    whole = run([step(b"a", said(value, (b"b", value), source="chain"))], source="chain")
-    logprobs = text_completion(whole)["choices"][0]["logprobs"]
-    assert (logprobs["token_logprobs"], logprobs["top_logprobs"]) == ([None], [{}])
-    (token,) = chat_completion(whole)["choices"][0]["logprobs"]["content"]
-    assert (token["logprob"], token["top_logprobs"][0]["logprob"]) == (None, None)
-
-
 def test_the_first_distribution_is_written():
     one = step(b"a", said(-0.5, (b"a", -0.5)), said(-0.25, (b"b", -0.25), source="chain"), token=0)
     logprobs = text_completion(run([one]))["choices"][0]["logprobs"]
     assert (logprobs["token_logprobs"], logprobs["top_logprobs"]) == ([-0.5], [{"a": -0.5}])
     (token,) = chat_completion(run([one]))["choices"][0]["logprobs"]["content"]
     assert (token["logprob"], [top["token"] for top in token["top_logprobs"]]) == (-0.5, ["a"])
-
-
-@given(st.lists(STEPS, max_size=3), st.none() | st.lists(STEPS, max_size=2).map(tuple), st.integers(0, 2))
-def test_any_run_is_strict(steps, echo, top):
-    whole = run(steps, echo=echo, prompt="a\u2028b", top=top)
-    checked(TextCompletion, text_completion(whole))
-    checked(ChatObject, chat_completion(whole))
-    for part in text_parts(whole):
-        checked(TextChunk, part)
-    for part in chat_parts(whole):
-        checked(ChatChunkObject, part)

@@ -81,32 +81,10 @@ def test_what_is_written_is_read_back(written, text):
                 assert_same(seen.distribution(source), told[source])
 
 
-KNOWN = {
-    "nothing": ((), None, None),
-    "model": ((said(-0.5),), -0.5, None),
-    "chain": ((said(-0.25, source="chain"),), None, -0.25),
-    "both": ((said(-0.5), said(-0.25, source="chain")), -0.5, -0.25),
-}
-
-
-@pytest.mark.parametrize(("distributions", "model", "chain"), KNOWN.values(), ids=KNOWN)
-def test_known_of_each_source(distributions, model, chain):
-    (seen,) = read(token_line(step(b"a", *distributions)))
-    for source, logprob in (("model", model), ("chain", chain)):
-        known = seen.distribution(source)
-        assert (None if known is None else known.logprob) == logprob
-
-
 def test_the_chain_s_is_never_taken_for_the_model_s():
     (seen,) = read(token_of(logprobs_from="chain", chain={"logprob": -0.25}))
     assert seen.distribution("model") is None
     assert seen.distribution("chain").logprob == -0.5
-
-
-def test_what_the_chain_removed_is_known_to_have_no_logprob():
-    (seen,) = read(token_line(step(b"a", said(-0.5), said(None, source="chain"))))
-    assert seen.distribution("chain") is not None
-    assert seen.distribution("chain").logprob is None
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
@@ -158,6 +136,11 @@ WRONG = {
     "a trailing comma": (GOOD.strip() + b",", "not JSON"),
     "bytes that are not UTF-8": (b'{"event": "\xff"}', "not JSON"),
     "UTF-16": ('{"event": "done"}'.encode("utf-16"), "not JSON"),
+    "a logprob that JSON lacks": (b'{"event": "token", "bytes": [97], "logprob": NaN}', "logprob: nan"),
+    "an entropy that JSON lacks": (
+        b'{"event": "token", "bytes": [97], "logprob": -1, "entropy": -Infinity}',
+        "entropy: -inf",
+    ),
     "null": (b"null", "it is not an event of a jsonl stream"),
     "a number": (b"3", "it is not an event of a jsonl stream"),
     "a text": (b'"token"', "it is not an event of a jsonl stream"),
@@ -209,16 +192,6 @@ def test_a_whole_line_that_is_wrong_is_named_at_the_end_too(line, problem):
     with pytest.raises(StreamError, match=r"^line 2: ") as error:
         [*read_stream([START.encode(), line])]
     assert problem in str(error.value)
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("field", ["logprob", "entropy"])
-def test_a_number_that_json_lacks_is_not_an_event(number, field):
-    line = token_of(entropy=1.0, logprob=-1.0).decode()
-    wrong = json.dumps({**json.loads(line), field: float(number.replace("Infinity", "inf"))})
-    assert number in wrong
-    with pytest.raises(StreamError, match=r"^line 1: "):
-        [*read_stream([wrong.encode() + b"\n"])]
 
 
 EMPTY_LINES = {"a newline": b"\n", "spaces": b"  \t\n", "a carriage return": b"\r\n", "nothing": b""}

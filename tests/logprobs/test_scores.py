@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from logitsmith.common.strict_json import encode_json
 from logitsmith.logprobs import Distribution, Score, TokenLogprob, choice_scores, text_score
 
-from .steps import DATA, LOGPROBS, NO_NUMBERS, STEPS, TEXTS, said, step
+from .steps import DATA, LOGPROBS, STEPS, TEXTS, said, step
 
 LN2 = math.log(2)
 HALF, QUARTER = math.log(1 / 2), math.log(1 / 4)
@@ -81,12 +81,8 @@ def number(value):
 
 @pytest.mark.parametrize(("tokens", "wanted"), SCORES.values(), ids=SCORES)
 def test_score(tokens, wanted):
-    assert list(values(Score.of(text_of(*tokens)))) == [near(value) for value in wanted]
-
-
-@pytest.mark.parametrize(("tokens", "wanted"), SCORES.values(), ids=SCORES)
-def test_score_as_json(tokens, wanted):
     score = Score.of(text_of(*tokens))
+    assert list(values(score)) == [near(value) for value in wanted]
     found = json.loads(encode_json(score.as_json()), parse_constant=pytest.fail)
     assert [*found] == [*NAMES]
     if not score.tokens:
@@ -110,11 +106,6 @@ def test_the_sum_does_not_round_on_its_way():
     score = Score.of(text_of(*((b"a", logprob) for logprob in logprobs)))
     assert score.sum_logprob == float(sum(map(Fraction, logprobs)))
     assert score.sum_logprob != sum(logprobs)
-
-
-def test_steps_may_come_one_by_one():
-    tokens = text_of((b"a",), (b"b", HALF))
-    assert Score.of(iter(tokens)) == Score.of(tokens)
 
 
 @given(st.lists(st.floats(-50, 0), min_size=1, max_size=20), st.lists(st.floats(-50, 0), max_size=20))
@@ -263,17 +254,17 @@ def test_truncated_prompts_are_counted():
     assert "truncated_prompt_tokens" not in choice_scores(choices_of(-1.0))[0]
 
 
+@pytest.mark.parametrize("sums", [[math.nan, -1.0], [-1.0, math.nan], [math.nan]], ids=str)
+def test_a_choice_without_a_number_leaves_strict_json(sums):
+    found = choice_scores(choices_of(*sums))
+    assert json.loads(encode_json({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
+
+
 @pytest.mark.parametrize("value", [None, -math.inf], ids=str)
 def test_a_choice_that_cannot_come_has_no_numbers(value):
     _, found = choice_scores(choices_of(-1.0, value))
     assert (found["sum_logprob"], found["per_token"], found["per_byte"]) == (None, None, None)
     assert (found["probability"], found["token_logprobs"]) == (0.0, [None])
-
-
-@pytest.mark.parametrize("sums", [[math.nan, -1.0], [-1.0, math.nan], [math.nan]], ids=str)
-def test_a_choice_without_a_number_leaves_strict_json(sums):
-    found = choice_scores(choices_of(*sums))
-    assert json.loads(encode_json({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
 
 
 def test_longer_choices_are_not_favoured():
@@ -319,9 +310,3 @@ def test_any_choices_are_strict_json(choices):
     assert [(choice["text"], len(choice["tokens"])) for choice in found] == [
         (text, len(steps)) for text, steps in choices
     ]
-
-
-@pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
-def test_any_number_leaves_a_score_strict_json(value):
-    found = encode_json(text_score(text_of((b"a",), (b"b", value))))
-    assert json.loads(found, parse_constant=pytest.fail)["token_logprobs"] == [None, None]

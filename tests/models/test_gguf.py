@@ -2,11 +2,12 @@
 
 import ctypes
 import random
+import re
 import struct
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import LoadOptions, Model, ModelError, locate, read_facts, read_metadata, resolve_model
+from logitsmith.engine import LoadOptions, Model, ModelError, read_facts, read_metadata, resolve_model
 from logitsmith.engine.model_files import check_files
 from logitsmith.models.gguf import TENSOR_TYPES, check_gguf, check_is_model
 
@@ -189,30 +190,12 @@ def test_bad_file_is_named(tmp_path, data, message):
     assert message in str(caught.value)
 
 
-def test_missing_file_and_folder(tmp_path):
-    with pytest.raises(ModelError, match="there is no such file"):
-        check_gguf(tmp_path / "none.gguf")
-    with pytest.raises(ModelError, match="this is a folder"):
-        check_gguf(tmp_path)
-
-
-def test_bundled_model_passes_whole_and_fails_one_byte_short(tmp_path):
-    path, _ = locate()
-    check_gguf(path)
-    cut = tmp_path / "cut.gguf"
-    with path.open("rb") as whole, cut.open("wb") as part:
-        part.write(whole.read(2_000_000))
-        part.truncate(path.stat().st_size - 1)
-    with pytest.raises(ModelError, match="truncated"):
-        check_gguf(cut)
-
-
 def test_random_damage_to_a_header_never_escapes(tmp_path):
     rng = random.Random(5)
     whole = GOOD["metadata of every kind"]
     path = tmp_path / "m.gguf"
     outcomes = {"passed": 0, "refused": 0}
-    for _ in range(2000):
+    for _ in range(600):
         data = bytearray(whole)
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(len(data) - 128)] = rng.randrange(256)
@@ -222,7 +205,7 @@ def test_random_damage_to_a_header_never_escapes(tmp_path):
             outcomes["passed"] += 1
         except ModelError:
             outcomes["refused"] += 1
-    assert min(outcomes.values()) > 100
+    assert min(outcomes.values()) > 30
 
 
 def test_tensor_sizes_are_those_of_ggml():
@@ -257,8 +240,9 @@ def test_a_file_is_a_path_or_its_name(pruned_model, read):
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("name", NO_FILES.values(), ids=NO_FILES)
 def test_a_file_that_cannot_be_read_is_a_model_error(name, read, kind):
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError) as caught:
         read(kind(name))
+    assert name not in ("none.gguf", ".") or re.search("there is no such file|this is a folder", str(caught.value))
 
 
 KINDS = {

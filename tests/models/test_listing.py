@@ -13,34 +13,8 @@ REGISTRY = "registry.ollama.ai/library"
 DATA = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
 
 
-def hub(home):
-    in_hub_cache(home / ".cache/huggingface/hub", "me/Tiny-GGUF", "Tiny-Q4_K_M.gguf", "Tiny-Q8_0.gguf")
-
-
-def hub_in_hf_home(home, monkeypatch):
-    monkeypatch.setenv("HF_HOME", str(home / "hf"))
-    in_hub_cache(home / "hf/hub", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
-
-
-def hub_cache(home, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", "~/hub")
-    in_hub_cache(home / "hub", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
-
-
-def hub_with_two_of_a_tag(home):
-    in_hub_cache(home / ".cache/huggingface/hub", "me/Two", "a/x-Q8_0.gguf", "b/x-Q8_0.gguf")
-
-
-def hub_with_an_older_snapshot(home):
-    cache = home / ".cache/huggingface/hub"
-    in_hub_cache(cache, "me/Old", "Old-Q8_0.gguf", commit="b" * 40)
-    in_hub_cache(cache, "me/Old", "Old-Q4_0.gguf", commit="c" * 40)
-
-
-def hub_of_llama_cpp(home, monkeypatch):
-    monkeypatch.setenv("LLAMA_CACHE", str(home / "llama"))
-    in_hub_cache(home / "llama", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
-    write_tiny(home / "llama/me_Other-GGUF_other-q4_0.gguf")
+HUB, STUDIO = ".cache/huggingface/hub", ".lmstudio/models/maker"
+CACHES = "Library/Caches" if sys.platform == "darwin" else ".cache"
 
 
 def ollama(home):
@@ -49,12 +23,6 @@ def ollama(home):
     in_ollama(root, "registry.ollama.ai/someone/mine:latest")
     in_ollama(root, "hf.co/me/Tiny-GGUF:Q8_0")
     in_ollama(root, "ollama.com/library/newer:latest", manifests="manifest-v2")
-
-
-def ollama_elsewhere(home, monkeypatch):
-    monkeypatch.setenv("OLLAMA_MODELS", str(home / "store"))
-    in_ollama(home / "store", f"{REGISTRY}/llama3.2:1b")
-    in_ollama(home / ".ollama/models", f"{REGISTRY}/not-there:latest")
 
 
 def ollama_with_aliases(home):
@@ -94,18 +62,6 @@ def ollama_broken(home):
     (folder / "stray").write_text("x")
 
 
-def lm_studio(home):
-    models = home / ".lmstudio/models"
-    write_tiny(models / "maker/One-GGUF/One-Q4_K_M.gguf")
-    write_tiny(models / "maker/Two-GGUF/Two-Q4_K_M.gguf")
-    write_tiny(models / "maker/Two-GGUF/Two-Q8_0.gguf")
-    write_tiny(models / "maker/Two-GGUF/mmproj-Two-F16.gguf")
-
-
-def lm_studio_older(home):
-    write_tiny(home / ".cache/lm-studio/models/maker/One-GGUF/One-Q4_K_M.gguf")
-
-
 def lm_studio_elsewhere(home):
     (home / ".lmstudio").mkdir()
     (home / ".lmstudio/settings.json").write_text(json.dumps({"downloadsFolder": str(home / "big")}))
@@ -115,16 +71,6 @@ def lm_studio_elsewhere(home):
 def lm_studio_by_its_pointer(home):
     (home / ".lmstudio-home-pointer").write_text(f"{home}/studio\n")
     write_tiny(home / "studio/models/maker/One-GGUF/One-Q4_K_M.gguf")
-
-
-def llama_cpp(home):
-    folder = "Library/Caches" if sys.platform == "darwin" else ".cache"
-    write_tiny(home / folder / "llama.cpp/me_Tiny-GGUF_tiny-q4_0.gguf")
-
-
-def gpt4all(home):
-    write_tiny(home / DATA / "nomic.ai/GPT4All/Tiny.Q4_0.gguf")
-    write_tiny(home / ".cache/gpt4all/Older.Q4_0.gguf")
 
 
 def jan(home):
@@ -138,79 +84,114 @@ def jan(home):
     (data / "llamacpp/models/imported/model.yml").write_text(f"model_path: {imported}\n")
 
 
-def jan_elsewhere(home, monkeypatch):
-    monkeypatch.setenv("JAN_DATA_FOLDER", str(home / "j"))
-    write_tiny(home / "j/llamacpp/models/tiny/model.gguf")
+TINY = ("me/Tiny-GGUF", "Tiny-Q8_0.gguf")
+STUDIO_FILES = ("One-GGUF/One-Q4_K_M.gguf", "Two-GGUF/Two-Q4_K_M.gguf", "Two-GGUF/Two-Q8_0.gguf")
+SPLIT = [f"{STUDIO}/Big/Big-Q8_0-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
 
 
-def split(home):
-    for number in (1, 2, 3):
-        write_tiny(home / f".lmstudio/models/maker/Big/Big-Q8_0-{number:05}-of-00003.gguf")
+def hub(folder, repository, *names, **options):
+    return lambda home: in_hub_cache(home / folder, repository, *names, **options)
 
 
+def files(*paths):
+    return lambda home: [write_tiny(home / path) for path in paths]
+
+
+def in_order(*writers):
+    return lambda home: [write(home) for write in writers]
+
+
+def of_ollama(folder, name):
+    return lambda home: in_ollama(home / folder, name)
+
+
+# Each row: what is written, the environment, in which ~ is the home folder, and the names of each tool's models.
 CASES = {
-    "Hugging Face": (hub, {"hf:me/Tiny-GGUF:Q4_K_M": "Hugging Face", "hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
-    "HF_HOME": (hub_in_hf_home, {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
-    "HF_HUB_CACHE": (hub_cache, {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
-    "two files of one quantization": (
-        hub_with_two_of_a_tag,
-        {"hf:me/Two:Q8_0": "Hugging Face", "hf:me/Two/b/x-Q8_0.gguf": "Hugging Face"},
-    ),
+    "Hugging Face": (hub(HUB, *TINY, "Tiny-Q4_K_M.gguf"), {}, {
+        "Hugging Face": ["hf:me/Tiny-GGUF:Q4_K_M", "hf:me/Tiny-GGUF:Q8_0"],
+    }),
+    "HF_HOME": (hub("hf/hub", *TINY), {"HF_HOME": "{home}/hf"}, {"Hugging Face": ["hf:me/Tiny-GGUF:Q8_0"]}),
+    "HF_HUB_CACHE": (hub("hub", *TINY), {"HF_HUB_CACHE": "~/hub"}, {"Hugging Face": ["hf:me/Tiny-GGUF:Q8_0"]}),
+    "two files of one quantization": (hub(HUB, "me/Two", "a/x-Q8_0.gguf", "b/x-Q8_0.gguf"), {}, {
+        "Hugging Face": ["hf:me/Two:Q8_0", "hf:me/Two/b/x-Q8_0.gguf"],
+    }),
     "an older snapshot": (
-        hub_with_an_older_snapshot,
-        {"hf:me/Old:Q8_0": "Hugging Face", "hf:me/Old:Q4_0": "Hugging Face"},
+        in_order(hub(HUB, "me/Old", "Old-Q8_0.gguf", commit="b" * 40), hub(HUB, "me/Old", "Old-Q4_0.gguf")),
+        {},
+        {"Hugging Face": ["hf:me/Old:Q8_0", "hf:me/Old:Q4_0"]},
     ),
     "LLAMA_CACHE": (
-        hub_of_llama_cpp,
-        {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face", "me_Other-GGUF_other-q4_0": "llama.cpp"},
+        in_order(hub("llama", *TINY), files("llama/me_Other-GGUF_other-q4_0.gguf")),
+        {"LLAMA_CACHE": "{home}/llama"},
+        {"Hugging Face": ["hf:me/Tiny-GGUF:Q8_0"], "llama.cpp": ["me_Other-GGUF_other-q4_0"]},
     ),
-    "Ollama": (
-        ollama,
-        {
-            "ollama:llama3.2:1b": "Ollama",
-            "ollama:someone/mine:latest": "Ollama",
-            "ollama:hf.co/me/Tiny-GGUF:Q8_0": "Ollama",
-            "ollama:newer:latest": "Ollama",
-        },
+    "Ollama": (ollama, {}, {
+        "Ollama": [
+            "ollama:llama3.2:1b", "ollama:someone/mine:latest", "ollama:hf.co/me/Tiny-GGUF:Q8_0",
+            "ollama:newer:latest",
+        ],
+    }),
+    "OLLAMA_MODELS": (
+        in_order(
+            of_ollama("store", f"{REGISTRY}/llama3.2:1b"),
+            of_ollama(".ollama/models", f"{REGISTRY}/not-there:latest"),
+        ),
+        {"OLLAMA_MODELS": "{home}/store"},
+        {"Ollama": ["ollama:llama3.2:1b"]},
     ),
-    "OLLAMA_MODELS": (ollama_elsewhere, {"ollama:llama3.2:1b": "Ollama"}),
-    "two names of one blob": (
-        ollama_with_aliases,
-        {"ollama:one:latest": "Ollama", "ollama:alias:latest": "Ollama"},
-    ),
-    "a list of manifests": (ollama_with_a_list, {"ollama:listed:latest": "Ollama"}),
-    "broken manifests": (ollama_broken, {}),
+    "two names of one blob": (ollama_with_aliases, {}, {"Ollama": ["ollama:one:latest", "ollama:alias:latest"]}),
+    "a list of manifests": (ollama_with_a_list, {}, {"Ollama": ["ollama:listed:latest"]}),
+    "broken manifests": (ollama_broken, {}, {}),
     "LM Studio": (
-        lm_studio,
+        files(*(f"{STUDIO}/{name}" for name in (*STUDIO_FILES, "Two-GGUF/mmproj-Two-F16.gguf"))),
+        {},
         {
-            "lmstudio:maker/One-GGUF": "LM Studio",
-            "lmstudio:maker/Two-GGUF@q4_k_m": "LM Studio",
-            "lmstudio:maker/Two-GGUF@q8_0": "LM Studio",
+            "LM Studio": [
+                "lmstudio:maker/One-GGUF", "lmstudio:maker/Two-GGUF@q4_k_m", "lmstudio:maker/Two-GGUF@q8_0",
+            ],
         },
     ),
-    "LM Studio before 0.3": (lm_studio_older, {"lmstudio:maker/One-GGUF": "LM Studio"}),
-    "LM Studio's chosen folder": (lm_studio_elsewhere, {"lmstudio:maker/One-GGUF": "LM Studio"}),
-    "LM Studio's pointer": (lm_studio_by_its_pointer, {"lmstudio:maker/One-GGUF": "LM Studio"}),
-    "llama.cpp": (llama_cpp, {"me_Tiny-GGUF_tiny-q4_0": "llama.cpp"}),
-    "GPT4All": (gpt4all, {"Tiny.Q4_0": "GPT4All", "Older.Q4_0": "GPT4All"}),
-    "Jan": (jan, {"maker/Tiny_Q8_0": "Jan", "imported": "Jan"}),
-    "JAN_DATA_FOLDER": (jan_elsewhere, {"tiny": "Jan"}),
-    "a split model": (split, {"lmstudio:maker/Big": "LM Studio"}),
-}
+    "LM Studio before 0.3": (files(f".cache/lm-studio/models/maker/{STUDIO_FILES[0]}"), {}, {
+        "LM Studio": ["lmstudio:maker/One-GGUF"],
+    }),
+    "LM Studio's chosen folder": (lm_studio_elsewhere, {}, {"LM Studio": ["lmstudio:maker/One-GGUF"]}),
+    "LM Studio's pointer": (lm_studio_by_its_pointer, {}, {"LM Studio": ["lmstudio:maker/One-GGUF"]}),
+    "llama.cpp": (files(f"{CACHES}/llama.cpp/me_Tiny-GGUF_tiny-q4_0.gguf"), {}, {
+        "llama.cpp": ["me_Tiny-GGUF_tiny-q4_0"],
+    }),
+    "GPT4All": (files(f"{DATA}/nomic.ai/GPT4All/Tiny.Q4_0.gguf", ".cache/gpt4all/Older.Q4_0.gguf"), {}, {
+        "GPT4All": ["Tiny.Q4_0", "Older.Q4_0"],
+    }),
+    "Jan": (jan, {}, {"Jan": ["maker/Tiny_Q8_0", "imported"]}),
+    "JAN_DATA_FOLDER": (files("j/llamacpp/models/tiny/model.gguf"), {"JAN_DATA_FOLDER": "{home}/j"}, {
+        "Jan": ["tiny"],
+    }),
+    "a split model": (files(*SPLIT), {}, {"LM Studio": ["lmstudio:maker/Big"]}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("lay_out", "expected"), CASES.values(), ids=CASES)
-def test_names_and_sources(home, monkeypatch, lay_out, expected):
-    arguments = [monkeypatch] if lay_out.__code__.co_argcount == 2 else []
-    lay_out(home, *arguments)
+@pytest.mark.parametrize(("write", "environment", "expected"), CASES.values(), ids=CASES)
+def test_names_and_sources(home, monkeypatch, write, environment, expected):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(home=home))
+    write(home)
     found = list_models()
-    assert {entry.name: entry.source for entry in found} == expected
+    assert {entry.name: entry.source for entry in found} == {
+        name: source for source, names in expected.items() for name in names
+    }
     assert [entry.name.lower() for entry in found] == sorted(entry.name.lower() for entry in found)
     assert all(part.is_file() for entry in found for part in entry.parts)
 
 
+def test_a_file_of_the_snapshot_of_main_takes_precedence(home):
+    snapshot = in_hub_cache(home / HUB, *TINY)
+    in_hub_cache(home / HUB, *TINY, commit="b" * 40, is_main=False)
+    (entry,) = list_models()
+    assert entry.path.parent == snapshot
+
+
 def test_all_parts_of_a_split_model(home):
-    split(home)
+    files(*SPLIT)(home)
     (entry,) = list_models()
     assert [path.name[-19:] for path in entry.parts] == [f"-{n:05}-of-00003.gguf"[-19:] for n in (1, 2, 3)]
     assert entry.path == entry.parts[0]
@@ -247,7 +228,7 @@ def test_a_model_of_ollama_whose_file_is_missing_is_listed_on_request(home):
 
 
 def test_a_file_of_two_tools_counts_once(home):
-    lm_studio(home)
+    files(f"{STUDIO}/{STUDIO_FILES[0]}")(home)
     assert {entry.source for entry in list_models([home / ".lmstudio/models"])} == {"LM Studio"}
 
 

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import Model, ModelError, ModelNotHereError, locate, resolve_model
+from logitsmith.engine import Model, ModelError, ModelNotHereError, resolve_model
 from logitsmith.models.listing import list_models, model_name
 from logitsmith.models.resolve import parse_hub_reference, resolve_files
 
+from ..engine.pruned_model import TOKENS
 from .folders import blob, in_hub_cache, in_ollama, write_manifest, write_tiny
 
 REGISTRY = "registry.ollama.ai/library"
@@ -165,18 +166,18 @@ def test_a_model_of_ollama_is_not_downloaded():
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory):
-    """The bundled model, split into three files by llama.cpp's own format."""
+def parts(tmp_path_factory, pruned_model):
+    """A model, split into three files in llama.cpp's own format."""
     from ..engine.split_models import split_model
 
-    return split_model(locate()[0], tmp_path_factory.mktemp("split"), count=3)
+    return split_model(pruned_model, tmp_path_factory.mktemp("split"), count=3)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_any_part_of_a_split_model_loads(parts, number):
     with Model.load(parts[number], n_ctx=16) as model:
         assert model.path == parts[0]
-        assert model.vocabulary.size == 49152
+        assert model.vocabulary.size == TOKENS
 
 
 @pytest.mark.parametrize("text", ["ollama:llama3.2:3b", "ollama:3b", "llama3.2:3b", ":3b"])
@@ -207,10 +208,10 @@ def test_a_part_that_is_missing_is_named(parts, tmp_path):
 @pytest.mark.parametrize(
     ("third", "found"), [(1, "part 2 of a model"), (0, "part 1 of a model"), (None, "no part")]
 )
-def test_a_part_under_the_name_of_another_is_named(parts, tmp_path, third, found):
+def test_a_part_under_the_name_of_another_is_named(parts, pruned_model, tmp_path, third, found):
     for path in parts[:2]:
         (tmp_path / path.name).symlink_to(path)
-    (tmp_path / parts[2].name).symlink_to(locate()[0] if third is None else parts[third])
+    (tmp_path / parts[2].name).symlink_to(pruned_model if third is None else parts[third])
     with pytest.raises(ModelError, match=rf"x-00003-of-00003.gguf: this is {found}.*, not part 3"):
         Model.load(tmp_path / parts[0].name)
 

@@ -6,7 +6,7 @@ import gguf
 import pytest
 from gguf import GGUFReader
 from hypothesis import example, given, strategies as st
-from logitsmith.engine import locate, read_facts, read_summaries
+from logitsmith.engine import read_facts, read_summaries
 from logitsmith.models import gguf as quick_header
 from logitsmith.models.gguf import HeaderReader, QuickHeaderReader
 from logitsmith.models.listing import ModelEntry
@@ -30,8 +30,8 @@ def read_with(cls, path):
         return reader.read_min_file_bytes(), dict(reader.values), reader.tensor_count, reader._token_list_place
 
 
-def test_the_bundled_model():
-    path, _ = locate()
+def test_a_whole_model(pruned_model):
+    path = pruned_model
     summary = summary_of(path)
     other = GGUFReader(path)
     assert summary.parameters == sum(int(tensor.n_elements) for tensor in other.tensors)
@@ -124,6 +124,7 @@ def cut(path):
 PROBLEMS = {
     "truncated header": (truncated, "damaged: "),
     "tensors cut off": (cut, "truncated: "),
+    "descriptions of tensors cut off": (lambda path: path.write_bytes(path.read_bytes()[:-290]), "damaged: "),
     "no GGUF": (lambda path: path.write_text("<html>"), "not a GGUF file"),
     "empty": (lambda path: path.write_text(""), "not a GGUF file"),
     "gone": (lambda path: path.unlink(), "there is no such file"),
