@@ -351,7 +351,8 @@ def test_an_abort_while_forced_tokens_are_compared_loses_nothing(model, monkeypa
     abort_count, call_count = run_with_abort(0)
     assert (abort_count, call_count > 4) == (0, True), call_count
     for number in range(2, min(call_count, 13)):
-        assert run_with_abort(number) == (1, call_count + 1)
+        abort_count, calls_made = run_with_abort(number)
+        assert (abort_count, calls_made > number) == (1, True)
 
 
 def test_a_constraint_reads_the_beginning_once(model):
