@@ -11,7 +11,6 @@ from logitsmith.cli.command_options import (
     advice_words,
     check_options,
     declared_flags,
-    options_class_of,
     takes_options,
 )
 from logitsmith.cli.command_table import COMMANDS, load_command
@@ -143,8 +142,16 @@ def options_classes():
                 **{f"{name} {key}": found[key] for key in found},
             }
         for full_name, function in functions.items():
-            if (cls := options_class_of(function)) is not None:
-                yield pytest.param(cls, id=full_name)
+            flags = getattr(function, "flags", None)
+            for cls in all_subclasses(Options):
+                if tuple(declared_flags(cls)) == flags:
+                    yield pytest.param(cls, id=full_name)
+
+
+def all_subclasses(cls):
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from all_subclasses(subclass)
 
 
 @pytest.mark.parametrize("cls", list(options_classes()))
