@@ -134,18 +134,10 @@ def options_classes():
     """The options class of each command by its name, also of commands of groups."""
     for name in COMMANDS:
         command = load_command(name)
-        functions = {name: command}
-        if isinstance(command, typer.Typer):
-            found = {info.callback.__name__: info.callback for info in command.registered_commands}
-            functions = {
-                name: command.registered_callback.callback,
-                **{f"{name} {key}": found[key] for key in found},
-            }
-        for full_name, function in functions.items():
-            flags = getattr(function, "flags", None)
+        for full_name, each in {name: command, **getattr(command, "commands", {})}.items():
             for cls in all_subclasses(Options):
-                if tuple(declared_flags(cls)) == flags:
-                    yield pytest.param(cls, id=full_name)
+                if tuple(declared_flags(cls)) == getattr(each.callback, "flags", None):
+                    yield pytest.param(cls, id=name if each is command else f"{name} {full_name}")
 
 
 def all_subclasses(cls):
@@ -160,5 +152,5 @@ def test_advice_names_only_flags_that_the_command_has(cls):
     for word in Word:
         text = flag_sentence(LogitsmithError("a", advice=("try ", word)), advice_words(cls))
         assert set(FLAG_IN_TEXT.findall(text)) <= flags
-        is_of_setting = word not in (Word.BASIS_FROM_ROWS, Word.CHECKPOINT, Word.RESUME)
+        is_of_setting = word not in (Word.BASIS_FROM_ROWS, Word.CHECKPOINT, Word.RESUME, Word.WAIT_FOR_SERVER)
         assert text != "a" or not (is_of_setting and "--set" in flags), word
