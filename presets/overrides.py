@@ -23,11 +23,19 @@ from .preset import make_step
 from .setting_table import SETTINGS, find_setting_name
 from .yaml_reader import parse_yaml_scalar
 
-# The sampler that marks the text. Its place is directly before the selecting step, whatever the order of the steps
-# before it: it is not one of llama.cpp's samplers, so an order of llama.cpp's does not leave it out.
+# The sampler that marks the text. It always stays directly before the selecting step. llama.cpp does not have it,
+# so an order in llama.cpp's notation does not remove it.
 WATERMARK = "synthid"
 
-_TARGET_PATTERN = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
+# such as ``top_p``, ``top_p.p`` or ``top_p#2.p``
+_TARGET_PATTERN = re.compile(
+    r"""
+    (?P<name>[^.#]+)
+    (?:\#(?P<occurrence>[1-9][0-9]{0,8}))?
+    (?:\.(?P<parameter>[^#]+))?
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,8 @@ class Override:
         target: ``sampler.parameter``; ``sampler`` for the sampler's main parameter; ``sampler#2.parameter`` for
             the second step of that name; or one of `SETTINGS`.
         value: the value to set. For a sampler without parameters, such as ``ignore_eos``, True turns the step on,
-            and False turns the step off. None, as in ``--set ignore_eos=``, means True. For a setting that has
-            parts, a table sets only the keys that it has.
+            and False turns the step off. None, as in ``--set ignore_eos=``, means True. A table for a setting that
+            has parts sets these parts only.
     """
 
     origin: str
@@ -53,8 +61,7 @@ class _StepTarget:
     """The parameter of a step that an override sets."""
 
     name: str
-    # number of the step among the steps of that name, counted from 1; None if the chain must have only one such
-    # step
+    # number of the step among the steps of that name, counted from 1; None: the chain must have only one of them
     occurrence: int | None
     # name of the parameter; None for a sampler without parameters, which is turned on or off
     parameter: str | None
@@ -67,21 +74,22 @@ class _StepTarget:
 
 def parse_set(text: str, door: str = "--set") -> Override:
     """Return the override for an argument of ``--set``, or of the field ``door``. Raises ``PresetError``."""
-    # Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``, and ``name.key=2`` for a setting that
-    # has parts. The value is YAML. Names may be aliases, and may be written with dashes.
-    name, sign, value = text.partition("=")
+    # Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``, and ``guidance.scale=2`` for a setting
+    # that has parts. The value is YAML. Names may be aliases, and may be written with dashes.
+    name, equals_sign, value_text = text.partition("=")
     name = name.strip()
-    if not sign or not name:
+    if not equals_sign or not name:
         problem = "write name.parameter=value, such as top_k.k=20 or seed=7"
         raise PresetError(problem, origin=f"{door} {text}")
     origin = f"{door} {name}"
-    scalar = parse_yaml_scalar(value, origin)
-    first_name, dot, key = name.partition(".")
+    value = parse_yaml_scalar(value_text, origin)
+    first_name, dot, part = name.partition(".")
     setting = find_setting_name(first_name)
     if dot and setting is not None and SETTINGS[setting].kind.has_parts:
-        return Override(origin, setting, {key.strip().replace("-", "_"): scalar})
+        part_name = part.strip().replace("-", "_")
+        return Override(origin, setting, {part_name: value})
     target = find_setting_name(name) or str(_parse_step_target(name, origin))
-    return Override(origin, target, scalar)
+    return Override(origin, target, value)
 
 
 def _parse_step_target(text: str, origin: str) -> _StepTarget:
@@ -91,15 +99,17 @@ def _parse_step_target(text: str, origin: str) -> _StepTarget:
         problem = wrong_value(text, "name, name.parameter or name#2.parameter (from #1)")
         raise PresetError(problem, origin=origin)
     try:
-        cls = find_sampler(match["name"])
+        sampler_class = find_sampler(match["name"])
     except SamplingError as error:
         advice = f"other settings: {', '.join(SETTINGS)}"
         raise PresetError(str(error), origin=origin, advice=advice) from None
-    parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main_parameter
-    if parameter is None and cls.model_fields:
-        problem = f"choose a parameter of {cls.about.name}: {', '.join(cls.model_fields)}"
+    about = sampler_class.about
+    parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else about.main_parameter
+    if parameter is None and sampler_class.model_fields:
+        problem = f"choose a parameter of {about.name}: {', '.join(sampler_class.model_fields)}"
         raise PresetError(problem, origin=origin)
-    return _StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)
+    occurrence = int(match["occurrence"]) if match["occurrence"] else None
+    return _StepTarget(about.name, occurrence, parameter)
 
 
 Steps = Sequence[StepSpec]
@@ -115,9 +125,9 @@ _SELECTING_FLAGS = {
 
 def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     """Return the steps with one parameter changed. A sampler that is not in the chain is inserted at its stage."""
-    # Raises ``PresetError`` that begins with the origin of the override, also if the chain has several steps of
-    # the sampler and the target does not number one, and if the chain ends in a step such as greedy, which would
-    # ignore the sampler.
+    # Raises ``PresetError``, which begins with the origin of the override. It is also raised if the chain has
+    # several steps of the sampler and the target has no number, and if the chain ends in a step such as greedy,
+    # which would ignore the sampler.
     origin = override.origin
     target = _redirect_target(steps, _parse_step_target(override.target, origin))
     steps = _convert_step(steps, target)
@@ -140,11 +150,14 @@ def _redirect_target(steps: Steps, target: _StepTarget) -> _StepTarget:
     family_steps = _steps_of_family(steps, target)
     if len(family_steps) != 1:
         return target
-    about = family_steps[0].sampler.about
-    if target.name not in about.covered_samplers:
+    covering = family_steps[0].sampler.about
+    if target.name not in covering.covered_samplers:
         return target
-    parameter = target.parameter and about.covered_samplers[target.name].get(target.parameter, target.parameter)
-    return replace(target, name=about.name, parameter=parameter)
+    renamed_parameters = covering.covered_samplers[target.name]
+    parameter = target.parameter
+    if parameter is not None:
+        parameter = renamed_parameters.get(parameter, parameter)
+    return replace(target, name=covering.name, parameter=parameter)
 
 
 def _convert_step(steps: Steps, target: _StepTarget) -> Steps:
@@ -155,12 +168,16 @@ def _convert_step(steps: Steps, target: _StepTarget) -> Steps:
     if about.is_selector or len(family_steps) != 1 or family_steps[0].name not in about.covered_samplers:
         return steps
     (old_step,) = family_steps
-    names = about.covered_samplers[old_step.name]
-    parameters = {name: names.get(name, name) for name in type(old_step.sampler).model_fields}
-    values = {new: getattr(old_step.sampler, old) for old, new in parameters.items()}
+    renamed_parameters = about.covered_samplers[old_step.name]
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for old_name in type(old_step.sampler).model_fields:
+        new_name = renamed_parameters.get(old_name, old_name)
+        values[new_name] = getattr(old_step.sampler, old_name)
+        origins[new_name] = old_step.origins[old_name]
     sampler = make_step(target.name, values, old_step.origin)
-    origins = dict.fromkeys(type(sampler).model_fields, "default")
-    origins.update({new: old_step.origins[old] for old, new in parameters.items()})
+    for name in type(sampler).model_fields:
+        origins.setdefault(name, "default")
     converted = replace(old_step, sampler=sampler, origins=origins)
     return [converted if step is old_step else step for step in steps]
 
@@ -176,6 +193,7 @@ def _is_of_family(step: StepSpec, family: str) -> bool:
 
 
 def _find_position(steps: Steps, target: _StepTarget, origin: str) -> int | None:
+    """Return the index of the step that a target names; None if the chain has no step of the sampler."""
     positions = [number for number, step in enumerate(steps) if step.name == target.name]
     if target.occurrence is not None:
         if target.occurrence > len(positions):
@@ -194,10 +212,11 @@ def _count_steps(name: str, count: int) -> str:
 
 def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, override: Override) -> list[StepSpec]:
     # The value None means True, as ``name:`` does in a preset.
-    is_on = True if override.value is None else override.value
-    if not isinstance(is_on, bool):
+    turns_on = True if override.value is None else override.value
+    if not isinstance(turns_on, bool):
         raise PresetError(wrong_value(override.value, "true or false"), origin=override.origin)
-    if is_on == (position is not None):
+    is_on = position is not None
+    if is_on == turns_on:
         return list(steps)
     if position is None:
         return _insert_step(steps, _new_step(target.name, override.origin), override.origin)
@@ -209,22 +228,28 @@ def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, ove
 
 def _insert_step(steps: Steps, new_step: StepSpec, origin: str) -> list[StepSpec]:
     """Insert a step before the first step of a later stage, or before the selecting step if there is none."""
-    # A watermark before the selecting step stays there.
-    about = new_step.sampler.about
-    if about.is_selector:
+    if new_step.sampler.about.is_selector:
         raise _other_selector_error(origin, new_step.name, steps)
-    position = len(steps) - 1
-    while new_step.name != WATERMARK and position > 0 and steps[position - 1].name == WATERMARK:
-        position -= 1
-    if about.stage is not None:
-        is_first = about.stage <= Stage.IGNORE_EOS  # before steps without a stage, too
-        later_positions = (number for number, step in enumerate(steps) if _is_of_later_stage(step, about.stage))
-        position = 0 if is_first else next(later_positions, position)
+    position = _position_of_new_step(steps, new_step)
     return [*steps[:position], new_step, *steps[position:]]
 
 
-def _is_of_later_stage(step: StepSpec, stage: int) -> bool:
-    return step.sampler.about.stage is not None and step.sampler.about.stage > stage
+def _position_of_new_step(steps: Steps, new_step: StepSpec) -> int:
+    stage = new_step.sampler.about.stage
+    if stage is not None:
+        if stage <= Stage.IGNORE_EOS:
+            return 0  # a step of the first stages comes before steps without a stage, too
+        for position, step in enumerate(steps):
+            other_stage = step.sampler.about.stage
+            if other_stage is not None and other_stage > stage:
+                return position
+    position = len(steps) - 1
+    if new_step.name != WATERMARK:
+        while (
+            position > 0 and steps[position - 1].name == WATERMARK
+        ):  # the watermark stays before the selecting step
+            position -= 1
+    return position
 
 
 def _other_selector_error(origin: str, name: str, steps: Steps) -> PresetError:
@@ -236,22 +261,25 @@ def _other_selector_error(origin: str, name: str, steps: Steps) -> PresetError:
 
 def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
     """Raise ``PresetError`` if the last step is greedy and would ignore the sampler."""
-    # A sampler that is off is allowed, and so is a temperature of 0, which takes the most likely token, too.
-    name, last = sampler.about.name, steps[-1]
-    if not last.sampler.about.is_greedy or not sampler.about.keeps_top_token or sampler.is_neutral:
-        return
-    if name == "temperature" and getattr(sampler, "t", None) == 0:
-        return
-    raise PresetError(f"the chain ends in {last.name}, which ignores {name}", origin=origin, advice=_OTHER_CHAIN)
+    name = sampler.about.name
+    selector = steps[-1]
+    is_ignored = selector.sampler.about.is_greedy and sampler.about.keeps_top_token
+    # A temperature of 0 is allowed, because it takes the most likely token, as greedy does.
+    is_greedy_temperature = name == "temperature" and getattr(sampler, "t", None) == 0
+    if is_ignored and not sampler.is_neutral and not is_greedy_temperature:
+        problem = f"the chain ends in {selector.name}, which ignores {name}"
+        raise PresetError(problem, origin=origin, advice=_OTHER_CHAIN)
 
 
 def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSpec:
-    # A table of biases is merged with the existing table.
-    value, origin = override.value, override.origin
+    value = override.value
+    origin = override.origin
     existing_value = getattr(step.sampler, parameter, None)
-    if parameter in step.sampler.about.mergeable_parameters and existing_value and isinstance(value, Mapping):
+    is_mergeable = parameter in step.sampler.about.mergeable_parameters
+    if is_mergeable and existing_value and isinstance(value, Mapping):  # such as a table of biases
         value = {**existing_value, **value}
-        origin = ", ".join(dict.fromkeys([*step.origins[parameter].split(", "), origin]))
+        origins_of_entries = [*step.origins[parameter].split(", "), origin]
+        origin = ", ".join(dict.fromkeys(origins_of_entries))
     values: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
     sampler = make_step(step.name, {**values, parameter: value}, override.origin, parameter)
     return replace(step, sampler=sampler, origins={**step.origins, parameter: origin})
@@ -271,8 +299,7 @@ class ChainRearrangement:
     new_selector: str | None = None  # name of the sampler that selects the token; None: the selecting step is kept
     # True if samplers of ``step_names`` that the chain does not have are not inserted
     skips_missing_steps: bool = False
-    # the selecting step is replaced only if it is of this family of samplers; empty: the selecting step is always
-    # replaced
+    # If given, the selecting step is replaced only if it is of this family of samplers.
     replaceable_selector_family: str = ""
 
 
@@ -300,15 +327,15 @@ def rearrange_by_adaptive_p() -> ChainRearrangement:
 def replace_selector(steps: Steps, rearrangement: ChainRearrangement, fixed_origin: str) -> list[StepSpec]:
     # Raises ``PresetError`` if the chain ends in a different selecting step of this origin, which is that of
     # ``--chain``.
-    last_step, name = steps[-1], rearrangement.new_selector
-    if name in (None, last_step.name) or rearrangement.replaceable_selector_family not in (
-        "",
-        last_step.sampler.about.family,
-    ):
+    old_selector = steps[-1]
+    new_name = rearrangement.new_selector
+    replaceable_family = rearrangement.replaceable_selector_family
+    is_replaceable = not replaceable_family or old_selector.sampler.about.family == replaceable_family
+    if new_name is None or new_name == old_selector.name or not is_replaceable:
         return list(steps)
-    if last_step.origin == fixed_origin:
-        raise _other_selector_error(rearrangement.origin, name, steps)
-    return [*steps[:-1], _new_step(name, rearrangement.origin)]
+    if old_selector.origin == fixed_origin:
+        raise _other_selector_error(rearrangement.origin, new_name, steps)
+    return [*steps[:-1], _new_step(new_name, rearrangement.origin)]
 
 
 def order_steps(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
@@ -335,36 +362,30 @@ def _new_step(name: str, origin: str) -> StepSpec:
     return StepSpec.from_origin(make_step(name, {}, origin), origin)
 
 
-# llama.cpp's letter for each sampler, llama.cpp's name (common/sampling.cpp), and logitsmith's name
-_SAMPLER_SPELLINGS = (
-    ("e", "penalties", "penalties"),
-    ("d", "dry", "dry"),
-    ("s", "top_n_sigma", "top_n_sigma"),
-    ("k", "top_k", "top_k"),
-    ("y", "typ_p", "typical"),
-    ("p", "top_p", "top_p"),
-    ("m", "min_p", "min_p"),
-    ("x", "xtc", "xtc"),
-    ("t", "temperature", "temperature"),
-    ("i", "infill", "infill"),
-    ("a", "adaptive_p", "adaptive_p"),
-)
+# logitsmith's name of the sampler for each of llama.cpp's letters (common/sampling.cpp)
+_NAME_BY_LETTER = {
+    "e": "penalties",
+    "d": "dry",
+    "s": "top_n_sigma",
+    "k": "top_k",
+    "y": "typical",
+    "p": "top_p",
+    "m": "min_p",
+    "x": "xtc",
+    "t": "temperature",
+    "i": "infill",
+    "a": "adaptive_p",
+}
+_LLAMA_CPP_NAMES = {"typical": "typ_p"}  # where llama.cpp has another name than logitsmith
 
 # llama.cpp's names of samplers, for ``--samplers``
-LLAMA_CPP_SAMPLERS = tuple(llama_cpp_name for _, llama_cpp_name, _ in _SAMPLER_SPELLINGS)
+LLAMA_CPP_SAMPLERS = tuple(_LLAMA_CPP_NAMES.get(name, name) for name in _NAME_BY_LETTER.values())
 
-_NAME_BY_LETTER = {letter: name for letter, _, name in _SAMPLER_SPELLINGS}
-_NAME_BY_SPELLING = {
-    # llama.cpp also takes top-k and topk for top_k, and so on.
-    **{
-        llama_cpp_name.replace("_", separator): name
-        for _, llama_cpp_name, name in _SAMPLER_SPELLINGS
-        for separator in ("_", "-", "")
-    },
-    "nucleus": "top_p",
-    "temp": "temperature",
-    "typ": "typical",
-}
+# logitsmith's name of the sampler for each name that llama.cpp takes
+_NAME_BY_SPELLING = {"nucleus": "top_p", "temp": "temperature", "typ": "typical"}
+for _name, _llama_cpp_name in zip(_NAME_BY_LETTER.values(), LLAMA_CPP_SAMPLERS, strict=True):
+    for _separator in ("_", "-", ""):  # such as top_k, top-k and topk
+        _NAME_BY_SPELLING[_llama_cpp_name.replace("_", _separator)] = _name
 
 # Flags that take only letters in llama.cpp. Here they take names, too.
 _LETTER_FLAGS = ("--sampler-seq", "--sampling-seq")
@@ -375,7 +396,8 @@ def _reject_unknown_letters(sequence: str, origin: str) -> None:
     word = sequence.strip().lower()
     unknown_letters = [letter for letter in dict.fromkeys(word) if letter not in _NAME_BY_LETTER]
     if unknown_letters and word not in _NAME_BY_SPELLING and ";" not in word:
-        known = ", ".join(f"{letter} ({name})" for letter, name, _ in _SAMPLER_SPELLINGS)
+        letters_and_names = zip(_NAME_BY_LETTER, LLAMA_CPP_SAMPLERS, strict=True)
+        known = ", ".join(f"{letter} ({name})" for letter, name in letters_and_names)
         letters = join_alternatives([short_repr(letter) for letter in unknown_letters])
         raise PresetError(f"llama.cpp has no sampler with the letter {letters}; known: {known}", origin=origin)
 
@@ -384,14 +406,15 @@ def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
     """Return logitsmith's names of the samplers in a sequence such as ``top_k;top_p`` or ``kp``."""
     if origin in _LETTER_FLAGS:
         _reject_unknown_letters(sequence, origin)
-    parts = [part.strip().lower() for part in sequence.split(";") if part.strip()]
-    if (
-        len(parts) == 1
-        and parts[0] not in _NAME_BY_SPELLING
-        and all(letter in _NAME_BY_LETTER for letter in parts[0])
-    ):
-        return [_NAME_BY_LETTER[letter] for letter in parts[0]]
-    for part in parts:
-        if part not in _NAME_BY_SPELLING:
-            raise PresetError(unknown_name("sampler of llama.cpp", part, LLAMA_CPP_SAMPLERS), origin=origin)
-    return [_NAME_BY_SPELLING[part] for part in parts]
+    words = [word.strip().lower() for word in sequence.split(";") if word.strip()]
+    if len(words) == 1 and _are_letters(words[0]):
+        return [_NAME_BY_LETTER[letter] for letter in words[0]]
+    for word in words:
+        if word not in _NAME_BY_SPELLING:
+            raise PresetError(unknown_name("sampler of llama.cpp", word, LLAMA_CPP_SAMPLERS), origin=origin)
+    return [_NAME_BY_SPELLING[word] for word in words]
+
+
+def _are_letters(word: str) -> bool:
+    """Return whether a word consists of letters for samplers, and is no name of a sampler."""
+    return word not in _NAME_BY_SPELLING and all(letter in _NAME_BY_LETTER for letter in word)

@@ -134,7 +134,8 @@ def resolve_settings(  # noqa: PLR0913 - the arguments are public
 
     Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
-    overrides = (*map(parse_set, sets), *flags)
+    overrides = [parse_set(argument) for argument in sets]
+    overrides += flags
     steps, origin = _starting_chain(preset, chain, chain_origin, last_phase_chain(overrides))
     for rearrangement in rearrangements:
         steps = replace_selector(steps, rearrangement, chain_origin)
@@ -151,12 +152,14 @@ def resolve_settings(  # noqa: PLR0913 - the arguments are public
         ignored_flags += _flags_of_removed_steps(steps, ordered_steps, rearrangement.origin)
         steps = ordered_steps
     ignored_flags += _flags_of_inactive_steps(steps)
-    has_preset_grammar = preset is not None and values["grammar"].origin == _origin(preset)
+    grammar_folder = None
+    if preset is not None and values["grammar"].origin == _origin(preset):
+        grammar_folder = preset_folder(preset)
     return Settings(
         tuple(steps),
         values,
         origin,
-        grammar_folder=preset_folder(preset) if preset is not None and has_preset_grammar else None,
+        grammar_folder=grammar_folder,
         ignored_flags=tuple(ignored_flags),
     )
 
@@ -165,44 +168,56 @@ def _flags_of_removed_steps(
     steps: Sequence[StepSpec], remaining_steps: Sequence[StepSpec], rearranging_flag: str
 ) -> Iterator[IgnoredFlag]:
     """Yield the flags that set a parameter of a step that was removed, unless the step was off."""
-    # A watermark of the preset is named, too: without a word, the user would take the text for marked.
-    remaining = {id(step) for step in remaining_steps}
-    for step in steps:
-        if id(step) not in remaining and not step.is_off:
-            flags = dict.fromkeys(origin for origin in step.origins.values() if origin.startswith("--"))
-            yield from (IgnoredFlag(flag, f"{rearranging_flag} leaves its sampler out") for flag in flags)
-            if step.name == WATERMARK and not flags:
-                yield IgnoredFlag(WATERMARK, f"{rearranging_flag} leaves the watermark out")
+    remaining_ids = {id(step) for step in remaining_steps}
+    removed_steps = [step for step in steps if id(step) not in remaining_ids and not step.is_off]
+    for step in removed_steps:
+        flags = _distinct(_flag_by_parameter(step).values())
+        for flag in flags:
+            yield IgnoredFlag(flag, f"{rearranging_flag} leaves its sampler out")
+        # A watermark of the preset is reported, too, because the user expects the text to be marked.
+        if step.name == WATERMARK and not flags:
+            yield IgnoredFlag(WATERMARK, f"{rearranging_flag} leaves the watermark out")
+
+
+def _flag_by_parameter(step: StepSpec) -> dict[str, str]:
+    """Return the parameters of a step that flags have set, each with its flag."""
+    return {name: origin for name, origin in step.origins.items() if origin.startswith("--")}
+
+
+def _distinct(flags: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(flags))
 
 
 def _flags_of_inactive_steps(steps: Sequence[StepSpec]) -> Iterator[IgnoredFlag]:
     """Yield the flags that set a parameter without effect, unless a flag turned the step or parameter off."""
     for step in steps:
         about = step.sampler.about
-        flags = {name: origin for name, origin in step.origins.items() if origin.startswith("--")}
-        if step.is_off and flags.keys().isdisjoint(about.off_values):
-            values = " and ".join(_value_of(step, name) for name in about.off_values)
-            yield from (
-                IgnoredFlag(flag, f"{step.name} is off, with {values}")
-                for flag in dict.fromkeys(flags.values())
-                if flag != "--chain"
-            )
+        flag_by_parameter = _flag_by_parameter(step)
+        is_turned_off_by_flag = not flag_by_parameter.keys().isdisjoint(about.off_values)
+        if step.is_off and not is_turned_off_by_flag:
+            values = " and ".join(_name_and_value(step, name) for name in about.off_values)
+            for flag in _distinct(flag_by_parameter.values()):
+                if flag != "--chain":
+                    yield IgnoredFlag(flag, f"{step.name} is off, with {values}")
             continue
         for name, switch in about.inactive_while_off.items():
-            is_neutral = getattr(step.sampler, switch) == about.off_values[switch]
-            if name in flags and switch not in flags and is_neutral:
-                yield IgnoredFlag(flags[name], f"{step.name} has {_value_of(step, switch)}")
+            is_switched_off = getattr(step.sampler, switch) == about.off_values[switch]
+            if name in flag_by_parameter and switch not in flag_by_parameter and is_switched_off:
+                yield IgnoredFlag(flag_by_parameter[name], f"{step.name} has {_name_and_value(step, switch)}")
 
 
-def _value_of(step: StepSpec, name: str) -> str:
-    """Return the name of a parameter and its value; a number has no trailing zeros."""
+def _name_and_value(step: StepSpec, name: str) -> str:
+    """Return a parameter and its value, as in ``top_k 40``; a number has no trailing zeros."""
     value = getattr(step.sampler, name)
-    return f"{name} {f'{value:g}' if isinstance(value, (int, float)) else value}"
+    text = f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    return f"{name} {text}"
 
 
 def preset_folder(preset: Preset) -> Path | None:
-    """Return the folder that relative paths in a preset count from; None if the user has no such file."""
-    return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
+    """Return the folder that relative paths in a preset count from; None if the preset is not the user's file."""
+    if preset.source in ("", "built-in", "model"):
+        return None
+    return Path(preset.source).parent
 
 
 def _origin(preset: Preset) -> str:
@@ -213,7 +228,8 @@ def last_phase_chain(overrides: Sequence[Override]) -> tuple[str, Any] | None:
     """Return the origin and the chain of the last phase that an override sets; None if there is none."""
     for override in reversed(overrides):
         if override.target == "phases":
-            chain = last_chain(_check_setting("phases", override, SettingValue(None, "default")).value)
+            phases = _check_setting("phases", override, SettingValue(None, "default")).value
+            chain = last_chain(phases)
             return None if chain is None else (override.origin, chain)
     return None
 
@@ -262,24 +278,34 @@ def _starting_values(preset: Preset | None) -> dict[str, SettingValue]:
 
 def _check_setting(name: str, override: Override, earlier: SettingValue) -> SettingValue:
     """Return the value of a setting, checked by the rules of a preset. None becomes the default."""
-    # ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt. A setting that
-    # has parts keeps those of the earlier value that the new one does not have.
-    new_value, has_parts = override.value, SETTINGS[name].kind.has_parts
-    if name == "max_tokens" and type(new_value) is int and new_value == 0:
+    new_value = override.value
+    # A preset does not allow 0 tokens. A run with 0 tokens only reads its prompt.
+    is_zero_tokens = name == "max_tokens" and type(new_value) is int and new_value == 0
+    if is_zero_tokens:
         return SettingValue(0, override.origin)
-    if has_parts and isinstance(new_value, Mapping):
-        new_value = {**(earlier.value or {}), **new_value}
+    if SETTINGS[name].kind.has_parts and isinstance(new_value, Mapping):
+        earlier_parts = earlier.value or {}
+        new_value = {**earlier_parts, **new_value}
     try:
         value = getattr(Preset.from_table({name: new_value}, origin=""), name)
     except PresetError as error:
-        place = error.place[1:]  # the origin names the setting
-        if has_parts and not override.origin.endswith(name):  # the origin names the part, too
-            place = place[1:]
-        is_flag = override.origin.startswith("-") and not override.origin.startswith("--set")
-        if is_flag and place and isinstance(place[0], int):  # a flag takes one string at a time, not a list
-            raise error.at(override.origin, place[1:]) from None
-        raise error.at(override.origin + place_suffix(place)) from None
-    return SettingValue(SETTINGS[name].unset_value if value is None else value, override.origin)
+        raise _error_at_override(error, name, override.origin) from None
+    if value is None:
+        value = SETTINGS[name].unset_value
+    return SettingValue(value, override.origin)
+
+
+def _error_at_override(error: PresetError, name: str, origin: str) -> PresetError:
+    """Return the error about a setting, whose place begins with the setting, at the origin of an override."""
+    place = error.place[1:]  # the origin names the setting
+    origin_names_part = SETTINGS[name].kind.has_parts and not origin.endswith(name)
+    if origin_names_part:
+        place = place[1:]
+    is_flag = origin.startswith("-") and not origin.startswith("--set")
+    if is_flag and place and isinstance(place[0], int):
+        # A flag takes one string, so the user has written no list whose index could be named.
+        return error.at(origin, place[1:])
+    return error.at(origin + place_suffix(place))
 
 
 def override_settings(settings: Settings, override: Override) -> Settings:
@@ -297,8 +323,8 @@ def change_chain(
     rearrangements: Sequence[ChainRearrangement] = (),
     chain_origin: str = "--chain",
 ) -> Settings:
-    """Return the settings with another selecting step, changed parameters, and another order, in this sequence."""
-    # ``chain_origin``: as in `resolve_settings`
+    """Return the settings with another selecting step, other parameters and another order."""
+    # The changes are made in this sequence. ``chain_origin``: as in `resolve_settings`
     steps = list(settings.steps)
     for rearrangement in rearrangements:
         steps = replace_selector(steps, rearrangement, chain_origin)
@@ -319,19 +345,21 @@ def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
 def replace_preset(settings: Settings, preset: Preset) -> Settings:
     """Return the settings with the chain of a preset, and with all other values that the preset sets."""
     resolved = resolve_settings(preset)
-    kept = {name: settings[name] for name in SETTINGS if resolved[name].origin == "default"}
-    folder = settings.grammar_folder if "grammar" in kept else resolved.grammar_folder
-    return replace(resolved, values={**resolved.values, **kept}, grammar_folder=folder)
+    kept_values = {name: settings[name] for name in SETTINGS if resolved[name].origin == "default"}
+    keeps_grammar = "grammar" in kept_values
+    folder = settings.grammar_folder if keeps_grammar else resolved.grammar_folder
+    return replace(resolved, values={**resolved.values, **kept_values}, grammar_folder=folder)
 
 
 def settings_text(settings: Settings) -> str:
     """Return the settings as the text of a preset, for `preset_of_text`."""
-    table = {name: settings[name].value for name in SETTINGS}
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps]
-    if table["phases"] is not None:
-        table["phases"] = [*table["phases"][:-1], {}]  # the chain of the last phase is the chain of the settings
-    written = {name: value for name, value in table.items() if value not in (None, [])}
-    return write_yaml({"chain": chain, **written})
+    values = {name: settings[name].value for name in SETTINGS}
+    if values["phases"] is not None:
+        earlier_phases = values["phases"][:-1]
+        values["phases"] = [*earlier_phases, {}]  # the last phase has the chain of the settings
+    given_values = {name: value for name, value in values.items() if value not in (None, [])}
+    return write_yaml({"chain": chain, **given_values})
 
 
 def preset_of_text(text: str, origin: str) -> Preset:

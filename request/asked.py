@@ -21,29 +21,33 @@ class AskedRequest:
     """What a request asks for. It takes precedence over the defaults, see `RequestDefaults`."""
 
     prompts: tuple[str | list[int], ...] = ()  # texts or token ids; empty if there are messages
-    is_plain: bool = False  # whether a prompt is read as it is: a body of a route for completions is never a chat
+    # whether the prompts never become messages of a chat: those of /v1/completions never do
+    is_plain: bool = False
     # messages of a chat, in the form that chat templates expect; None if there are prompts
     messages: list[Message] | None = None
     beginning: str = ""  # text of the answer that the prompt or the last message already has
-    overrides: tuple[Override, ...] = ()  # settings; of several for one setting, the last one counts
+    overrides: tuple[Override, ...] = ()  # settings; if several set the same one, the last counts
     preset: str | None = None  # name or file of a preset; None uses the preset of the defaults
     # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the defaults
     chain: str | None = None
-    # the fields that change the chain, and mean what the tool of their client makes of them; None: there are none
+    # the fields that change the chain; None if there are none. The client's tool decides what they mean.
     sampler_fields: SamplerFields | None = None
-    place: str = ""  # what precedes the names of these fields, such as ``body.``
+    place: str = ""  # prefix of the names of the fields in messages, such as ``body.``
     logprobs: LogprobRequest | None = None  # None uses the number of the defaults
-    top_logprob_count: int = 0  # how many of the most likely tokens are listed for each token of the answer
-    prompt_logprob_count: int | None = None  # the same for each token of the prompt; None: no such logprobs
+    top_logprob_count: int = 0  # number of most likely tokens to list for each token of the answer
+    # number of most likely tokens to list for each token of the prompt; None if the prompt gets no logprobs
+    prompt_logprob_count: int | None = None
     # number of candidates that are traced through the chain; None uses the number of the defaults
     trace_top_count: int | None = None
     has_echo: bool = False  # whether the tokens of the prompt are returned, too
     stop_token_ids: tuple[int, ...] = ()
     ends_at_eog: bool = True
-    choice_count: int = 1  # number of texts for each prompt. Their seeds count up.
+    # number of texts for each prompt; the first one uses the seed, the second one the seed plus 1, and so on
+    choice_count: int = 1
     # settings of a beam search, as arguments of `BeamSearch`; empty if there are none
     beam_settings: Mapping[str, Any] = field(default_factory=dict)
-    chat_template: str | None = None  # name, file or source of a chat template; None uses that of the defaults
+    # name, file or source of a chat template; None uses the template of the defaults
+    chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None  # variables of the chat template; None: none
     # the paths of fields that have no effect, such as ``body.messages[1].annotations``
     ignored: tuple[str, ...] = ()
@@ -52,13 +56,13 @@ class AskedRequest:
 
     @property
     def chain_origin(self) -> str:
-        """The origin of `chain` in messages; without one, that of the flags' chain."""
+        """The field or the flag that sets the chain, as messages name it."""
         return "--chain" if self.chain is None else f"{self.place}chain"
 
     @property
     def sets_system(self) -> bool:
         """True if the settings of the request have a system message."""
-        return any(each.target == "system" and each.value is not None for each in self.overrides)
+        return any(override.target == "system" and override.value is not None for override in self.overrides)
 
     @property
     def sets_chain(self) -> bool:
@@ -68,16 +72,17 @@ class AskedRequest:
 
 def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: str = "") -> AskedRequest:
     """Return what the fields of a body ask for."""
-    # ``ignored``: paths of fields that are known to have no effect. ``place`` precedes the names of fields.
-    # Raises ``InvalidFieldError`` without the place, ``PresetError`` with it.
+    # ``ignored``: paths of fields that are known to have no effect. ``place``: prefix of the names of fields.
+    # Raises ``InvalidFieldError``, which names the field without the place, and ``PresetError``, which names it
+    # with the place.
     if isinstance(fields, PromptFields):
         _check_has_no_template(fields)
     unused: list[str] = []
+    overrides = tuple(_overrides(fields, unused, place))
+    _, choice_count = first_given(fields, ("n", "n_cmpl"), unused)
+    chat_messages = fields.messages if isinstance(fields, ChatFields) else None
     asked = AskedRequest(
-        prompts=tuple(fields.prompts()) if isinstance(fields, PromptFields) else (),
-        is_plain=isinstance(fields, PromptFields),
-        beginning=(fields.beginning or "") if isinstance(fields, PromptFields) else "",
-        overrides=tuple(_overrides(fields, unused, place)),
+        overrides=overrides,
         preset=fields.preset,
         chain=fields.chain,
         sampler_fields=fields,
@@ -86,24 +91,26 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
         has_echo=bool(fields.echo),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         ends_at_eog=not fields.bypass_eos,
-        choice_count=first_given(fields, ("n", "n_cmpl"), unused)[1] or 1,
+        choice_count=choice_count or 1,
         chat_template=fields.chat_template,
         chat_template_kwargs=fields.chat_template_kwargs,
-        template_fields=template_fields_of(
-            fields.messages if isinstance(fields, ChatFields) else None, fields.chat_template_kwargs, place
-        ),
+        template_fields=template_fields_of(chat_messages, fields.chat_template_kwargs, place),
     )
-    if isinstance(fields, ChatFields):
+    if isinstance(fields, PromptFields):
+        prompts = tuple(fields.prompts())
+        asked = replace(asked, prompts=prompts, is_plain=True, beginning=fields.beginning or "")
+    else:
         messages, beginning = _messages(fields, unused)
         asked = replace(asked, messages=messages, beginning=beginning)
         if not beginning and fields.add_generation_prompt is False:
-            unused.append("add_generation_prompt")  # only a continued message needs no prompt
+            unused.append("add_generation_prompt")  # false has an effect only if the last message is continued
     asked = _with_logprobs(asked, fields, unused)
-    if asked.sets_system:  # a prompt has no system message, and messages have their own
+    if asked.sets_system:  # a prompt has no system message, and the system message of a chat is in its messages
         unused.append("set.system")
     if fields.best_of is not None and fields.best_of != asked.choice_count:
         unused.append("best_of")
-    return replace(asked, ignored=(*ignored, *(place + name for name in unused)))
+    unused_paths = [place + name for name in unused]
+    return replace(asked, ignored=(*ignored, *unused_paths))
 
 
 def _check_has_no_template(fields: PromptFields) -> None:
@@ -126,44 +133,68 @@ def _overrides(fields: GenerationFields, unused: list[str], place: str) -> Itera
 
 
 def _messages(fields: ChatFields, unused: list[str]) -> tuple[list[Message], str]:
-    """Return the messages of a chat, and the beginning of the answer: a last message of the assistant."""
+    """Return the messages of a chat, and the beginning of the answer.
+
+    If the last message is the assistant's, the answer continues that message.
+    """
     messages = [message.template_message() for message in fields.messages]
     unused += unused_reasoning_of(fields.messages)
-    last = messages[-1]
-    is_complete = last["role"] != "assistant" or "tool_calls" in last or fields.continue_final_message is False
-    if is_complete or len(messages) == 1:
+    last_message = messages[-1]
+    is_continued = (
+        len(messages) > 1
+        and last_message["role"] == "assistant"
+        and "tool_calls" not in last_message
+        and fields.continue_final_message is not False
+    )
+    if not is_continued:
         return messages, ""
-    unused += (f"messages[{len(messages) - 1}].{path}" for path, _ in fields.messages[-1].template_fields())
-    return messages[:-1], content_text(last["content"])
+    last_index = len(messages) - 1
+    for path, _ in fields.messages[last_index].template_fields():
+        unused.append(f"messages[{last_index}].{path}")
+    return messages[:last_index], content_text(last_message["content"])
 
 
 def _with_logprobs(asked: AskedRequest, fields: GenerationFields, unused: list[str]) -> AskedRequest:
     """Return what is asked for with logprobs. Names of fields without effect are appended to ``unused``."""
-    prompt_count = fields.prompt_logprobs
-    if isinstance(prompt_count, bool):
-        prompt_count = 1 if prompt_count else None
-    counts = {} if prompt_count is None else {"prompt_logprobs": prompt_count}
-    has_logprobs = fields.logprobs is not None and fields.logprobs is not False
-    if has_logprobs:
-        counts["logprobs"] = 0 if fields.logprobs is True else fields.logprobs or 0
-        counts["top_logprobs"] = fields.top_logprobs or 0
-    elif fields.top_logprobs:
+    answer_counts = _answer_logprob_counts(fields)
+    prompt_count = _prompt_logprob_count(fields)
+    if fields.top_logprobs and "top_logprobs" not in answer_counts:
         unused.append("top_logprobs")
-    if fields.n_probs or fields.logprob_token_ids or fields.trace:  # a trace is part of a token's logprobs
-        counts["n_probs"] = fields.n_probs or 0
-    if not counts:
+    all_counts = answer_counts if prompt_count is None else {"prompt_logprobs": prompt_count, **answer_counts}
+    if not all_counts:
         names = ("logprobs_from", "post_sampling_probs", "return_tokens_as_token_ids")
         unused += [name for name in names if getattr(fields, name)]
         return asked
     source = fields.logprobs_from or ("chain" if fields.post_sampling_probs else "model")
     if fields.post_sampling_probs and source == "model":
         unused.append("post_sampling_probs")
-    label = max(counts, key=counts.__getitem__)
+    # The engine takes one count for the prompt and the answer. Messages name the field with the largest count.
+    largest_field = max(all_counts, key=all_counts.__getitem__)
     token_ids = tuple(fields.logprob_token_ids or ())
+    logprobs = LogprobRequest(all_counts[largest_field], source, token_ids, asked.place + largest_field, lowest=0)
     return replace(
         asked,
-        logprobs=LogprobRequest(counts[label], source, token_ids, asked.place + label, lowest=0),
-        top_logprob_count=max((count for name, count in counts.items() if name != "prompt_logprobs"), default=0),
+        logprobs=logprobs,
+        top_logprob_count=max(answer_counts.values(), default=0),
         prompt_logprob_count=prompt_count,
         has_echo=asked.has_echo or prompt_count is not None,
     )
+
+
+def _answer_logprob_counts(fields: GenerationFields) -> dict[str, int]:
+    """Return the number of logprobs for each token of the answer, by the field that asks for them."""
+    counts = {}
+    if fields.logprobs is not None and fields.logprobs is not False:
+        # ``true`` asks for the logprob of the token itself, and for no others
+        counts["logprobs"] = 0 if fields.logprobs is True else fields.logprobs
+        counts["top_logprobs"] = fields.top_logprobs or 0
+    if fields.n_probs or fields.logprob_token_ids or fields.trace:  # a trace is part of a token's logprobs
+        counts["n_probs"] = fields.n_probs or 0
+    return counts
+
+
+def _prompt_logprob_count(fields: GenerationFields) -> int | None:
+    """Return the number of logprobs for each token of the prompt; None if the prompt gets no logprobs."""
+    if fields.prompt_logprobs is True:
+        return 1
+    return None if fields.prompt_logprobs is False else fields.prompt_logprobs

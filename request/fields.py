@@ -1,12 +1,12 @@
 """The bodies of requests, and what they ask for, whichever client wrote them.
 
-Clients say one thing under several names. Every name is accepted on every route. Fields that have no effect here
-are named in the answer, see `fields_without_effect`.
+Clients have several names for one thing. Each route accepts all of these names. The answer names the fields that
+have no effect, see `fields_without_effect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator
@@ -30,7 +30,7 @@ MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
 
 
 class ToolChoice(StrictModel):
-    """Whether the answer has to call a tool. It never does, so only a request that does not insist is taken."""
+    """Whether the answer has to call a tool. No answer does, so a request that requires it is an error."""
 
     tool_choice: Any = None
     function_call: Any = None
@@ -38,16 +38,21 @@ class ToolChoice(StrictModel):
     @field_validator("tool_choice", "function_call")
     @classmethod
     def _check_is_optional(cls, value: object) -> object:
-        kind = value
-        if isinstance(kind, dict):
-            tools = kind.get("allowed_tools")
-            kind = tools.get("mode") if isinstance(tools, dict) else kind.get("type", "function")
-        if kind and kind not in ("none", "auto"):
+        mode = _tool_mode(value) if isinstance(value, dict) else value
+        if mode and mode not in ("none", "auto"):
             raise ValueError(f"{short_repr(value)} is not none or auto; no tools are called")
         return value
 
 
-# Limit of the tokens that a request lets the draft model guess at a time. Other requests wait meanwhile.
+def _tool_mode(choice: Mapping[str, Any]) -> object:
+    """Return the mode of a choice that is a table, such as ``{"type": "function", "function": …}``."""
+    allowed_tools = choice.get("allowed_tools")
+    if isinstance(allowed_tools, dict):
+        return allowed_tools.get("mode")
+    return choice.get("type", "function")
+
+
+# A draft has at most as many tokens, because other requests wait while the draft model computes them.
 MAX_DRAFT_TOKENS = 64
 
 
@@ -59,14 +64,19 @@ class StreamOptions(StrictModel):
     continuous_usage_stats: bool | None = None
 
 
-# The settings whose other names hold only a part of them, or another form; functions below read these. The system
-# message of a request is one of its messages.
+# Settings that have fields for a part of their value, or for another form of it. `_grammar`, `_bans` and
+# `_guidance` read these fields. The system message of a request is one of its messages.
 _READ_BY_FUNCTIONS = ("grammar", "bans", "guidance", "system")
-_FIELDS_OF_SETTING = {
-    name: names if name in (names := request_names(setting.names)) else (name, *names)
-    for name, setting in SETTINGS.items()
-    if name not in _READ_BY_FUNCTIONS
-}
+
+
+def _fields_of_setting(name: str) -> tuple[str, ...]:
+    """Return the fields that set a setting: its own name, and the names of other tools."""
+    names = request_names(SETTINGS[name].names)
+    return names if name in names else (name, *names)
+
+
+_FIELDS_OF_SETTING = {name: _fields_of_setting(name) for name in SETTINGS if name not in _READ_BY_FUNCTIONS}
+_SETTING_OF_FIELD = {field: name for name, fields in _FIELDS_OF_SETTING.items() for field in fields}
 
 if TYPE_CHECKING:
 
@@ -76,8 +86,7 @@ if TYPE_CHECKING:
         stop_sequence: str | list[str] | None = None
 else:
     _SettingFields = setting_fields(
-        {field: name for name, fields in _FIELDS_OF_SETTING.items() for field in fields}
-        | {name: name for name in ("grammar", "bans", "guidance")}
+        {**_SETTING_OF_FIELD, "grammar": "grammar", "bans": "bans", "guidance": "guidance"}
     )
 
 
@@ -131,19 +140,21 @@ class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     @field_validator("stopping_strings", "custom_stopping_strings", mode="before")
     @classmethod
     def _read_strings(cls, value: Any) -> Any:
-        """Return the strings of text-generation-webui's text ``"a", "b"``; another text is one string."""
-        is_list = isinstance(value, str) and (lists.is_quoted_list(value) or value.lstrip().startswith("["))
+        """Return the strings of a text such as ``"a", "b"`` or ``["a", "b"]``; another text is one string."""
+        if not isinstance(value, str):
+            return value
+        is_list = lists.is_quoted_list(value) or value.lstrip().startswith("[")
         return _read_or_keep(lists.read_strings, value) if is_list else value
 
     @field_validator("stop_token_ids", "logprob_token_ids", mode="before")
     @classmethod
     def _read_ids(cls, value: Any) -> Any:
-        """Return the ids of a text with commas."""
+        """Return the ids of a text such as ``13, 198``."""
         return _read_or_keep(lists.read_token_ids, value) if isinstance(value, str) else value
 
 
 def _read_or_keep(reader: Callable[[Any], Any], value: Any) -> Any:
-    """Return what a reader makes of a value; the value itself, which is then reported, if it is a wrong one."""
+    """Return what a reader makes of a value. A wrong value is kept, so that the check of its type reports it."""
     try:
         return reader(value)
     except ValueError:
@@ -153,7 +164,7 @@ def _read_or_keep(reader: Callable[[Any], Any], value: Any) -> Any:
 class PromptFields(GenerationFields):
     """A text to be continued, or several.
 
-    ``beginning``: the end of the prompt that belongs to the answer already, so that a grammar reads it first.
+    ``beginning``: the end of the prompt if it is the beginning of the answer. A grammar reads it first.
     """
 
     prompt: str | list[int] | list[str] | list[list[int]]
@@ -214,30 +225,28 @@ def fields_without_place(
     fields: GenerationFields, names: Sequence[str], *, has_both_sources: bool = False, has_usage: bool = False
 ) -> list[str]:
     """Return the names of given fields that an API's answers have no place for."""
-    # ``has_both_sources``: whether the answers have a place for a second source of logprobs; ``has_usage``:
-    # whether a stream can end with its usage, as ``stream_options`` asks for.
-    known = type(fields).model_fields
-    given = [known[name].alias or name for name in names if getattr(fields, name)]
+    # ``names``: the fields without a place, besides those that depend on the other arguments.
+    # ``has_both_sources``: whether the answers have a place for a second source of logprobs.
+    # ``has_usage``: whether a stream can end with its usage, as ``stream_options`` asks for.
+    model_fields = type(fields).model_fields
+    without_place = [model_fields[name].alias or name for name in names if getattr(fields, name)]
     if fields.logprobs_from == "both" and not has_both_sources:
-        given.append("logprobs_from")
+        without_place.append("logprobs_from")
     options = fields.stream_options
-    if options is not None:
-        if options.include_usage and not (has_usage and fields.stream):
-            given.append("stream_options")
-        elif options.continuous_usage_stats:
-            given.append("stream_options.continuous_usage_stats")
-    return given
+    if options is None:
+        return without_place
+    can_end_with_usage = has_usage and fields.stream
+    if options.include_usage and not can_end_with_usage:
+        without_place.append("stream_options")
+    elif options.continuous_usage_stats:
+        without_place.append("stream_options.continuous_usage_stats")
+    return without_place
 
 
 def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
     """Return the settings of a request other than those of the chain. Raises ``InvalidFieldError``."""
     overrides = list(_settings_by_name(fields, unused))
-    grammars = list(_grammars(fields))
-    if len(grammars) > 1 and any(grammar != grammars[0][1] for _, grammar in grammars):
-        names = " and ".join(name for name, _ in grammars)
-        raise InvalidFieldError(f"{names} both set a grammar; use one of them", field=grammars[1][0])
-    if grammars:
-        overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
+    overrides += _grammar(fields)
     overrides += _bans(fields)
     overrides += _guidance(fields, unused)
     return overrides
@@ -247,38 +256,53 @@ def _settings_by_name(fields: GenerationFields, unused: list[str]) -> Iterator[O
     """Yield the settings that fields set under any name. Names with another value are added to ``unused``."""
     for setting, names in _FIELDS_OF_SETTING.items():
         name, value = first_given(fields, names, unused)
-        if setting == "stop" and value is not None:  # clients send empty strings, which stop nothing
-            value = [text for text in ([value] if isinstance(value, str) else value) if text]
-        has_no_limit = name == "rewind_count_max" and value <= 0
-        if value is not None and not has_no_limit:
+        if value is None:
+            continue
+        if setting == "stop":
+            texts = [value] if isinstance(value, str) else value
+            value = [text for text in texts if text]  # clients send empty strings, which stop nothing
+        is_unlimited = name == "rewind_count_max" and value <= 0
+        if not is_unlimited:
             yield Override(name, setting, without_whole_floats(value))
 
 
 def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
-    """Yield the settings of guidance. Names of values that ``guidance`` sets otherwise are added to ``unused``."""
+    """Yield the settings of guidance. The table ``guidance`` takes precedence over the fields for its values.
+
+    Names of fields that the table overrides with another value are added to ``unused``.
+    """
     table = fields.guidance or {}
     if fields.guidance is not None:
         yield Override("guidance", "guidance", without_whole_floats(table))
     scale_name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
-    # Clients send an empty negative prompt if their user wrote none.
-    values = ((scale_name, "scale", scale), ("negative_prompt", "negative_prompt", fields.negative_prompt or None))
-    for name, key, value in values:
-        if value is not None and key not in table:
-            yield Override(name, "guidance", {key: value})
-        elif value is not None and table[key] != value:
-            unused.append(name)
+    if scale is not None:
+        if "scale" not in table:
+            yield Override(scale_name, "guidance", {"scale": scale})
+        elif table["scale"] != scale:
+            unused.append(scale_name)
+    negative_prompt = fields.negative_prompt
+    if negative_prompt:  # clients send an empty one if their user wrote none
+        if "negative_prompt" not in table:
+            yield Override("negative_prompt", "guidance", {"negative_prompt": negative_prompt})
+        elif table["negative_prompt"] != negative_prompt:
+            unused.append("negative_prompt")
 
 
 def _bans(fields: GenerationFields) -> Iterator[Override]:
-    """Yield the bans of all fields, which add up."""
-    bans = banned_texts(fields) if fields.bans is None else {"bans": fields.bans, **banned_texts(fields)}
-    bans = {name: without_whole_floats(value) for name, value in bans.items()}
-    if len(bans) == 1:
-        ((name, value),) = bans.items()
-        yield Override(name, "bans", value)
-    elif bans:
-        checked = [ban for name, value in bans.items() for ban in _checked_bans(name, value)]
-        yield Override(next(iter(bans)), "bans", checked)
+    """Yield the bans of all fields together."""
+    bans_by_field = {} if fields.bans is None else {"bans": fields.bans}
+    bans_by_field |= banned_texts(fields)
+    bans_by_field = {name: without_whole_floats(bans) for name, bans in bans_by_field.items()}
+    if not bans_by_field:
+        return
+    first_name, *other_names = bans_by_field
+    if not other_names:
+        yield Override(first_name, "bans", bans_by_field[first_name])
+        return
+    all_bans = []
+    for name, bans in bans_by_field.items():
+        all_bans += _checked_bans(name, bans)
+    yield Override(first_name, "bans", all_bans)
 
 
 def _checked_bans(name: str, value: Any) -> list[Any]:
@@ -289,21 +313,39 @@ def _checked_bans(name: str, value: Any) -> list[Any]:
         raise InvalidFieldError(error.problem, (name, *error.place[1:])) from None  # instead of the setting's name
 
 
-def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
-    """Yield the grammars of a request, as a preset writes them, each with the name of its field."""
+def _grammar(fields: GenerationFields) -> Iterator[Override]:
+    """Yield the grammar of a request. Raises ``InvalidFieldError`` if fields set different grammars."""
+    grammar_by_field = _grammars_by_field(fields)
+    if not grammar_by_field:
+        return
+    first_name, *other_names = grammar_by_field
+    grammar = grammar_by_field[first_name]
+    if any(grammar_by_field[name] != grammar for name in other_names):
+        names = " and ".join(grammar_by_field)
+        raise InvalidFieldError(f"{names} both set a grammar; use one of them", field=other_names[0])
+    yield Override(first_name, "grammar", grammar)
+
+
+def _grammars_by_field(fields: GenerationFields) -> dict[str, str | Json]:
+    """Return the grammars of a request, as a preset writes them, by the names of their fields."""
+    grammars: dict[str, str | Json] = {}
     for name, read in GRAMMAR_FIELDS.items():
         value = getattr(fields, name)
-        if value is not None and (grammar := read(name, value)) is not None:
-            yield name, grammar
+        grammar = None if value is None else read(name, value)
+        if grammar is not None:
+            grammars[name] = grammar
+    return grammars
 
 
 def set_arguments(values: list[str] | Json) -> list[str]:
-    """Return settings as ``--set`` accepts them; ``values``: the same, or values by the names of settings."""
+    """Return settings as ``--set`` accepts them, such as ``top_k.k=40``."""
+    # ``values``: these texts already, or a table such as ``{"top_k.k": 40}``
     if isinstance(values, list):
         return values
     return [f"{name}={encode_exact_json(setting_value(name, value))}" for name, value in values.items()]
 
 
 def setting_value(name: str, value: Any) -> Any:
-    """Return a setting with whole floats as integers, except in a grammar: a JSON Schema has numbers as given."""
+    """Return a setting with whole floats as integers."""
+    # A grammar is left as it is, because it may be a JSON Schema, whose numbers must not change.
     return value if name == "grammar" else without_whole_floats(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -35,12 +35,13 @@ class RequestLine:
 
 def read_request_line(record: Json, number: int, *, strict_fields: bool = False) -> RequestLine:
     """Return the request of a line, in whichever format it is written. Raises ``InvalidLineError``."""
-    # Unknown fields of the short form always are errors, because no other program writes it.
+    is_openai_line = "custom_id" in record or "body" in record or "url" in record
     try:
-        if "custom_id" in record or "body" in record or "url" in record:
+        if is_openai_line:
             ignored = fields_without_effect(OpenAILine, record, is_strict=strict_fields)
             line = validated(OpenAILine, record)
             return RequestLine(line.custom_id, number, _ask_openai(line, ignored, strict_fields=strict_fields))
+        # An unknown field of the short form always is an error, because no other program writes this form.
         fields_without_effect(_ShortLine, record, is_strict=True)
         short_line = validated(_ShortLine, record)
         request_id = f"line-{number}" if short_line.id is None else str(short_line.id)
@@ -52,19 +53,21 @@ def read_request_line(record: Json, number: int, *, strict_fields: bool = False)
 
 
 def find_request_id(record: object) -> str | None:
-    if isinstance(record, Mapping):
-        custom_id, short_id = record.get("custom_id"), without_whole_floats(record.get("id"))
-        if isinstance(custom_id, str):
-            return custom_id
-        if _is_id(short_id):
-            return str(short_id)
-    return None
+    """Return the id of a line that cannot be read, for its error; None if it has none."""
+    if not isinstance(record, Mapping):
+        return None
+    custom_id = record.get("custom_id")
+    if isinstance(custom_id, str):
+        return custom_id
+    short_id = without_whole_floats(record.get("id"))
+    return str(short_id) if _is_id(short_id) else None
 
 
 if TYPE_CHECKING:
 
     class _SettingFields(StrictModel):
         system: str | None = None
+        grammar: Any = None
 else:
     _SettingFields = setting_fields({name: name for name in SETTINGS})
 
@@ -102,9 +105,10 @@ class _ShortLine(_SettingFields):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> _ShortLine:
-        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
-            if getattr(self, first) is not None and getattr(self, second) is not None:
-                raise ValueError(f"{first} and {second} exclude each other")
+        if self.prompt is not None and self.messages is not None:
+            raise ValueError("prompt and messages exclude each other")
+        if self.grammar is not None and self.json_schema is not None:
+            raise ValueError("grammar and json_schema exclude each other")
         has_template = self.chat_template is not None or self.chat_template_kwargs is not None
         if has_template and isinstance(self.prompt, list):
             raise ValueError("a chat template cannot be used with a prompt of token ids; write the prompt as text")
@@ -122,9 +126,12 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
     overrides += _settings_of(line)
     if line.json_schema is not None:
         overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
-    if line.logprobs_from != "model" and line.logprobs is None:
+    logprobs = None
+    if line.logprobs is not None:
+        logprobs = LogprobRequest(line.logprobs, line.logprobs_from, label="logprobs")
+    elif line.logprobs_from != "model":
         raise InvalidLineError("logprobs_from needs logprobs")
-    beams = {
+    beam_settings = {
         "beam_count": line.beams,
         "length_penalty": line.length_penalty,
         "early_stopping": line.early_stopping,
@@ -135,13 +142,11 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         overrides=tuple(overrides),
         preset=line.preset,
         chain=line.chain,
-        logprobs=None
-        if line.logprobs is None
-        else LogprobRequest(line.logprobs, line.logprobs_from, (), "logprobs"),
+        logprobs=logprobs,
         trace_top_count=line.trace,
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
-        beam_settings={name: value for name, value in beams.items() if value is not None},
+        beam_settings={name: value for name, value in beam_settings.items() if value is not None},
         ignored=tuple(unused_reasoning_of(line.messages or ())),
         template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
     )
@@ -152,9 +157,20 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
     return asked
 
 
-# a URL that ends in a route, as Azure writes it: /chat/completions, /openai/deployments/NAME/chat/completions
+# a URL that ends in a route, such as /v1/completions, or Azure's
+# https://NAME.openai.azure.com/openai/deployments/NAME/chat/completions?api-version=2024-06-01
 _URL_PATTERN = re.compile(
-    r"(?:(?:https?://[^/\s]+)?(?:/[^?#\s]*?)??/)?(?P<route>(?:chat/)?completions)/?(?:[?#]\S*)?"
+    r"""
+    (?:
+        (?:https?://[^/\s]+)?   # scheme and host
+        (?:/[^?\#\s]*?)??       # path before the route
+        /
+    )?
+    (?P<route>(?:chat/)?completions)
+    /?
+    (?:[?\#]\S*)?               # query or fragment
+    """,
+    re.VERBOSE,
 )
 
 
@@ -167,7 +183,7 @@ class OpenAILine(StrictModel):
     @field_validator("url", mode="before")
     @classmethod
     def _find_route(cls, value: object) -> object:
-        """Return the route that a URL of OpenAI's or Azure's names: a path, or an address with or without /v1."""
+        """Return the route at the end of a URL; the URL may be a path or have a host, as OpenAI's or Azure's."""
         if not isinstance(value, str):
             return value
         match = _URL_PATTERN.fullmatch(value)
@@ -194,50 +210,71 @@ def _settings_of(line: _ShortLine) -> Iterator[Override]:
             yield Override(name, name, setting_value(name, value))
 
 
-# fields of the server's bodies that results have no place for, or that a batch decides itself
+# Fields of the server's bodies that have no effect in a batch. Its results have no place for what they ask for, or
+# a flag of the batch decides it.
 _NOT_IN_RESULTS = (
-    *("stream", "echo", "prompt_logprobs", "return_tokens", "return_tokens_as_token_ids", "cache_prompt"),
-    *("speculative", "speculative_n_max", "speculative_n_min", "speculative_p_min"),
+    "stream",
+    "echo",
+    "prompt_logprobs",
+    "return_tokens",
+    "return_tokens_as_token_ids",
+    "cache_prompt",
+    "speculative",
+    "speculative_n_max",
+    "speculative_n_min",
+    "speculative_p_min",
 )
 
 
 def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) -> AskedRequest:
-    """Return what a line asks for; ``ignored``: the paths of fields outside of the body without effect."""
+    """Return what a line asks for."""
+    # ``ignored``: the paths of fields without effect outside of the body
     fields_type: type[PromptFields | ChatFields] = PromptFields if line.url == "/v1/completions" else ChatFields
-    unused = [*ignored, *fields_without_effect(fields_type, line.body, is_strict=strict_fields, place="body.")]
+    ignored = ignored + fields_without_effect(fields_type, line.body, is_strict=strict_fields, place="body.")
     try:
         fields = validated(fields_type, line.body)
-        if isinstance(fields, PromptFields) and len(fields.prompts()) > 1:
-            count = len(fields.prompts())
-            raise InvalidFieldError(f"there are {count} prompts; write a line for each of them", ("prompt",))
+        prompt_count = len(fields.prompts()) if isinstance(fields, PromptFields) else 1
+        if prompt_count > 1:
+            problem = f"there are {prompt_count} prompts; write a line for each of them"
+            raise InvalidFieldError(problem, ("prompt",))
         without_place = fields_without_place(fields, _NOT_IN_RESULTS, has_both_sources=True)
+        ignored += [f"body.{name}" for name in without_place]
         fields = fields.model_copy(update=dict.fromkeys(_NOT_IN_RESULTS))
-        return ask(fields, [*unused, *(f"body.{name}" for name in without_place)], "body.")
+        return ask(fields, ignored, "body.")
     except InvalidFieldError as error:
         raise error.under("body") from None
 
 
 # the setting that each name of another tool sets, as ``--set`` names it
-_SETTING_OF_NAME = {
-    name: target
-    for target, names in (
-        *((row.target, row.request_names) for row in reversed(PARAMETERS)),
-        *((setting.name, request_names(setting.names)) for setting in SETTINGS.values()),
-    )
-    for name in names
-}
+_SETTING_OF_NAME: dict[str, str] = {}
+for _row in reversed(PARAMETERS):  # if several rows have a name, the first row counts
+    _SETTING_OF_NAME.update(dict.fromkeys(_row.request_names, _row.target))
+for _setting in SETTINGS.values():
+    _SETTING_OF_NAME.update(dict.fromkeys(request_names(_setting.names), _setting.name))
 
 
 def _unknown_field_hint(error: UnknownFieldError) -> str:
     """Return the end of the error message for an unknown field."""
     if error.model is _ShortLine:
-        name, known = error.name, [field.alias or key for key, field in _ShortLine.model_fields.items()]
-        nearest = nearest_name(name, [*known, *_SETTING_OF_NAME])
-        setting = None if nearest in known else _SETTING_OF_NAME.get(name) or _SETTING_OF_NAME.get(nearest or "")
-        if setting is not None:
-            return f'; write "{setting}": …' if setting in known else f'; write "set": {{"{setting}": …}}'
-        if nearest is None and name in GenerationFields.model_fields:
-            return "; it is a field of OpenAI's format, whose lines have custom_id, method, url and body"
-    else:
-        nearest = error.similar
-    return f"; did you mean {nearest}?" if nearest else "; logitsmith has no such setting, or cannot change it"
+        return _unknown_short_field_hint(error.name)
+    return _similar_name_hint(error.similar)
+
+
+def _unknown_short_field_hint(name: str) -> str:
+    """Return the end of the error message for an unknown field of the short form."""
+    fields = [field.alias or attribute for attribute, field in _ShortLine.model_fields.items()]
+    nearest = nearest_name(name, [*fields, *_SETTING_OF_NAME])
+    if nearest in fields:
+        return _similar_name_hint(nearest)
+    setting = _SETTING_OF_NAME.get(name) or _SETTING_OF_NAME.get(nearest or "")
+    if setting in fields:
+        return f'; write "{setting}": …'
+    if setting is not None:
+        return f'; write "set": {{"{setting}": …}}'
+    if nearest is None and name in GenerationFields.model_fields:
+        return "; it is a field of OpenAI's format, whose lines have custom_id, method, url and body"
+    return _similar_name_hint(nearest)
+
+
+def _similar_name_hint(similar: str | None) -> str:
+    return f"; did you mean {similar}?" if similar else "; logitsmith has no such setting, or cannot change it"

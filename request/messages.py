@@ -23,7 +23,7 @@ def _check_template_variables(variables: Json) -> Json:
 TemplateVariables = Annotated[Json, AfterValidator(_check_template_variables)]  # variables of a chat template
 
 
-# the fields with the text of a part, by its type
+# for each type of part, the fields that may hold its text
 _PART_FIELDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("text", "input_text", "output_text"), ("text",)),
     "refusal": ("refusal",),
@@ -36,7 +36,7 @@ _REASONING_PARTS = ("thinking", "reasoning")
 
 
 class MessagePart(StrictModel):
-    """A part of a message: text of the answer, of a refusal, or of reasoning. The models get nothing else."""
+    """A part of a message: a text, a refusal or reasoning. Other parts, such as images, are errors."""
 
     type: Literal["text", "input_text", "output_text", "refusal", "thinking", "reasoning"]
     text: str | None = None
@@ -65,9 +65,12 @@ class MessagePart(StrictModel):
 
     @property
     def content(self) -> str:
-        values = (getattr(self, name) for name in _PART_FIELDS[self.type])
+        """The text of the part."""
+        values = [getattr(self, name) for name in _PART_FIELDS[self.type]]
         value = next(value for value in values if value is not None)
-        return value if isinstance(value, str) else "".join(part.content for part in value)
+        if isinstance(value, str):
+            return value
+        return "".join(part.content for part in value)
 
 
 class ChatMessage(StrictModel):
@@ -92,42 +95,56 @@ class ChatMessage(StrictModel):
         return self.content if isinstance(self.content, list) else []
 
     def template_message(self) -> Json:
-        parts = [{"type": "text", "text": part.content} for part in self._parts if not part.is_reasoning]
-        content = self.content if isinstance(self.content, str) else parts
-        values = {
+        """Return the message in the form that chat templates expect."""
+        content: str | list[Json]
+        if isinstance(self.content, str):
+            content = self.content
+        else:
+            content = [{"type": "text", "text": part.content} for part in self.content if not part.is_reasoning]
+        optional_fields = {
             "reasoning_content": self._reasoning,
             "tool_calls": [_with_arguments_as_object(call) for call in self.tool_calls or ()],
             "tool_call_id": self.tool_call_id,
             "name": self.name,
         }
+        given_fields = {name: value for name, value in optional_fields.items() if value}
         role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": content, **{name: value for name, value in values.items() if value}}
+        return {"role": role, "content": content, **given_fields}
 
     @property
     def _reasoning(self) -> str:
-        texts = (self.reasoning_content, self.reasoning)
-        return next(filter(None, texts), "".join(part.content for part in self._parts if part.is_reasoning))
+        if self.reasoning_content:
+            return self.reasoning_content
+        if self.reasoning:
+            return self.reasoning
+        return "".join(part.content for part in self._parts if part.is_reasoning)
 
     def template_fields(self) -> Iterator[tuple[str, str]]:
-        """Yield the paths of the fields that only some templates read, each with the name that they have there."""
-        for name in ("reasoning_content", "reasoning", "tool_calls", "tool_call_id", "name"):
+        """Yield the paths of the fields that only some templates read, each with its name in templates."""
+        if self.reasoning_content:
+            yield "reasoning_content", "reasoning_content"
+        if self.reasoning:
+            yield "reasoning", "reasoning_content"
+        for name in ("tool_calls", "tool_call_id", "name"):
             if getattr(self, name):
-                yield name, "reasoning_content" if name == "reasoning" else name
-        for index, part in enumerate(self._parts):
-            if part.is_reasoning:
-                yield f"content[{index}]", "reasoning_content"
+                yield name, name
+        for path in self._paths_of_reasoning_parts():
+            yield path, "reasoning_content"
 
     def unused_reasoning(self) -> Iterator[str]:
         """Yield the paths of reasoning that has no effect, because another field has other reasoning."""
-        chosen = self._reasoning
-        if self.reasoning and self.reasoning != chosen:
+        if self.reasoning and self.reasoning != self._reasoning:
             yield "reasoning"
         if self.reasoning_content or self.reasoning:
-            yield from (f"content[{index}]" for index, part in enumerate(self._parts) if part.is_reasoning)
+            yield from self._paths_of_reasoning_parts()
+
+    def _paths_of_reasoning_parts(self) -> list[str]:
+        return [f"content[{index}]" for index, part in enumerate(self._parts) if part.is_reasoning]
 
 
 def _with_arguments_as_object(call: Json) -> Json:
-    """Return the call of a tool with its arguments as an object. Clients send their JSON; templates write JSON."""
+    """Return the call of a tool with its arguments as an object, which a template writes as JSON."""
+    # Clients send the arguments as a text of JSON, which a template would write as a JSON string.
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
@@ -135,7 +152,9 @@ def _with_arguments_as_object(call: Json) -> Json:
         arguments = parse_strict_json(function["arguments"])
     except ValueError:
         return call
-    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+    if not isinstance(arguments, dict):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def template_fields_of(

@@ -30,8 +30,8 @@ def describe_model(model: Model) -> ModelDescription:
     return ModelDescription(model.name, model.identity(), model.metadata)
 
 
-# keys of a model's identity that settings do not copy: the fingerprint has another key there, and the number of
-# threads may differ between runs
+# Keys of a model's identity that settings do not copy. The fingerprint has the key ``model`` there. The number of
+# threads may differ between runs with the same answers.
 _UNCOPIED_IDENTITY_KEYS = frozenset({"fingerprint", "threads"})
 
 
@@ -39,17 +39,24 @@ def batch_settings(
     model: ModelDescription, resolver: RequestResolver, base_seed: int, other_flags: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings that answers depend on, as JSON, under the names by which users set them."""
-    defaults, settings = resolver.defaults, resolver.default_settings()
+    defaults = resolver.defaults
+    settings = resolver.default_settings()
+    seed = settings["seed"].value
     grammar = resolver.grammar(settings)
+    identity = {name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS}
+    rules = {name: settings[name].value for name in RULE_NAMES}
+    given_rules = {name: value for name, value in rules.items() if value not in (None, [])}
     return {
         "name": model.name,
         "model": model.identity["fingerprint"],
-        **{name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS},
+        **identity,
         **_chain_settings(settings.steps),
-        "seed": base_seed if settings["seed"].value is None else settings["seed"].value,
-        **{name: settings[name].value for name in ("max_tokens", "stop", "system")},
+        "seed": base_seed if seed is None else seed,
+        "max_tokens": settings["max_tokens"].value,
+        "stop": settings["stop"].value,
+        "system": settings["system"].value,
         "grammar": None if grammar is None else grammar.description,
-        **{name: value for name in RULE_NAMES if (value := settings[name].value) not in (None, [])},
+        **given_rules,
         "chat": defaults.uses_chat_template,
         "chat_template": defaults.chat_template,
         "chat_template_kwargs": defaults.chat_template_kwargs,
@@ -74,7 +81,8 @@ def _chain_settings(steps: Iterable[StepSpec]) -> dict[str, Any]:
     parameters = {}
     for step in active_steps:
         step_counts[step.name] += 1
-        numbered_name = step.name if step_counts[step.name] == 1 else f"{step.name}#{step_counts[step.name]}"
-        values = step.sampler.model_dump(mode="json")
-        parameters.update({f"{numbered_name}.{key}": value for key, value in values.items()})
+        number = step_counts[step.name]
+        numbered_name = step.name if number == 1 else f"{step.name}#{number}"
+        for parameter, value in step.sampler.model_dump(mode="json").items():
+            parameters[f"{numbered_name}.{parameter}"] = value
     return {"chain": [step.name for step in active_steps], **parameters}

@@ -1,8 +1,9 @@
-"""From what is asked to the requests of the engine. It takes precedence over the flags, these over the preset."""
+"""Makes the requests of the engine. A value is taken from the request, else from a flag, else from the preset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from ..engine.drafts import DraftOptions
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
+    from ..samplers.chain import StepSpec
 
 
 CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
-# the preset that is used if nobody chooses one. Nobody chose the order of its chain.
-DEFAULT_PRESET = "default"
+DEFAULT_PRESET = "default"  # the preset that is used if nobody chooses one
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class RequestDefaults:
     overrides: tuple[Override, ...] = ()  # settings that take precedence over the preset's
     # changes of the order of the steps and of the selecting step. They apply to chains of requests, too.
     rearrangements: tuple[ChainRearrangement, ...] = ()
-    # whether prompts are inserted into the chat template; None if only prompts with a system message or template
-    # options are
+    # whether prompts are inserted into the chat template. None: only prompts with a system message, a template
+    # or variables of a template are inserted.
     uses_chat_template: bool | None = None
     # name or source of a chat template, see `open_chat_template`; None uses the model's template
     chat_template: str | None = None
@@ -56,13 +57,14 @@ class RequestDefaults:
     is_schema_lenient: bool = False
     # the ignored parts of the flags' JSON Schema, which have already been reported
     ignored_schema_paths: tuple[str, ...] = ()
-    lookup: int = 0  # maximum number of tokens in a draft from the text so far; 0: no such drafts
+    # maximum number of tokens in a draft that is looked up in the text so far; 0: no such drafts
+    lookup: int = 0
     draft: DraftOptions | None = None  # the draft model, and the limits of its drafts; None without a draft model
     beams: BeamSearch | None = None  # the beam search by which requests are answered; None: tokens are drawn
 
     @property
     def has_own_order(self) -> bool:
-        """True if somebody chose the order of the chain: a preset, a chain or an order of its steps."""
+        """True if a flag chose the order of the chain: a preset, a chain or an order of its steps."""
         return (
             self.preset != DEFAULT_PRESET
             or self.chain is not None
@@ -70,24 +72,24 @@ class RequestDefaults:
         )
 
     def flags_without_effect(self, asked: AskedRequest) -> list[str]:
-        """Return the flags for chats if the request has a prompt that never is one, each in words."""
+        """Return the flags for chats, each in words, if the request's prompt never becomes a chat."""
         if not asked.is_plain:
             return []
-        flags = {
+        chat_flags = {
             "--chat": self.uses_chat_template,
             "--chat-template": self.chat_template,
             "--chat-template-kwargs": self.chat_template_kwargs,
         }
-        names = [name for name, value in flags.items() if value]
-        names += [override.origin for override in self.overrides if override.target == "system"]
-        return [f"{name} for a prompt of /v1/completions" for name in names]
+        given_flags = [flag for flag, value in chat_flags.items() if value]
+        given_flags += [override.origin for override in self.overrides if override.target == "system"]
+        return [f"{flag} for a prompt of /v1/completions" for flag in given_flags]
 
 
 class RequestResolver:
     """Makes the requests of the engine. What is asked takes precedence over the defaults."""
 
-    # ``note`` gets a sentence for each setting of a preset that cannot be imported. Raises ``PresetError``,
-    # ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
+    # ``note`` is called with a sentence for each setting of a preset that cannot be imported. Methods raise
+    # ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
 
     def __init__(
         self, defaults: RequestDefaults, metadata: Mapping[str, str], note: Callable[[str], object]
@@ -96,7 +98,7 @@ class RequestResolver:
         self._metadata = metadata
         self._note = note
         self._presets: dict[str, Preset] = {}
-        self._load_preset(defaults.preset)  # so that an error in the preset ends the batch before the first line
+        self._load_preset(defaults.preset)  # an error in the preset must end a batch before its first line
 
     def default_settings(self) -> Settings:
         return self._resolve(AskedRequest())
@@ -104,12 +106,14 @@ class RequestResolver:
     def settings(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request. Names of fields without effect are appended to ``unused``."""
         settings = self._resolve(asked)
+        guidance = settings["guidance"].value or {}
+        is_guided = guidance.get("scale", 1) != 1
         negative_prompts = [override for override in asked.overrides if _is_negative_prompt(override)]
-        has_scale = (settings["guidance"].value or {}).get("scale", 1) != 1
-        if negative_prompts and not has_scale:  # the negative prompt of a preset stays
-            unused += (override.origin for override in negative_prompts)
-            others = tuple(override for override in asked.overrides if override not in negative_prompts)
-            settings = self._resolve(replace(asked, overrides=others))
+        if negative_prompts and not is_guided:
+            # Without guidance a client's negative prompt has no effect, and must not replace that of the preset.
+            unused += [override.origin for override in negative_prompts]
+            other_overrides = tuple(override for override in asked.overrides if override not in negative_prompts)
+            settings = self._resolve(replace(asked, overrides=other_overrides))
         if asked.sampler_fields is None:
             return settings
         return self._with_sampler_fields(settings, asked, asked.sampler_fields, unused)
@@ -117,10 +121,10 @@ class RequestResolver:
     def _resolve(self, asked: AskedRequest) -> Settings:
         """Return the settings of a request without the fields that change the chain."""
         defaults = self.defaults
-        is_own_chain = asked.sets_chain or last_phase_chain(asked.overrides) is not None
+        request_has_chain = asked.sets_chain or last_phase_chain(asked.overrides) is not None
         return resolve_settings(
             self._preset_of(asked),
-            chain=asked.chain if is_own_chain else defaults.chain,
+            chain=asked.chain if request_has_chain else defaults.chain,
             chain_origin=asked.chain_origin,
             flags=(*defaults.overrides, *asked.overrides),
             rearrangements=defaults.rearrangements,
@@ -129,35 +133,38 @@ class RequestResolver:
     def _with_sampler_fields(
         self, settings: Settings, asked: AskedRequest, fields: SamplerFields, unused: list[str]
     ) -> Settings:
-        """Return the settings with the chain that the fields mean to the tool of their client."""
+        """Return the settings with the changes that the fields make, as the client's tool understands them."""
         tool = find_tool(fields)
-        has_usual_meaning = tool is None or settings.steps[-1].name != "dist"  # the usual one is llama-server's
-        steps, keeps_order = settings.steps, self.defaults.has_own_order or asked.sets_chain
-        unused_names: list[str] = []
-        try:
-            if tool is None or has_usual_meaning:
-                changes = read_chain_changes(fields, [step.name for step in steps])
-            else:
-                steps, unused_names = read_tool_chain(tool, fields, steps, keeps_order=keeps_order)
-                changes = read_bias_changes(fields)
-        except PresetError as error:
-            raise error.at(asked.place + error.origin, error.place) from None
-        changes.place_names(asked.place)
-        if has_usual_meaning:
+        # A tool's own meaning is known only for a chain that ends in a plain draw. For other chains, and for
+        # unknown clients, the fields mean what they mean to llama-server.
+        ends_in_plain_draw = settings.steps[-1].name == "dist"
+        if tool is None or not ends_in_plain_draw:
+            with _place_in_errors(asked.place):
+                changes = read_chain_changes(fields, [step.name for step in settings.steps])
+            changes.place_names(asked.place)
             return _with_chain_changes(settings, changes, self.defaults.rearrangements, asked.chain_origin, unused)
-        unused += (asked.place + name for name in unused_names)
-        unused += {WATERMARK} & ({step.name for step in settings.steps} - {step.name for step in steps})
-        return change_chain(replace(settings, steps=steps), changes.overrides)
+        keeps_order = self.defaults.has_own_order or asked.sets_chain
+        with _place_in_errors(asked.place):
+            new_steps, unused_names = read_tool_chain(tool, fields, settings.steps, keeps_order=keeps_order)
+            bias_changes = read_bias_changes(fields)
+        bias_changes.place_names(asked.place)
+        unused += [asked.place + name for name in unused_names]
+        if _loses_watermark(settings.steps, new_steps):
+            unused.append(WATERMARK)
+        return change_chain(replace(settings, steps=new_steps), bias_changes.overrides)
 
     def requests(
         self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None
     ) -> Iterator[GenerationRequest]:
-        """Yield the request of each prompt, or that of the messages; ``seed``: if the settings have none."""
+        """Yield a request for each prompt, or one for the messages. ``seed`` is used if the settings have none."""
         defaults = self.defaults
         beams = self._beams(asked)
+        has_drafts = beams is None  # only a text whose tokens are drawn one by one uses drafts
         own_seed = settings["seed"].value
+        if own_seed is not None:
+            seed = own_seed
         request = replace(
-            make_request(settings, "", self.grammar(settings), seed if own_seed is None else own_seed),
+            make_request(settings, "", self.grammar(settings), seed),
             id=request_id,
             beginning=asked.beginning,
             echo=asked.has_echo,
@@ -165,8 +172,8 @@ class RequestResolver:
             trace=defaults.trace_top_count if asked.trace_top_count is None else asked.trace_top_count,
             stop_token_ids=asked.stop_token_ids,
             ends_at_eog=asked.ends_at_eog,
-            lookup=0 if beams is not None else defaults.lookup,  # drafts are for a text that is drawn
-            draft=None if beams is not None else defaults.draft,
+            lookup=defaults.lookup if has_drafts else 0,
+            draft=defaults.draft if has_drafts else None,
             beams=beams,
         )
         for prompt in self._prompts(asked, settings["system"].value):
@@ -174,16 +181,18 @@ class RequestResolver:
 
     def _beams(self, asked: AskedRequest) -> BeamSearch | None:
         """Return the beam search of a request; None if tokens are drawn."""
-        beams, fields = self.defaults.beams, asked.beam_settings
-        if beams is None and not fields:
+        default_beams = self.defaults.beams
+        fields = asked.beam_settings
+        if default_beams is None and not fields:
             return None
-        if beams is None and "beam_count" not in fields:
-            raise InvalidLineError(f"{next(iter(fields))} needs beams, the number of texts of a beam search")
+        if default_beams is None and "beam_count" not in fields:
+            first_field = next(iter(fields))
+            raise InvalidLineError(f"{first_field} needs beams, the number of texts of a beam search")
         if asked.choice_count > 1:
             raise InvalidLineError(
                 "the answer of a beam search is its best text; leave n out", origin=f"{asked.place}n"
             )
-        beams = BeamSearch(**fields) if beams is None else replace(beams, **fields)
+        beams = BeamSearch(**fields) if default_beams is None else replace(default_beams, **fields)
         beams.check()
         return beams
 
@@ -194,7 +203,8 @@ class RequestResolver:
         from ..engine.jinja_template import template_reads
 
         source, _ = self._choose_chat_template(asked)
-        source = self._metadata.get(CHAT_TEMPLATE_KEY, "") if source is None else source
+        if source is None:
+            source = self._metadata.get(CHAT_TEMPLATE_KEY, "")
         return [path for path, name in asked.template_fields.items() if not template_reads(source, name)]
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
@@ -212,18 +222,23 @@ class RequestResolver:
 
     def _load_preset(self, name: str) -> Preset:
         if name not in self._presets:
-            if name == "model":
-                preset = preset_of_model(self._metadata, self._note)
-            else:  # what cannot be imported from the flags' preset was reported when the flags were checked
-                preset = open_preset(name, None if name == self.defaults.preset else self._note)
-            if preset is None:
-                problem = "this model names no sampling settings (general.sampling.*)"
-                raise InvalidLineError(problem, origin="preset model")
-            self._presets[name] = preset
+            self._presets[name] = self._preset_of_model() if name == "model" else self._open_preset(name)
         return self._presets[name]
 
+    def _open_preset(self, name: str) -> Preset:
+        # The check of the flags has reported already what cannot be imported from their preset.
+        is_reported = name == self.defaults.preset
+        return open_preset(name, None if is_reported else self._note)
+
+    def _preset_of_model(self) -> Preset:
+        preset = preset_of_model(self._metadata, self._note)
+        if preset is None:
+            problem = "this model names no sampling settings (general.sampling.*)"
+            raise InvalidLineError(problem, origin="preset model")
+        return preset
+
     def _prompts(self, asked: AskedRequest, system: str | None) -> Sequence[str | list[int] | ChatMessages]:
-        """Return the prompts, each text as the message of a chat if the chat template is used, or the messages."""
+        """Return the messages, or the prompts; with a chat template, each text is a chat of one user's message."""
         if asked.is_plain:
             return asked.prompts
         template, variables = self._choose_chat_template(asked)
@@ -238,39 +253,61 @@ class RequestResolver:
             )
         if not is_chat:
             return asked.prompts
-        before = [] if system is None else [{"role": "system", "content": system}]
-        return [
-            ChatMessages([*before, {"role": "user", "content": prompt}], template, variables)
-            if isinstance(prompt, str)
-            else prompt
-            for prompt in asked.prompts
-        ]
+        system_messages = [] if system is None else [{"role": "system", "content": system}]
+        prompts: list[str | list[int] | ChatMessages] = []
+        for prompt in asked.prompts:
+            if isinstance(prompt, str):
+                messages = [*system_messages, {"role": "user", "content": prompt}]
+                prompts.append(ChatMessages(messages, template, variables))
+            else:  # token ids
+                prompts.append(prompt)
+        return prompts
 
     def _choose_chat_template(self, asked: AskedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
         """Return the chat template of a request and its variables, from its fields or the flags."""
         defaults = self.defaults
-        source, variables = asked.chat_template, asked.chat_template_kwargs
-        if (
-            defaults.uses_chat_template is False
-            and asked.messages is None
-            and (source is not None or variables is not None)
-        ):
+        has_own_template = asked.chat_template is not None or asked.chat_template_kwargs is not None
+        if has_own_template and asked.messages is None and defaults.uses_chat_template is False:
             raise InvalidLineError(
                 "not used, because --no-chat applies to prompts; write messages", origin="chat_template"
             )
-        try:
-            source = defaults.chat_template if source is None else chat_template_source(source)
-        except ModelError as error:
-            raise error.within(f"{asked.place}chat_template") from None
-        if variables is not None or defaults.chat_template_kwargs is not None:
-            variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
-        return source, variables
+        if asked.chat_template is None:
+            source = defaults.chat_template
+        else:
+            try:
+                source = chat_template_source(asked.chat_template)
+            except ModelError as error:
+                raise error.within(f"{asked.place}chat_template") from None
+        if asked.chat_template_kwargs is None and defaults.chat_template_kwargs is None:
+            return source, None
+        return source, {**(defaults.chat_template_kwargs or {}), **(asked.chat_template_kwargs or {})}
+
+
+@contextmanager
+def _place_in_errors(place: str) -> Iterator[None]:
+    """While inside, put a place such as ``body.`` before the fields that errors name."""
+    try:
+        yield
+    except PresetError as error:
+        raise error.at(place + error.origin, error.place) from None
 
 
 def _is_negative_prompt(override: Override) -> bool:
-    """Return whether a field of its own sets the negative prompt."""
-    is_table = override.target == "guidance" and isinstance(override.value, dict)
-    return is_table and not override.origin.endswith("guidance") and [*override.value] == ["negative_prompt"]
+    """Return whether the override comes from the field ``negative_prompt``, not from a table ``guidance``."""
+    return (
+        override.target == "guidance"
+        and not override.origin.endswith("guidance")
+        and isinstance(override.value, dict)
+        and list(override.value) == ["negative_prompt"]
+    )
+
+
+def _loses_watermark(old_steps: Iterable[StepSpec], new_steps: Iterable[StepSpec]) -> bool:
+    return WATERMARK in _names_of(old_steps) and WATERMARK not in _names_of(new_steps)
+
+
+def _names_of(steps: Iterable[StepSpec]) -> set[str]:
+    return {step.name for step in steps}
 
 
 def _with_chain_changes(
@@ -282,48 +319,63 @@ def _with_chain_changes(
 ) -> Settings:
     """Return the settings with the changes that fields make, before the flags' rearrangements."""
     overrides = _overrides_with_effect(settings, changes, unused)
-    names = {step.name for step in settings.steps if not step.is_off}
+    changed = settings
     if overrides or changes.rearrangements:
-        settings = change_chain(settings, overrides, (*rearrangements, *changes.rearrangements), chain_origin)
-    final_names = {step.name for step in settings.steps}
+        changed = change_chain(settings, overrides, (*rearrangements, *changes.rearrangements), chain_origin)
     unused += changes.unused_names
-    unused += {WATERMARK} & (names - final_names)
-    unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
-    return settings
+    active_steps = [step for step in settings.steps if not step.is_off]
+    if _loses_watermark(active_steps, changed.steps):
+        unused.append(WATERMARK)
+    step_names = _names_of(changed.steps)
+    unused += [override.origin for override in overrides if not _is_in_chain(override, step_names)]
+    return changed
 
 
 def _overrides_with_effect(settings: Settings, changes: ChainChanges, unused: list[str]) -> list[Override]:
-    """Return the overrides that a greedy chain can use; the names of others are appended to ``unused``."""
-    if not settings.steps[-1].sampler.about.is_greedy or changes.rearrangements:
+    """Return the overrides that can change the chosen token; the names of others are appended to ``unused``."""
+    is_greedy = settings.steps[-1].sampler.about.is_greedy
+    if not is_greedy or changes.rearrangements:
         return changes.overrides
-    kept = []
+    # A greedy chain chooses the top token, which some samplers never change.
+    effective_overrides = []
     for override in changes.overrides:
-        if find_sampler(override.target.partition(".")[0]).about.keeps_top_token:
+        if find_sampler(_sampler_name(override)).about.keeps_top_token:
             unused.append(override.origin)
         else:
-            kept.append(override)
-    return kept
+            effective_overrides.append(override)
+    return effective_overrides
 
 
-def _is_in_chain(override: Override, names: set[str]) -> bool:
-    sampler = override.target.partition(".")[0]
+def _sampler_name(override: Override) -> str:
+    """Return the sampler of a target such as ``top_p.p``."""
+    return override.target.partition(".")[0]
+
+
+def _is_in_chain(override: Override, step_names: set[str]) -> bool:
+    """Return whether the chain has the override's sampler, or another one of its family."""
+    sampler = _sampler_name(override)
+    if sampler in step_names:
+        return True
     family = find_sampler(sampler).about.family
-    return sampler in names or (bool(family) and any(find_sampler(name).about.family == family for name in names))
+    return bool(family) and any(find_sampler(name).about.family == family for name in step_names)
 
 
 def grammar_of(settings: Settings, *, is_lenient: bool) -> GrammarSpec | None:
-    """Return the grammar of settings, if any. Its errors name the field, the flag or the preset that has it."""
-    # ``is_lenient``: ignore unsupported parts of a JSON Schema.
+    """Return the grammar of settings, if any. Its errors name the field, the flag or the preset that sets it."""
+    # ``is_lenient``: whether unsupported parts of a JSON Schema are ignored
     from ..grammars.spec import grammar_table, resolve_grammar
 
-    value, origin = settings["grammar"].value, settings["grammar"].origin
+    value = settings["grammar"].value
+    origin = settings["grammar"].origin
     if value is None:
         return None
     try:
         table = grammar_table(value)
-        if is_lenient and not table.keys().isdisjoint(("json_schema", "json_schema_file")):
+        has_schema = "json_schema" in table or "json_schema_file" in table
+        if is_lenient and has_schema:
             value = {"schema_lenient": True, **table}
         grammar = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
     except GrammarError as error:
         raise error.within(origin) from None
-    return replace(grammar, label=f"{origin}: {grammar.label}" if origin.startswith("preset ") else origin)
+    label = f"{origin}: {grammar.label}" if origin.startswith("preset ") else origin
+    return replace(grammar, label=label)

@@ -1,7 +1,7 @@
 """The fields with which clients set samplers, under the names of each tool.
 
-A request may use names of several tools, as SillyTavern's requests do. A value that turns a sampler off changes
-the chain only if the chain has the sampler.
+A request may use the names of several tools, as SillyTavern's requests do. A value that turns a sampler off
+changes the chain only if the chain has the sampler.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Number = float | int
 _Value = TypeVar("_Value")
 
 
-# The parameter that each field sets: of several with the field's name, the first one in the table.
+# The parameter that each field sets. If several rows of the table have the field's name, the first row counts.
 _PARAMETER_OF_FIELD: dict[str, Parameter] = {}
 for _row in PARAMETERS:
     for _name in _row.request_names:
         _PARAMETER_OF_FIELD.setdefault(_name, _row)
-# The samplers that a field alone does not set: `ChainChanges` reads the fields of each in a method of its own.
+# The samplers that need several fields together: `ChainChanges` has a method for each of them.
 _READ_SEPARATELY = ("repetition_penalty", "mirostat", "adaptive_p", "ban", "logit_bias")
 _PARAMETERS = tuple(
     row for row in PARAMETERS if row in _PARAMETER_OF_FIELD.values() and row.sampler not in _READ_SEPARATELY
@@ -53,9 +53,10 @@ _SLOPE_FIELDS = _PARAMETER_OF_FIELD["rep_pen_slope"].request_names
 _ADAPTIVE_FIELDS = _PARAMETER_OF_FIELD["adaptive_target"].request_names
 _DRY_FIELDS = _PARAMETER_OF_FIELD["dry_multiplier"].request_names
 _BIAS_FIELDS = _PARAMETER_OF_FIELD["logit_bias"].request_names
-# The fields that say the same. Of several in a request the first counts.
+# Several names for one value. If a request has both, the first one counts.
 MIROSTAT_FIELDS = ("mirostat", "mirostat_mode")
-LOW_FIELDS, HIGH_FIELDS = ("dynatemp_low", "dynatemp_min"), ("dynatemp_high", "dynatemp_max")
+LOW_FIELDS = ("dynatemp_low", "dynatemp_min")
+HIGH_FIELDS = ("dynatemp_high", "dynatemp_max")
 
 
 def _off_values(row: Parameter) -> Mapping[str, Any]:
@@ -63,7 +64,7 @@ def _off_values(row: Parameter) -> Mapping[str, Any]:
     return find_sampler(row.sampler).about.off_values
 
 
-# The types of fields by the type of a parameter, besides numbers.
+# The types that a field may have, by the type of its parameter. Fields of other parameters are numbers.
 _FIELD_TYPES: Mapping[type, Any] = {
     bool: bool,
     int: int,
@@ -159,17 +160,20 @@ class SamplerFields(_ChainFields):
 
 def first_given(fields: StrictModel, names: Iterable[str], unused: list[str]) -> tuple[str, Any]:
     """Return the name and the value of the first field that is given; ``("", None)`` if there is none."""
-    # The names of the others are appended to ``unused`` if they have another value.
-    given = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
-    unused += [name for name, value in given[1:] if value != given[0][1]]
-    return given[0] if given else ("", None)
+    # The names of later fields with another value are appended to ``unused``.
+    given_names = [name for name in names if getattr(fields, name) is not None]
+    if not given_names:
+        return "", None
+    first_name, *other_names = given_names
+    first_value = getattr(fields, first_name)
+    unused += [name for name in other_names if getattr(fields, name) != first_value]
+    return first_name, first_value
 
 
 def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> ChainChanges:
     """Return the changes of the chain that a request asks for."""
-    # ``step_names``: the samplers of the chain before the changes. A value that turns a sampler off is used only
-    # if the chain has the sampler. Raises ``PresetError`` that begins with the name of the field, for a wrong
-    # value.
+    # ``step_names``: the samplers of the chain before the changes. A wrong value raises ``PresetError``, which
+    # begins with the name of the field.
     return ChainChanges(fields, step_names)
 
 
@@ -185,16 +189,19 @@ def field_names(targets: Container[str]) -> list[str]:
 
 def _read_value(row: Parameter, name: str, value: Any) -> Any:
     """Return the value that a field has for its parameter, as an import of a file reads it."""
-    # A value above the maximum, which an import lowers, is an error that the sampler reports.
+    # An import lowers a value above the maximum. Here no maximum is given, so the sampler reports it as an error.
+    if isinstance(row.off_value, list):
+        return _read(name, lists.read_strings, value)
     key = ToolKey(name, row.off_value, row.minimum, digits=row.request_digits)
-    return _read(name, lists.read_strings if isinstance(row.off_value, list) else key.parameter_value, value)
+    return _read(name, key.parameter_value, value)
 
 
 def check_parameters(fields: SamplerFields) -> None:
-    """Raise ``PresetError`` that begins with the name of the field, for a value that its sampler rejects."""
+    """Raise ``PresetError``, which begins with the name of the field, for a value that its sampler rejects."""
     for row in _PARAMETERS:
         for name in row.request_names:
-            if (value := getattr(fields, name)) is not None:
+            value = getattr(fields, name)
+            if value is not None:
                 make_step(row.sampler, {row.name: _read_value(row, name, value)}, name, row.name)
     for name in MIROSTAT_FIELDS:
         _check_mirostat(name, getattr(fields, name))
@@ -220,14 +227,15 @@ def _check_mirostat(name: str, version: Number | bool | None) -> None:
         raise PresetError(f"{version} is not 0, 1 or 2", origin=name)
 
 
-def _is_dry_on(fields: SamplerFields, window: int) -> bool:
-    return bool(window and first_given(fields, _DRY_FIELDS, [])[1])
+def _has_dry_with_window(fields: SamplerFields, window: int) -> bool:
+    _, multiplier = first_given(fields, _DRY_FIELDS, [])
+    return bool(window and multiplier)
 
 
-# Whether the value of a field changes the chain of some tool, if the field does not set one parameter alone.
+# For fields that do not set one parameter alone: whether a value changes the chain of some tool.
 _IS_EFFECTIVE: Mapping[str, Callable[[SamplerFields, Any], bool]] = {
     # only text-generation-webui has one range for all penalties
-    **dict.fromkeys(_DRY_WINDOW.request_names, _is_dry_on),
+    **dict.fromkeys(_DRY_WINDOW.request_names, _has_dry_with_window),
     **dict.fromkeys((*LOW_FIELDS, *HIGH_FIELDS), lambda fields, _: fields.dynamic_temperature is True),
     "min_keep": lambda _, count: count > 1,
     **dict.fromkeys(_SLOPE_FIELDS, lambda _, slope: 0 < slope < 1),
@@ -238,9 +246,10 @@ _IS_EFFECTIVE: Mapping[str, Callable[[SamplerFields, Any], bool]] = {
 
 def is_effective(fields: SamplerFields, name: str) -> bool:
     """Return whether the value of a field of `CHAIN_FIELDS` changes the chain of some tool."""
-    value, row = getattr(fields, name), _PARAMETER_OF_FIELD.get(name)
+    value = getattr(fields, name)
     if name in _IS_EFFECTIVE:
         return _IS_EFFECTIVE[name](fields, value)
+    row = _PARAMETER_OF_FIELD.get(name)
     if row is None:
         return bool(value)
     off_values = _off_values(row)
@@ -252,16 +261,18 @@ class ChainChanges:
 
     def __init__(self, fields: SamplerFields, step_names: Sequence[str], *, has_only_biases: bool = False) -> None:
         self._fields = fields
-        self._step_names = step_names
-        self._steps = dict.fromkeys(step_names)
-        # Later ones of one parameter replace earlier ones.
+        self._names_before_changes = step_names
+        # The samplers of the chain with the changes that have been read so far, in the order in which they came.
+        self._names_after_changes = dict.fromkeys(step_names)
+        # If several overrides set one parameter, the last one counts.
         self.overrides: list[Override] = []
         # The changes of the order and of the selecting step.
         self.rearrangements: list[ChainRearrangement] = []
         # The fields without effect.
         self.unused_names: list[str] = []
         if has_only_biases:
-            self._read_parameters(row for row in _PARAMETERS if find_sampler(row.sampler).about.is_bias)
+            bias_rows = [row for row in _PARAMETERS if find_sampler(row.sampler).about.is_bias]
+            self._read_parameters(bias_rows)
             self._read_biases()
             return
         self._read_parameters(_PARAMETERS)
@@ -275,39 +286,49 @@ class ChainChanges:
 
     def place_names(self, place: str) -> None:
         """Write a place such as ``body.`` before the names of the fields."""
-        self.overrides = [replace(each, origin=place + each.origin) for each in self.overrides]
-        self.rearrangements = [replace(each, origin=place + each.origin) for each in self.rearrangements]
+        self.overrides = [replace(override, origin=place + override.origin) for override in self.overrides]
+        self.rearrangements = [replace(change, origin=place + change.origin) for change in self.rearrangements]
         self.unused_names = [place + name for name in self.unused_names]
 
     def _value(self, *names: str) -> tuple[str, Any]:
-        """Return the name and the value of the first field that is given; other values are unused."""
+        """Return the name and the value of the first field that is given; ``("", None)`` if there is none."""
         return first_given(self._fields, names, self.unused_names)
 
     def _add(self, name: str, target: str, value: Any) -> None:
+        """Add an override. ``target``: a parameter such as ``top_p.p``, or a setting."""
         self.overrides.append(Override(name, target, value))
-        self._steps[target.partition(".")[0]] = None
+        sampler = target.partition(".")[0]
+        self._names_after_changes[sampler] = None
 
     def _read_parameters(self, rows: Iterable[Parameter]) -> None:
         for row in rows:
             name, value = self._value(*row.request_names)
+            if value is None:
+                continue
             off_values = _off_values(row)
-            if value is None or (row.name not in off_values and row.sampler not in self._steps):
+            is_in_chain = row.sampler in self._names_after_changes
+            can_add_sampler = row.name in off_values
+            if not is_in_chain and not can_add_sampler:
                 continue
             value = _read_value(row, name, value)
-            # A temperature that other fields put into the chain would not be 1.
-            if value != off_values.get(row.name) or row.sampler in (*self._steps, "temperature"):
+            is_on = value != off_values.get(row.name)
+            # A temperature of 1 is kept, because another field may put a temperature into the chain.
+            if is_on or is_in_chain or row.sampler == "temperature":
                 self._add(name, row.target, value)
 
     def _read_dry_window(self) -> None:
-        """Read llama-server's default window of DRY, for a request at its own route that turns DRY on."""
+        """Use llama-server's default window of DRY, for a request at its own route that turns DRY on."""
+        if self._fields.tool_of_route != "llama.cpp" or "dry" in self._names_before_changes:
+            return
         name, multiplier = self._value(*_DRY_FIELDS)
-        is_new = multiplier and "dry" not in self._step_names
-        is_at_llama_server = self._fields.tool_of_route == "llama.cpp"
-        if is_new and is_at_llama_server and self._value(*_DRY_WINDOW.request_names)[1] is None:
+        if not multiplier:
+            return
+        _, window = self._value(*_DRY_WINDOW.request_names)
+        if window is None:
             self._add(name, _DRY_WINDOW.target, _DRY_WINDOW.off_value)
 
     def _read_temperature_range(self) -> None:
-        """Read the range of a dynamic temperature that is given by both ends."""
+        """Read the range of a dynamic temperature that is given by its lowest and highest temperature."""
         low_name, low = self._value(*LOW_FIELDS)
         high_name, high = self._value(*HIGH_FIELDS)
         if low is None or high is None:
@@ -315,7 +336,9 @@ class ChainChanges:
             return
         _check_temperatures(self._fields)
         is_on = self._fields.dynamic_temperature
-        if is_on is False or (is_on is None and low == high):
+        if is_on is None:
+            is_on = low != high
+        if not is_on:
             return
         if low > high:
             raise PresetError(f"{low} is above {high_name} {high}", origin=low_name)
@@ -330,7 +353,8 @@ class ChainChanges:
         """Read KoboldCpp's slope: the older half of the range gets a part of the penalty."""
         name, slope = self._value(*_SLOPE_FIELDS)
         penalty_name, penalty = self._value(*_PARAMETER_OF_FIELD["rep_pen"].request_names)
-        if slope is None or penalty is None or not is_sloped(penalty, slope):
+        has_slope = slope is not None and penalty is not None and is_sloped(penalty, slope)
+        if not has_slope:
             return
         range_name, length = self._value(*_PARAMETER_OF_FIELD["rep_pen_range"].request_names)
         self._add(penalty_name, "penalties.repeat", 1)
@@ -341,120 +365,151 @@ class ChainChanges:
             self._add(range_name, "repetition_penalty.range", max(length, 1))  # as KoboldCpp reads it
 
     def _read_min_keep(self) -> None:
-        name, value = self._value("min_keep")
-        if value is not None and value > 1:
-            for sampler in [step for step in self._steps if "min_keep" in find_sampler(step).model_fields]:
-                self._add(name, f"{sampler}.min_keep", value)
+        count = self._fields.min_keep
+        if count is None or count <= 1:
+            return
+        for sampler in list(self._names_after_changes):  # a list, because `_add` changes the names
+            if "min_keep" in find_sampler(sampler).model_fields:
+                self._add("min_keep", f"{sampler}.min_keep", count)
 
     def _read_biases(self) -> None:
         fields = self._fields
-        name, value = self._value("ignore_eos", "ban_eos_token")
-        if value:
+        name, ignores_eos = self._value("ignore_eos", "ban_eos_token")
+        if ignores_eos:
             self._add(name, "ignore_eos", True)
         name, value = self._value(*_BIAS_FIELDS)
-        if value and (biases := _read(name, lists.read_biases, value)):
+        biases = _read(name, lists.read_biases, value) if value else {}
+        if biases:
             self._add(name, "logit_bias.bias", biases)
-        token_ids = _read_list("custom_token_bans", fields)
-        token_ids += [item for item in _banned_tokens(fields) if isinstance(item, int)]
-        if token_ids:
+        banned_ids = _read_list("custom_token_bans", fields)
+        banned_ids += [item for item in _banned_tokens(fields) if isinstance(item, int)]
+        if banned_ids:
             name = "custom_token_bans" if fields.custom_token_bans else "banned_tokens"
-            self._add(name, "ban.tokens", token_ids)
+            self._add(name, "ban.tokens", banned_ids)
         if fields.bad_words:
             self._add("bad_words", "ban.strings", fields.bad_words)
         name, _ = self._value("allowed_token_ids", "allowed_tokens")
-        if allowed_ids := _read_list(name, fields):
+        allowed_ids = _read_list(name, fields)
+        if allowed_ids:
             self._add(name, "allow.tokens", allowed_ids)
 
     def _read_selector(self) -> None:
-        """Read the fields that choose the selecting step."""
-        fields = self._fields
-        name, version = self._value(*MIROSTAT_FIELDS)
-        _check_mirostat(name, version)
+        """Read the fields that choose the selecting step: mirostat, else adaptive-p, else ``do_sample``."""
+        takes_top_token = self._fields.do_sample is False
+        mirostat_name, version = self._value(*MIROSTAT_FIELDS)
+        _check_mirostat(mirostat_name, version)
+        if version is not None:  # version 0 replaces mirostat by a plain draw
+            self.rearrangements.append(rearrange_for_mirostat(int(version), mirostat_name))
         if version:
-            self.rearrangements.append(rearrange_for_mirostat(int(version), name))
             self._read_selecting_step(MIROSTAT_VERSIONS[version])
-        elif version is not None:
-            self.rearrangements.append(rearrange_for_mirostat(0, name))
         target_name, target = self._value(*_ADAPTIVE_FIELDS)
         wants_adaptive = target is not None and target >= 0
-        if version:
-            self.unused_names += [target_name] if wants_adaptive else []
-            self.unused_names += ["do_sample"] if fields.do_sample is False else []
+        if version and wants_adaptive:
+            self.unused_names.append(target_name)
         elif wants_adaptive:
-            self.unused_names += ["do_sample"] if fields.do_sample is False else []
             self.rearrangements.append(ChainRearrangement(target_name, new_selector="adaptive_p"))
             self._read_selecting_step("adaptive_p")
-        elif fields.do_sample is False:
-            self._add("do_sample", "temperature.t", 0)  # the most likely token, as greedy would take
+        if takes_top_token and (version or wants_adaptive):
+            self.unused_names.append("do_sample")
+        elif takes_top_token:
+            self._add("do_sample", "temperature.t", 0)
 
     def _read_selecting_step(self, sampler: str) -> None:
         for row in PARAMETERS:
-            name, value = self._value(*row.request_names) if row.sampler == sampler else ("", None)
+            if row.sampler != sampler:
+                continue
+            name, value = self._value(*row.request_names)
             if value is not None:
                 self._add(name, row.target, value)
 
-    def _steps_in_orders(self) -> list[str]:
-        """Return the steps that have a place in an order, by the names that lists have, such as temperature."""
-        abouts = [find_sampler(step).about for step in self._steps]
-        steps = [about for about in abouts if not (about.is_bias or about.is_selector)]
-        return list(dict.fromkeys(next(iter(about.covered_samplers), about.name) for about in steps))
+    def _names_in_orders(self) -> list[str]:
+        """Return the samplers that an order of clients may contain, under the names that they have there."""
+        names = []
+        for sampler in self._names_after_changes:
+            about = find_sampler(sampler).about
+            if about.is_bias or about.is_selector:
+                continue
+            # A sampler that covers others, such as dynatemp, is listed as the first of these: temperature.
+            names.append(next(iter(about.covered_samplers), about.name))
+        return _without_duplicates(names)
 
     def _read_order(self) -> None:
         """Read the order of the samplers, in the notation of one of four tools."""
         name, order = self._value("samplers", "sampler_order", "sampler_priority", "samplers_priorities")
-        name = name if order else ""
-        if self._value(*MIROSTAT_FIELDS)[1]:
-            # Mirostat keeps only the temperature before it, in any order.
-            self.unused_names += [name] if name else []
-            return
-        if name == "samplers":
-            self.rearrangements.append(_arrange_as_llama_cpp(order, self._steps))
-            return
+        if not order:
+            name = ""
+        _, mirostat_version = self._value(*MIROSTAT_FIELDS)
+        if mirostat_version:
+            # Mirostat keeps only the temperature before it, so no order has an effect.
+            if name:
+                self.unused_names.append(name)
+        elif name == "samplers":
+            self.rearrangements.append(_arrange_as_llama_cpp(order, self._names_after_changes))
+        elif name or self._fields.temperature_last:
+            self._arrange_listed_samplers(name, order)
+
+    def _arrange_listed_samplers(self, name: str, order: Sequence[int]) -> None:
+        """Arrange the samplers that a field lists, and put the temperature last if this is asked for.
+
+        Samplers of the chain that are not listed come first; but KoboldCpp runs XTC after its list.
+        """
         if name == "sampler_order":
             _check_kobold_order(order)
-            names = [step for number in dict.fromkeys(order) for step in SAMPLERS_BY_NUMBER[number]]
+            numbers = _without_duplicates(order)
+            listed = [sampler for number in numbers for sampler in SAMPLERS_BY_NUMBER[number]]
         elif name:
-            names = _samplers_of_steps(name, _read_list(name, self._fields))
+            listed = _samplers_of_steps(name, _read_list(name, self._fields))
         else:
-            names = self._steps_in_orders()
+            listed = self._names_in_orders()
         if self._fields.temperature_last:
             temperatures = _samplers_of_steps("temperature_last", TEMPERATURE_SLOTS)
-            names = [*(step for step in names if step not in temperatures), *temperatures]
-        elif not name:
-            return
-        others = [step for step in self._steps_in_orders() if step not in names]
-        trailing = [step for step in others if name == "sampler_order" and step == "xtc"]
-        ordered = (*(step for step in others if step not in trailing), *names, *trailing)
+            listed = [sampler for sampler in listed if sampler not in temperatures] + temperatures
+        unlisted = [sampler for sampler in self._names_in_orders() if sampler not in listed]
+        trailing = ["xtc"] if name == "sampler_order" and "xtc" in unlisted else []
+        leading = [sampler for sampler in unlisted if sampler not in trailing]
         self.rearrangements.append(
-            ChainRearrangement(name or "temperature_last", ordered, skips_missing_steps=True)
+            ChainRearrangement(
+                name or "temperature_last", (*leading, *listed, *trailing), skips_missing_steps=True
+            )
         )
+
+
+_T = TypeVar("_T")
+
+
+def _without_duplicates(values: Iterable[_T]) -> list[_T]:
+    return list(dict.fromkeys(values))
 
 
 # Names that clients list among llama.cpp's samplers, although llama.cpp does not have them.
 _ONLY_LISTED_BY_CLIENTS = {"tfs_z": "tfs", "tfs": "tfs", "typical_p": "typical", "top_a": "top_a"}
 
 
-def _arrange_as_llama_cpp(order: str | list[str], present: Mapping[str, None]) -> ChainRearrangement:
-    """Return the order of llama-server's ``samplers``: names, or letters. Samplers that it leaves out are off."""
+def _arrange_as_llama_cpp(order: str | list[str], names_in_chain: Container[str]) -> ChainRearrangement:
+    """Return the order of llama-server's field ``samplers``. A sampler that it leaves out is off.
+
+    The field is a list of names, or one text: names with ``;`` between them, or letters (``kfypmxt``).
+    """
     if isinstance(order, str) and order.strip().startswith("["):
         order = _read("samplers", lists.read_strings, order)
     sequence = order if isinstance(order, str) else ";".join(order)
-    names: list[str] = []
-    for part in (part.strip() for part in sequence.split(";")):
-        known = _ONLY_LISTED_BY_CLIENTS.get(part.lower())
-        if known is None:
-            names += read_sampler_sequence(part, "samplers")
-        elif known in present:
-            names.append(known)
-    # adaptive_p selects only if its target is given; llama.cpp lists it anyway.
-    steps = dict.fromkeys(name for name in names if not find_sampler(name).about.is_selector)
-    return ChainRearrangement("samplers", tuple(steps))
+    samplers: list[str] = []
+    for part in sequence.split(";"):
+        name = part.strip()
+        other_sampler = _ONLY_LISTED_BY_CLIENTS.get(name.lower())
+        if other_sampler is None:
+            samplers += read_sampler_sequence(name, "samplers")
+        elif other_sampler in names_in_chain:
+            samplers.append(other_sampler)
+    # Clients list adaptive_p even without a target. So a list does not choose the selecting step.
+    steps = [sampler for sampler in samplers if not find_sampler(sampler).about.is_selector]
+    return ChainRearrangement("samplers", tuple(_without_duplicates(steps)))
 
 
 def _samplers_of_steps(field: str, names: Sequence[str]) -> list[str]:
     """Return the samplers that a list of text-generation-webui or Aphrodite names, in its order."""
     try:
-        return list(dict.fromkeys(sampler for name in names for sampler in samplers_of_step(name)))
+        return _without_duplicates(sampler for name in names for sampler in samplers_of_step(name))
     except SamplingError as error:
         raise PresetError(str(error), origin=field) from None
 
@@ -464,19 +519,22 @@ def _banned_tokens(fields: SamplerFields) -> Sequence[int | str]:
     banned = fields.banned_tokens or []
     if not isinstance(banned, str):
         return banned
-    has_ids = re.fullmatch(r"[\s\d,\[\]]+", banned)
-    return _read("banned_tokens", lists.read_token_ids if has_ids else lists.read_phrases, banned)
+    is_list_of_ids = re.fullmatch(r"[\s\d,\[\]]+", banned) is not None  # such as ``[13, 198]`` or ``13,198``
+    reader = lists.read_token_ids if is_list_of_ids else lists.read_phrases
+    return _read("banned_tokens", reader, banned)
 
 
 def banned_texts(fields: SamplerFields) -> dict[str, list[Any]]:
-    """Return the bans of the fields of other servers by field, as a preset writes them."""
+    """Return the bans that the fields of other servers ask for, by field, as a preset writes them."""
     # KoboldCpp and SillyTavern send phrases, ik_llama.cpp also regular expressions.
-    insensitive = _read_list("banned_regex_case_insensitive", fields)
+    phrases = [item for item in _banned_tokens(fields) if isinstance(item, str) and item]
+    patterns = _read_list("banned_regex", fields)
+    patterns_without_case = _read_list("banned_regex_case_insensitive", fields)
     bans = {
         "banned_strings": _read_list("banned_strings", fields),
-        "banned_tokens": [item for item in _banned_tokens(fields) if isinstance(item, str) and item],
-        "banned_regex": [{"regex": pattern} for pattern in _read_list("banned_regex", fields)],
-        "banned_regex_case_insensitive": [{"regex": pattern, "case": False} for pattern in insensitive],
+        "banned_tokens": phrases,
+        "banned_regex": [{"regex": pattern} for pattern in patterns],
+        "banned_regex_case_insensitive": [{"regex": pattern, "case": False} for pattern in patterns_without_case],
     }
     return {name: values for name, values in bans.items() if values}
 

@@ -45,7 +45,7 @@ class FoundOptions:
     unsupported_settings: list[str] = field(default_factory=list)
     changed_settings: list[str] = field(default_factory=list)
     unknown_keys: list[str] = field(default_factory=list)
-    # flags that `gen run` has, but a preset does not hold: as they must be typed, by their first name
+    # flags that `gen run` has and a preset cannot hold: the words to type, by the flag's first name
     flags_of_run: dict[str, str] = field(default_factory=dict)
     reports_of_flags: list[str] = field(default_factory=list)
 
@@ -69,6 +69,7 @@ class FoundOptions:
 
     def add_flag(self, option: str, word: str, value: str) -> None:
         """Set an option. The value of a repeatable option is appended to the earlier values."""
+        # ``word``: the flag as the command line has it
         earlier_value: Any = self.values[option].value if option in self.values else []
         new_value: Any = value
         if option == "logit-bias" and earlier_value:
@@ -107,46 +108,58 @@ def read_command(command: CommandLine, origin: str) -> FoundOptions:
 
 
 def _read_flags(command_words: Sequence[str], found: FoundOptions, origin: str) -> None:
-    words = list(command_words)
-    while words:
-        word = words.pop(0)
-        name, value = _split_flag(word)
-        if name is None:
+    pending_words = list(command_words)
+    while pending_words:
+        word = pending_words.pop(0)
+        if not _is_flag(word):
             continue
+        name, value = _split_flag(word)
         flag = find_llama_cpp_flag(name)
         if flag is None:
             found.unsupported_settings.append(f"{word}: llama.cpp does not know this option")
-        elif flag.option == "ignore-eos":
+            continue
+        if flag.option == "ignore-eos":
             found.values[flag.option] = OptionValue(word, True)
-        elif flag.is_imported:
-            if value is None and not words:
+            continue
+        is_value_next = value is None and bool(pending_words)
+        if flag.is_imported:
+            if is_value_next:
+                value = pending_words.pop(0)
+            if value is None:
                 raise PresetError(f"{origin}: {word} has no value")
-            found.add_flag(flag.option, name, words.pop(0) if value is None else value)
-        else:
-            has_value = value is None and bool(words) and _split_flag(words[0])[0] is None
-            found.add_other_flag(flag, name, words.pop(0) if has_value else value or "")
+            found.add_flag(flag.option, name, value)
+        else:  # it may have no value, so another flag may follow
+            if is_value_next and not _is_flag(pending_words[0]):
+                value = pending_words.pop(0)
+            found.add_other_flag(flag, name, value or "")
 
 
-_JOINED_VALUE_PATTERN = re.compile(r"(-[A-Za-z]{1,4})(-?\d+(?:\.\d+)?)")
+_JOINED_VALUE_PATTERN = re.compile(r"(?P<flag>-[A-Za-z]{1,4})(?P<value>-?\d+(?:\.\d+)?)")  # -n128
 
 
-def _split_flag(word: str) -> tuple[str | None, str | None]:
-    """Return the flag and the value of a word such as ``--top_k=40`` or ``-n128``; None for what it lacks."""
-    # As in llama.cpp, ``_`` may stand for ``-`` in a long flag.
-    if not word.startswith("-") or re.fullmatch(r"--?(?:\d.*|\.\d.*)?", word):
-        return None, None  # a value, such as -1
-    name, sign, value = word.partition("=")
-    if name.startswith("--"):
-        name = name.replace("_", "-")
+def _is_flag(word: str) -> bool:
+    """Return whether a word is a flag; a word such as ``-1``, ``-.5`` or ``-`` is a value."""
+    return word.startswith("-") and not re.fullmatch(r"--?(?:\d.*|\.\d.*)?", word)
+
+
+def _split_flag(word: str) -> tuple[str, str | None]:
+    """Return the flag and the value of a word such as ``--top_k=40`` or ``-n128``; None: it has no value."""
     joined = _JOINED_VALUE_PATTERN.fullmatch(word)
-    if joined is not None and find_llama_cpp_flag(word) is None and find_llama_cpp_flag(joined[1]) is not None:
-        return joined[1], joined[2]
-    return name, value if sign else None
+    if (
+        joined is not None
+        and find_llama_cpp_flag(word) is None
+        and find_llama_cpp_flag(joined["flag"]) is not None
+    ):
+        return joined["flag"], joined["value"]
+    name, equals_sign, value = word.partition("=")
+    if name.startswith("--"):
+        name = name.replace("_", "-")  # as in llama.cpp
+    return name, value if equals_sign else None
 
 
 _MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
-# Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
-# Variables that do not belong to a sampler are left out of an import without a report.
+# Variables of llama.cpp begin with one of these. An INI file may have them in place of options. A variable that
+# does not belong to a sampler is left out of an import without a report.
 _IGNORED_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
 
 
@@ -166,20 +179,22 @@ def _meant_flag(key: str) -> LlamaCppFlag | None:
 
 
 def read_sections(sections: Sequence[IniSection]) -> FoundOptions:
-    """Return the options of sections of an INI file, of which later ones take precedence."""
+    """Return the options of sections of an INI file. Later sections take precedence."""
     found = FoundOptions()
     for section in sections:
-        for key in sorted(section.values):  # as in llama.cpp, the last of two names of an option counts
+        for key in sorted(section.values):  # as in llama.cpp, the last name counts if an option has two
             _read_key(section, key, found)
     return found
 
 
 def _read_key(section: IniSection, key: str, found: FoundOptions) -> None:
     value = section.values[key]
-    exact, meant = _exact_flag(key), _meant_flag(key)
-    flag = exact or meant
-    if meant is not None and meant.is_imported and (exact is None or not exact.is_imported):
-        flag = meant
+    exact_flag = _exact_flag(key)
+    meant_flag = _meant_flag(key)
+    flag = exact_flag or meant_flag
+    is_exact = exact_flag is not None and exact_flag.is_imported
+    if not is_exact and meant_flag is not None and meant_flag.is_imported:
+        flag = meant_flag
         found.report_changed(
             f"{key} {value}: llama.cpp rejects the file, since no option has this name; "
             f"it was read as {flag.option}"
