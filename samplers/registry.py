@@ -129,11 +129,8 @@ def _find_problems(cls: type[Sampler], name: str) -> Iterator[str]:
         return
     if normalize_name(about.name) != name:
         yield f"the name in its `about` is {about.name!r}, not {name!r} as in its entry point"
-    named_parameters = list(about.off_values)
-    if about.main_parameter is not None:
-        named_parameters.insert(0, about.main_parameter)
-    for parameter in named_parameters:
-        if parameter not in cls.model_fields:
+    for parameter in (about.main_parameter, *about.off_values):
+        if parameter is not None and parameter not in cls.model_fields:
             yield f"its `about` names a parameter {parameter!r} that the sampler does not have"
     if about.is_selector != issubclass(cls, Selector):
         yield "`is_selector` in its `about` must be true for a Selector, and false for other samplers"
