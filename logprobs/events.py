@@ -148,11 +148,14 @@ Event = Start | PromptToken | Token | Rewind | Done
 def split_events(events: Iterable[Event]) -> tuple[Start, tuple[PromptToken, ...], tuple[Token, ...], Done]:
     """Return the events of a complete run, grouped by kind."""
     # Raises ``ValueError`` if the run does not begin with a `Start` or does not end with a `Done`.
-    start, *later_events = events
-    if not isinstance(start, Start) or not later_events or not isinstance(done := later_events[-1], Done):
+    all_events = list(events)
+    start = all_events[0] if all_events else None
+    done = all_events[-1] if all_events else None
+    if not isinstance(start, Start) or not isinstance(done, Done):
         raise ValueError("a complete run begins with a Start event and ends with a Done event")
-    prompt_tokens = tuple(event for event in later_events if isinstance(event, PromptToken))
-    return start, prompt_tokens, tuple(event for event in later_events if isinstance(event, Token)), done
+    prompt_tokens = tuple(event for event in all_events if isinstance(event, PromptToken))
+    tokens = tuple(event for event in all_events if isinstance(event, Token))
+    return start, prompt_tokens, tokens, done
 
 
 class ExactnessLevel(Enum):
@@ -196,11 +199,11 @@ class BatchExactness:
     def combined_with(self, other: BatchExactness) -> BatchExactness:
         """Return the promise that holds if both hold: the weaker level and the lower limit."""
         levels = list(ExactnessLevel)  # from the strongest to the weakest
-        level = max(self.level, other.level, key=levels.index)
+        weaker_level = max(self.level, other.level, key=levels.index)
         difference = max(self.max_logit_difference, other.max_logit_difference)
         limits = [limit for limit in (self.max_exact_tokens, other.max_exact_tokens) if limit is not None]
-        is_limited = bool(limits) and level is ExactnessLevel.EXACT
-        return BatchExactness(level, difference, min(limits) if is_limited else None)
+        is_limited = bool(limits) and weaker_level is ExactnessLevel.EXACT
+        return BatchExactness(weaker_level, difference, min(limits) if is_limited else None)
 
     @property
     def promise(self) -> str:
@@ -211,7 +214,8 @@ class BatchExactness:
     def __str__(self) -> str:
         if self.level is not ExactnessLevel.ROUNDING or not self.max_logit_difference:
             return self.level.value
-        return f"{self.level.value} ({self.max_logit_difference:.0e})".replace("e-0", "e-")
+        difference = f"{self.max_logit_difference:.0e}".replace("e-0", "e-")  # 1e-5, not 1e-05
+        return f"{self.level.value} ({difference})"
 
 
 # The exactness of requests that are decoded one by one.

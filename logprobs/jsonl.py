@@ -25,14 +25,16 @@ def stream_lines(
     number_name: Literal["sample", "beam"] = "sample",
 ) -> Iterator[str]:
     """Yield the lines of a run, see `RunLines`."""
-    # ``prompt``: before a chat template is applied; ``command``: repeats the run; ``number``: of the text among
-    # several of the same prompt, which each line has.
-    lines = RunLines()
+    # ``prompt``: the text before a chat template is applied. ``command``: the command that repeats the run.
+    # ``number``: the number of the text, which each line has; None if the prompt has one text.
+    run = RunLines()
     number_field = {} if number is None else {number_name: number}
     for event in events:
-        made = [lines.start(event, prompt, command)] if isinstance(event, Start) else lines.push(event)
-        for line in made:
-            yield json_line(number_field | line)
+        if isinstance(event, Start):
+            yield json_line(number_field | run.start(event, prompt, command))
+        else:
+            for line in run.push(event):
+                yield json_line(number_field | line)
 
 
 class RunLines:
@@ -48,7 +50,7 @@ class RunLines:
         self._held_back_token: Token | None = None
 
     def start(self, event: Start, prompt: str, command: str | None) -> Json:
-        """Return the first line. ``prompt``: before a chat template is applied; ``command``: repeats the run."""
+        """Return the first line. For ``prompt`` and ``command`` see `stream_lines`."""
         self._model = event.model
         return {"event": "start", **_start_fields(event), "prompt": prompt, "command": command}
 
@@ -57,13 +59,12 @@ class RunLines:
         if isinstance(event, Rewind):  # drops tokens that have no line yet
             yield {"event": "rewind", **asdict(event)}
             return
-        held_back_token = self._held_back_token
-        if held_back_token is not None:
+        token = self._held_back_token
+        if token is not None:
             # Text that is still held back at the end of the run is added to the last token.
-            rest = event.rest if isinstance(event, Done) else ""
-            yield _token_line(
-                replace(held_back_token, text=held_back_token.text + rest) if rest else held_back_token
-            )
+            if isinstance(event, Done) and event.rest:
+                token = replace(token, text=token.text + event.rest)
+            yield _token_line(token)
             self._held_back_token = None
         if isinstance(event, Token):
             if self._held_back_text.is_held_back(event):
@@ -88,37 +89,39 @@ def _start_fields(event: Start) -> dict[str, Any]:
         fields["batch_exactness"] = str(event.batch_exactness)
     if event.draft_exactness is not None:
         fields["draft_exactness"] = event.draft_exactness.promise
-    optional = ("grammar", "logprobs", "batch_exactness", "trace", "draft", "draft_exactness", "adapters")
-    return {name: value for name, value in fields.items() if value is not None or name not in optional}
+    optional_fields = ("grammar", "logprobs", "batch_exactness", "trace", "draft", "draft_exactness", "adapters")
+    return {name: value for name, value in fields.items() if value is not None or name not in optional_fields}
 
 
 def _done_fields(event: Done) -> dict[str, Any]:
-    timings = event.timings
-    grammar_fields = (
-        {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
-    )
-    return {
-        "finish_reason": event.finish_reason,
-        **grammar_fields,
-        **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
-        "stop": event.stop,
-        "text": event.text,
-        **({} if event.score is None else {"score": event.score}),
-        "usage": usage(event),
-        "timings": {
-            "prompt_ms": round(timings.prompt * 1e3, 3),
-            "generation_ms": round(timings.generation * 1e3, 3),
-            "chain_ms": round(timings.chain * 1e3, 3),
-            **({} if event.complete is None else {"grammar_ms": round(timings.grammar * 1e3, 3)}),
-        },
+    has_grammar = event.complete is not None
+    fields: dict[str, Any] = {"finish_reason": event.finish_reason}
+    if has_grammar:
+        fields |= {"complete": event.complete, "forced_tokens": event.forced_tokens}
+    if event.context_shifts is not None:
+        fields["context_shifts"] = event.context_shifts
+    fields |= {"stop": event.stop, "text": event.text}
+    if event.score is not None:
+        fields["score"] = event.score
+    timings = {
+        "prompt_ms": _milliseconds(event.timings.prompt),
+        "generation_ms": _milliseconds(event.timings.generation),
+        "chain_ms": _milliseconds(event.timings.chain),
     }
+    if has_grammar:
+        timings["grammar_ms"] = _milliseconds(event.timings.grammar)
+    return fields | {"usage": usage(event), "timings": timings}
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1e3, 3)
 
 
 def token_fields(token: TokenRecord) -> Json:
-    # The fields are ``index, id, token, bytes``, the source ``logprobs_from``, the values of this source
-    # ``logprob, top_logprobs[], entropy`` and if requested ``logprob_of[]`` and ``row``, and ``text``, the text
-    # that can be shown after the token. If two sources were read, these values are the model's, and ``chain`` is
-    # an object with the values of the chain. A token of a traced run also has ``trace``.
+    """Return the fields of the line of a token."""
+    # ``logprobs_from`` is the source of the values ``logprob``, ``top_logprobs[]``, ``entropy`` and, if requested,
+    # ``logprob_of[]`` and ``row``. If two sources were read, these values are the model's, and ``chain`` is an
+    # object with the values of the chain. ``text`` is the text that can be shown after the token.
     fields: Json = {
         "index": token.index,
         "id": token.id,
@@ -186,9 +189,8 @@ def next_token_fields(
     compared_chains: Sequence[tuple[TracedChain, ChainDistance]] = (),
 ) -> dict[str, Any]:
     """Return the JSON fields of the next token before it is drawn, as ``gen next`` writes them."""
-    # The fields are those of the run and ``chain, stages[], candidates[]``, with ``forced``, the only token that
-    # the grammar allows, and ``against[]``, the compared chains, unless there is none. An infinite divergence is
-    # null.
+    # ``forced`` is the only token that the grammar allows, and ``against[]`` has the compared chains. An infinite
+    # divergence is null.
     fields = {**run_fields, "chain": list(first_chain.steps), **_trace_fields(first_chain.trace)}
     if forced_token is not None:
         fields["forced"] = {"token": display_text(forced_token), "bytes": list(forced_token)}

@@ -22,16 +22,16 @@ Json = dict[str, Any]
 class LogprobShape(NamedTuple):
     """The contents of each token's logprobs."""
 
-    # The logprobs of a text have the form of a chat, too, in the field `content`, and those of a chat the lists of
-    # a text, as in Together's answers.
+    # A text has lists of logprobs, and a chat has objects in the field `content`. If true, both have both, as in
+    # Together's answers.
     has_both_forms: bool = False
-    # The alternatives also have the tokens requested by their ids, and a token of a chat's form has the values of
-    # a second source and its trace, as in the lines of jsonl. Otherwise there are only the most probable tokens of
-    # the first source.
+    # If true, the alternatives include the tokens that were requested by their ids. The objects of a chat also
+    # have the values of a second source, and the trace, as in the lines of jsonl. If false, there are only the
+    # most probable tokens of the first source.
     has_all_requested: bool = False
-    # The chosen token is always among the alternatives of a chat's form, too.
+    # If true, the alternatives in the objects of a chat include the chosen token. Those in lists always do.
     adds_chosen: bool = False
-    # Tokens are written as `token_id:7`, as vLLM can do, instead of their texts.
+    # If true, tokens are written as `token_id:7`, as vLLM can do, and not as texts.
     writes_token_ids: bool = False
     # The number of most probable tokens that are listed; None: all that were read.
     top_count: int | None = None
@@ -50,10 +50,13 @@ class LogprobShape(NamedTuple):
 
     def alternatives(self, token: TokenRecord, *, adds_chosen: bool) -> Iterable[TokenLogprob]:
         """Return the tokens whose logprobs are listed at the position of a token, each once."""
-        named = token.distributions[0].named if self.has_all_requested and token.distributions else ()
-        chosen = (token.chosen,) if adds_chosen and token.distributions else ()
+        candidates = list(self.top(token))
+        if adds_chosen and token.distributions:
+            candidates.append(token.chosen)
+        if self.has_all_requested and token.distributions:
+            candidates += token.distributions[0].named
         by_id: dict[int, TokenLogprob] = {}
-        for candidate in (*self.top(token), *chosen, *named):
+        for candidate in candidates:
             by_id.setdefault(candidate.id, candidate)
         return by_id.values()
 
@@ -216,13 +219,16 @@ def text_logprobs(
 
 def logprob_lists(start: Start, tokens: Sequence[TextToken], shape: LogprobShape) -> Json:
     """Return the lists ``tokens``, ``token_logprobs`` and ``top_logprobs``, which is None without alternatives."""
-    logprobs = start.logprobs or {}
-    top_count = logprobs.get("top", 0) if shape.top_count is None else shape.top_count
-    has_alternatives = top_count or (shape.has_all_requested and logprobs.get("of"))
+    requested_logprobs = start.logprobs or {}
+    top_count = requested_logprobs.get("top", 0) if shape.top_count is None else shape.top_count
+    has_named_tokens = shape.has_all_requested and bool(requested_logprobs.get("of"))
+    top_logprobs = None
+    if top_count or has_named_tokens:
+        top_logprobs = [logprobs_by_text(token.record, shape) for token in tokens]
     return {
         "tokens": [shape.part_text(token) for token in tokens],
         "token_logprobs": [finite_or_none(token.record.chosen.logprob) for token in tokens],
-        "top_logprobs": [logprobs_by_text(token.record, shape) for token in tokens] if has_alternatives else None,
+        "top_logprobs": top_logprobs,
     }
 
 
@@ -233,42 +239,46 @@ def echoed_prompt(start: Start, prompt: Prompt, make_lists: Callable[[Sequence[T
         return {"text": prompt.text, "logprobs": None}
     tokens = prompt.text_tokens()
     lists = make_lists(tokens)
-    ending = prompt.text.encode(errors="surrogatepass")[sum(len(token.data) for token in tokens) :]
-    if prompt.is_healed and ending:
-        entry = {"tokens": display_text(ending), "token_logprobs": None, "top_logprobs": None}
-        lists = {name: values and [*values, entry[name]] for name, values in lists.items()}
+    byte_count_of_tokens = sum(len(token.data) for token in tokens)
+    healed_end = prompt.text.encode(errors="surrogatepass")[byte_count_of_tokens:]
+    if prompt.is_healed and healed_end:
+        last_entry = {"tokens": display_text(healed_end), "token_logprobs": None, "top_logprobs": None}
+        for name, values in lists.items():
+            if values:
+                values.append(last_entry[name])
     return {"text": prompt.text, "logprobs": lists}
 
 
 def _chat_logprobs(start: Start, tokens: Sequence[TextToken] | None, shape: LogprobShape) -> Json | None:
     if start.logprobs is None or tokens is None:
         return None
-    of_text = [token for token in tokens if token.is_in_text]
-    content = [_chat_logprob(token, shape, adds_chosen=shape.adds_chosen) for token in of_text]
-    fields = {"content": content, "refusal": None}
-    return fields | logprob_lists(start, tokens, shape) if shape.has_both_forms else fields
+    text_tokens = [token for token in tokens if token.is_in_text]
+    content = [_chat_logprob(token, shape, adds_chosen=shape.adds_chosen) for token in text_tokens]
+    fields: Json = {"content": content, "refusal": None}
+    if shape.has_both_forms:
+        fields |= logprob_lists(start, tokens, shape)
+    return fields
 
 
 def _chat_logprob(token: TextToken, shape: LogprobShape, *, adds_chosen: bool) -> Json:
     record = token.record
-    adds_chosen = adds_chosen and shape.has_all_requested
-    alternatives = shape.alternatives(record, adds_chosen=adds_chosen)
+    alternatives = shape.alternatives(record, adds_chosen=adds_chosen and shape.has_all_requested)
     fields: Json = {
         "token": shape.part_text(token),
         "logprob": finite_or_none(record.chosen.logprob),
         "bytes": list(token.data),
         "top_logprobs": [_chat_token(alternative, shape) for alternative in alternatives],
     }
-    if shape.has_all_requested:
-        for distribution in record.distributions[1:]:
-            top = distribution.top[: shape.top_count]
-            others = [_chat_token(other, shape) for other in (*top, *distribution.named)]
-            fields[distribution.source] = {
-                "logprob": finite_or_none(distribution.logprob),
-                "top_logprobs": others,
-            }
-        if record.trace is not None:
-            fields["trace"] = record.trace.as_json()
+    if not shape.has_all_requested:
+        return fields
+    for distribution in record.distributions[1:]:
+        listed_tokens = (*distribution.top[: shape.top_count], *distribution.named)
+        fields[distribution.source] = {
+            "logprob": finite_or_none(distribution.logprob),
+            "top_logprobs": [_chat_token(listed, shape) for listed in listed_tokens],
+        }
+    if record.trace is not None:
+        fields["trace"] = record.trace.as_json()
     return fields
 
 
@@ -304,13 +314,16 @@ def usage(done: Done) -> dict[str, int]:
 
 def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> dict[str, int]:
     """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts."""
-    # The tokens of a prompt are counted once for its ``choices_per_prompt``, which follow one another; None: all
-    # choices are of one prompt. ``loop_period`` is that of the first choice that ended in a loop.
-    prompt_tokens = sum(done.prompt_tokens for done in dones[:: choices_per_prompt or len(dones)])
+    # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
+    # another; None: all choices are of one prompt. ``loop_period`` is that of the first choice that ended in a
+    # loop.
+    first_choices_of_prompts = dones[:: choices_per_prompt or len(dones)]
+    prompt_tokens = sum(done.prompt_tokens for done in first_choices_of_prompts)
     completion_tokens = sum(done.completion_tokens for done in dones)
+    loop_periods = [done.loop_period for done in dones if done.loop_period is not None]
     optional_counts = {
         "discarded_tokens": _sum_of_known(done.discarded_tokens for done in dones),
-        "loop_period": next((done.loop_period for done in dones if done.loop_period is not None), None),
+        "loop_period": loop_periods[0] if loop_periods else None,
         "draft_tokens": _sum_of_known(done.drafted_tokens for done in dones),
         "accepted_tokens": _sum_of_known(done.accepted_tokens for done in dones),
     }
@@ -330,18 +343,22 @@ def _sum_of_known(counts: Iterable[int | None]) -> int | None:
 
 def logprobs_by_text(token: TokenRecord, shape: LogprobShape = PLAIN) -> dict[str, float | None] | None:
     """Return the logprobs of the most probable tokens and the chosen one, by the whole text of the token."""
-    # Each token has one entry. Of tokens with equal text, the chosen one, or else the most probable one, has this
-    # text, and the others have their ids, as ``token_id:7``. Returns None if the token has no distribution.
+    # Several tokens may have the same text. Then one of them is listed by this text: the chosen token, or else the
+    # most probable token. The others are listed by their ids, as ``token_id:7``. Returns None if the token has no
+    # distribution.
     if not token.distributions:
         return None
     chosen_text = shape.text(token.chosen)
     logprobs: dict[str, float | None] = {}
     for candidate in shape.alternatives(token, adds_chosen=True):
-        value = finite_or_none(candidate.logprob)
-        if value is not None:
-            text = shape.text(candidate)
-            is_taken = text in logprobs or (text == chosen_text and candidate.id != token.id)
-            logprobs[_token_id_text(candidate.id) if is_taken else text] = value
+        logprob = finite_or_none(candidate.logprob)
+        if logprob is None:
+            continue
+        text = shape.text(candidate)
+        belongs_to_chosen = text == chosen_text and candidate.id != token.id
+        if text in logprobs or belongs_to_chosen:
+            text = _token_id_text(candidate.id)
+        logprobs[text] = logprob
     return logprobs
 
 
@@ -352,16 +369,15 @@ def prompt_logprobs(tokens: Iterable[PromptToken], count: int) -> list[dict[str,
 
 
 def _ranked_logprobs(token: TokenRecord, count: int) -> dict[str, Json]:
-    others = ((other, rank) for rank, other in enumerate(token.top[:count], 1) if other.id != token.id)
-    ranked = [(token.chosen, token.distributions[0].rank), *others]
-    return {
-        str(entry.id): {
-            "logprob": finite_or_none(entry.logprob),
-            "rank": rank,
-            "decoded_token": entry.text,
-        }
-        for entry, rank in ranked
-    }
+    logprobs = {str(token.id): _ranked_logprob(token.chosen, token.distributions[0].rank)}
+    for rank, top in enumerate(token.top[:count], 1):
+        if top.id != token.id:
+            logprobs[str(top.id)] = _ranked_logprob(top, rank)
+    return logprobs
+
+
+def _ranked_logprob(token: TokenLogprob, rank: int | None) -> Json:
+    return {"logprob": finite_or_none(token.logprob), "rank": rank, "decoded_token": token.text}
 
 
 # The last event of a stream.

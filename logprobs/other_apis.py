@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import exp
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..common.strict_json import encode_json
 from .chunks import Chunk, ChunkMaker, Prompt
@@ -44,23 +44,23 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
     # are requested.
     split_runs = [split_events(events) for events in runs]
     start, prompt_tokens, tokens, _ = split_runs[0]
-    top = 0 if start.logprobs is None else start.logprobs["top"]
+    top_count = 0 if start.logprobs is None else start.logprobs["top"]
 
     def make_lists(tokens: Sequence[TextToken]) -> Json:
-        return _logprob_lists(tokens, top)
+        return _logprob_lists(tokens, top_count)
 
-    choices = [
-        {
-            "finish_reason": finish_reason(done),
-            "logprobs": None
-            if start.logprobs is None
-            else make_lists(tokens_of_text(run_tokens, done.text, done.stop)),
-            "index": index,
-            **({"message": {"role": "assistant", "content": done.text}} if chat else {"text": done.text}),
-        }
-        for index, (_, _, run_tokens, done) in enumerate(split_runs)
-    ]
-    read_prompt = Prompt(prompt, prompt_tokens, is_healed=bool(tokens) and tokens[0].healed_bytes > 0)
+    choices = []
+    for index, (_, _, run_tokens, done) in enumerate(split_runs):
+        choice: Json = {"finish_reason": finish_reason(done), "logprobs": None, "index": index}
+        if start.logprobs is not None:
+            choice["logprobs"] = make_lists(tokens_of_text(run_tokens, done.text, done.stop))
+        if chat:
+            choice["message"] = {"role": "assistant", "content": done.text}
+        else:
+            choice["text"] = done.text
+        choices.append(choice)
+    is_healed = bool(tokens) and tokens[0].healed_bytes > 0
+    read_prompt = Prompt(prompt, prompt_tokens, is_healed)
     return {
         "id": answer_id,
         "object": "chat.completion" if chat else "text_completion",
@@ -73,18 +73,19 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
     }
 
 
-def _logprob_lists(tokens: Sequence[TextToken], top: int) -> Json:
+def _logprob_lists(tokens: Sequence[TextToken], top_count: int) -> Json:
     lists: Json = {
         "tokens": [display_text(token.data) for token in tokens],
         "token_logprobs": [finite_or_none(token.record.chosen.logprob) for token in tokens],
     }
-    if top > 1:
+    if top_count > 1:
         lists["top_logprobs"] = [logprobs_by_text(token.record) for token in tokens]
     return lists
 
 
-# The server's `stop_type` for a finish reason; `word` and `eos` for the reason `stop`.
+# The server's `stop_type` for a finish reason. A text that a stop string ended has `word` in place of `eos`.
 _STOP_TYPES = {
+    "stop": "eos",
     "grammar": "eos",
     "length": "limit",
     "context": "limit",
@@ -97,17 +98,18 @@ _STOP_TYPES = {
 def llama_server_completion(
     events: Iterable[Event], *, prompt: str = "", index: int = 0, has_token_ids: bool = True
 ) -> Json:
-    """Return a run in the format of llama.cpp's server. ``index``: of the answer among those of one request."""
-    # If the logprobs are those of the chain, probabilities are written instead, as the server does with
-    # ``post_sampling_probs``. Logitsmith adds the field ``logprobs_from``. A missing logprob is null, where the
-    # server writes the lowest float32. ``completion_probabilities`` has the tokens that are part of the text and,
-    # as the server does, the end-of-generation token without text and bytes. ``tokens`` has the ids of all
-    # generated tokens, unless ``has_token_ids`` is false.
+    """Return a run in the format of llama.cpp's server. ``index``: the number of the answer in its request."""
+    # Logprobs of the chain are written as probabilities, as the server does with ``post_sampling_probs``.
+    # Logitsmith adds the field ``logprobs_from``. For a missing logprob, the server writes the lowest float32, and
+    # logitsmith null. ``completion_probabilities`` has the tokens that are part of the text, and the
+    # end-of-generation token without text and bytes, as in the server. ``tokens`` has the ids of all generated
+    # tokens, unless ``has_token_ids`` is false.
     start, _, tokens, done = split_events(events)
     token_ids = [token.id for token in tokens] if has_token_ids else []
     response = _record(start, done, prompt, index) | {"content": done.text, "tokens": token_ids}
     if start.logprobs is not None:
-        listed_tokens = filter(_is_listed_by_server, tokens_of_text(tokens, done.text, done.stop))
+        text_tokens = tokens_of_text(tokens, done.text, done.stop)
+        listed_tokens = [token for token in text_tokens if _is_listed_by_server(token)]
         response["completion_probabilities"] = _probabilities(start, listed_tokens)
     return response
 
@@ -173,7 +175,7 @@ def _record(start: Start, done: Done, prompt: str, index: int) -> Json:
         "prompt": prompt,
         "has_new_line": "\n" in done.text,
         "truncated": done.finish_reason == "context",
-        "stop_type": "word" if done.stop is not None else _STOP_TYPES.get(done.finish_reason, "eos"),
+        "stop_type": _STOP_TYPES[done.finish_reason] if done.stop is None else "word",
         "stopping_word": done.stop or "",
         "tokens_cached": start.cached_tokens,
         "timings": _timings(start, done),
@@ -195,48 +197,63 @@ def _settings(start: Start) -> Json:
     }
 
 
-# The server's settings of samplers: our sampler, its parameter, and the value without this sampler.
-_SAMPLER_SETTINGS: Mapping[str, tuple[str, str, object]] = {
-    "temperature": ("temperature", "t", 1.0),
-    "dynatemp_range": ("dynatemp", "range", 0.0),
-    "dynatemp_exponent": ("dynatemp", "exponent", 1.0),
-    "top_k": ("top_k", "k", 0),
-    "top_p": ("top_p", "p", 1.0),
-    "min_p": ("min_p", "p", 0.0),
-    "top_n_sigma": ("top_n_sigma", "n", -1.0),
-    "xtc_probability": ("xtc", "probability", 0.0),
-    "xtc_threshold": ("xtc", "threshold", 0.1),
-    "typical_p": ("typical", "p", 1.0),
-    "repeat_last_n": ("penalties", "last_n", 64),
-    "repeat_penalty": ("penalties", "repeat", 1.0),
-    "presence_penalty": ("penalties", "presence", 0.0),
-    "frequency_penalty": ("penalties", "frequency", 0.0),
-    "dry_multiplier": ("dry", "multiplier", 0.0),
-    "dry_base": ("dry", "base", 1.75),
-    "dry_allowed_length": ("dry", "allowed_length", 2),
-    "dry_penalty_last_n": ("dry", "last_n", -1),
-    "dry_sequence_breakers": ("dry", "breakers", ["\n", ":", '"', "*"]),
-    "adaptive_target": ("adaptive_p", "target", -1.0),
-    "adaptive_decay": ("adaptive_p", "decay", 0.9),
+class _ServerSetting(NamedTuple):
+    """A setting of the server that is a parameter of a sampler here."""
+
+    sampler: str
+    parameter: str
+    default: object  # the value if the chain does not have the sampler
+
+
+_SAMPLER_SETTINGS: Mapping[str, _ServerSetting] = {
+    "temperature": _ServerSetting("temperature", "t", default=1.0),
+    "dynatemp_range": _ServerSetting("dynatemp", "range", default=0.0),
+    "dynatemp_exponent": _ServerSetting("dynatemp", "exponent", default=1.0),
+    "top_k": _ServerSetting("top_k", "k", default=0),
+    "top_p": _ServerSetting("top_p", "p", default=1.0),
+    "min_p": _ServerSetting("min_p", "p", default=0.0),
+    "top_n_sigma": _ServerSetting("top_n_sigma", "n", default=-1.0),
+    "xtc_probability": _ServerSetting("xtc", "probability", default=0.0),
+    "xtc_threshold": _ServerSetting("xtc", "threshold", default=0.1),
+    "typical_p": _ServerSetting("typical", "p", default=1.0),
+    "repeat_last_n": _ServerSetting("penalties", "last_n", default=64),
+    "repeat_penalty": _ServerSetting("penalties", "repeat", default=1.0),
+    "presence_penalty": _ServerSetting("penalties", "presence", default=0.0),
+    "frequency_penalty": _ServerSetting("penalties", "frequency", default=0.0),
+    "dry_multiplier": _ServerSetting("dry", "multiplier", default=0.0),
+    "dry_base": _ServerSetting("dry", "base", default=1.75),
+    "dry_allowed_length": _ServerSetting("dry", "allowed_length", default=2),
+    "dry_penalty_last_n": _ServerSetting("dry", "last_n", default=-1),
+    "dry_sequence_breakers": _ServerSetting("dry", "breakers", default=["\n", ":", '"', "*"]),
+    "adaptive_target": _ServerSetting("adaptive_p", "target", default=-1.0),
+    "adaptive_decay": _ServerSetting("adaptive_p", "decay", default=0.9),
 }
 
 
 def llama_server_samplers(chain: Sequence[Mapping[str, Mapping[str, Any]]]) -> Json:
     """Return the settings of a chain under the names of llama.cpp's server, with ``samplers`` and ``chain``."""
     # Samplers that the server does not have are only in ``samplers`` and ``chain``.
-    steps = {name: parameters for step in chain for name, parameters in step.items()}
-    settings: Json = {
-        name: steps.get(sampler, {}).get(parameter, default)
-        for name, (sampler, parameter, default) in _SAMPLER_SETTINGS.items()
-    }
+    steps: dict[str, Mapping[str, Any]] = {}
+    for step in chain:
+        steps |= step
+    settings: Json = {}
+    for name, setting in _SAMPLER_SETTINGS.items():
+        settings[name] = steps.get(setting.sampler, {}).get(setting.parameter, setting.default)
     if "greedy" in steps:
         settings["temperature"] = 0.0
     elif "dynatemp" in steps:
         settings["temperature"] = steps["dynatemp"]["temperature"]
-    mirostat = steps.get("mirostat_v2", steps.get("mirostat", {}))
+    mirostat: Mapping[str, Any] = {}
+    mirostat_version = 0
+    if "mirostat_v2" in steps:
+        mirostat = steps["mirostat_v2"]
+        mirostat_version = 2
+    elif "mirostat" in steps:
+        mirostat = steps["mirostat"]
+        mirostat_version = 1
     biases = steps.get("logit_bias", {}).get("bias", {})
     return settings | {
-        "mirostat": 2 if "mirostat_v2" in steps else int("mirostat" in steps),
+        "mirostat": mirostat_version,
         "mirostat_tau": mirostat.get("tau", 5.0),
         "mirostat_eta": mirostat.get("eta", 0.1),
         "ignore_eos": "ignore_eos" in steps,
@@ -248,38 +265,48 @@ def llama_server_samplers(chain: Sequence[Mapping[str, Mapping[str, Any]]]) -> J
 
 def _timings(start: Start, done: Done) -> Json:
     """Return the server's ``timings``: numbers of tokens, milliseconds, and tokens per second."""
-    times = done.timings
-    fields: dict[str, float] = {"cache_n": start.cached_tokens}
-    for name, count, seconds in (
-        ("prompt", done.prompt_tokens - start.cached_tokens, times.prompt),
-        ("predicted", done.completion_tokens, times.generation),
-    ):
-        fields |= {
-            f"{name}_n": count,
-            f"{name}_ms": round(seconds * 1e3, 3),
-            f"{name}_per_token_ms": round(seconds * 1e3 / count, 3) if count else 0.0,
-            f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
-        }
+    fields: dict[str, float] = {
+        "cache_n": start.cached_tokens,
+        **_timing_fields("prompt", done.prompt_tokens - start.cached_tokens, done.timings.prompt),
+        **_timing_fields("predicted", done.completion_tokens, done.timings.generation),
+    }
     if done.drafted_tokens is not None and done.accepted_tokens is not None:
         fields |= {"draft_n": done.drafted_tokens, "draft_n_accepted": done.accepted_tokens}
     return fields
 
 
+def _timing_fields(name: str, token_count: int, seconds: float) -> dict[str, float]:
+    return {
+        f"{name}_n": token_count,
+        f"{name}_ms": round(seconds * 1e3, 3),
+        f"{name}_per_token_ms": round(seconds * 1e3 / token_count, 3) if token_count else 0.0,
+        f"{name}_per_second": round(token_count / seconds, 3) if seconds > 0 else 0.0,
+    }
+
+
 def _probabilities(start: Start, tokens: Iterable[TextToken]) -> list[Json]:
-    value, top = ("prob", "top_probs") if logprob_source(start) == "chain" else ("logprob", "top_logprobs")
-    return [
-        _token(replace(token.record.chosen, data=token.data), value)
-        | {top: [_token(candidate, value) for candidate in token.record.top]}
-        for token in tokens
-    ]
+    """Return the server's ``completion_probabilities``."""
+    has_probabilities = logprob_source(start) == "chain"
+    top_name = "top_probs" if has_probabilities else "top_logprobs"
+    entries = []
+    for token in tokens:
+        chosen = replace(token.record.chosen, data=token.data)
+        entry = _token_fields(chosen, has_probability=has_probabilities)
+        entry[top_name] = [_token_fields(top, has_probability=has_probabilities) for top in token.record.top]
+        entries.append(entry)
+    return entries
 
 
-def _token(token: TokenLogprob, value_name: str) -> Json:
-    value = finite_or_none(token.logprob)
-    if value_name == "prob":
-        value = 0.0 if value is None else exp(value)
+def _token_fields(token: TokenLogprob, *, has_probability: bool) -> Json:
+    """Return a token with its logprob, or with its probability."""
     text = token.data.decode("utf-8", "ignore")  # the server leaves out bytes that are not UTF-8
-    return {"id": token.id, "token": text, "bytes": list(token.data), value_name: value}
+    fields: Json = {"id": token.id, "token": text, "bytes": list(token.data)}
+    logprob = finite_or_none(token.logprob)
+    if has_probability:
+        fields["prob"] = 0.0 if logprob is None else exp(logprob)
+    else:
+        fields["logprob"] = logprob
+    return fields
 
 
 # The chosen token is always among the alternatives, since a client searches for the token there.
@@ -302,9 +329,12 @@ def kobold_result(events: Iterable[Event], *, keeps_stop: bool = False) -> Json:
 
 def kobold_logprobs(start: Start, tokens: Iterable[TextToken]) -> Json | None:
     """Return the logprobs of the tokens that are part of the text; None if the run has no logprobs."""
-    of_text = [token for token in tokens if token.is_in_text]
-    logprobs = text_logprobs(start, of_text, TextOffsets().advance(of_text), _KOBOLD_SHAPE)
-    return None if logprobs is None else logprobs | {"token_ids": [token.id for token in of_text]}
+    text_tokens = [token for token in tokens if token.is_in_text]
+    offsets = TextOffsets().advance(text_tokens)
+    logprobs = text_logprobs(start, text_tokens, offsets, _KOBOLD_SHAPE)
+    if logprobs is None:
+        return None
+    return logprobs | {"token_ids": [token.id for token in text_tokens]}
 
 
 def _kept_stop(done: Done, keeps_stop: bool) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count, groupby
+from itertools import groupby
 from math import log
 from typing import Annotated, Any, Literal
 
@@ -75,7 +75,10 @@ class RecordedTrace(BaseModel):
 
     def candidate(self, token_id: int | None) -> RecordedCandidate | None:
         """Return the candidate with this id; None if the trace does not have one."""
-        return next((candidate for candidate in self.candidates if candidate.id == token_id), None)
+        for candidate in self.candidates:
+            if candidate.id == token_id:
+                return candidate
+        return None
 
     def top_candidate(self) -> RecordedCandidate | None:
         """Return the most probable candidate of the first stage, the model; None if there are no candidates."""
@@ -144,7 +147,8 @@ class RecordedTokenLine(RecordedToken, RecordedDistribution):
         recorded = self._recorded_distribution(source)
         if self.trace is None:
             return recorded
-        traced = self._traced_distribution(self.trace, 0 if source == "model" else -1)
+        first_stage, last_stage = 0, -1
+        traced = self._traced_distribution(self.trace, first_stage if source == "model" else last_stage)
         if recorded is None or recorded.logprob is None:
             return traced
         if recorded.top_logprobs:
@@ -170,7 +174,8 @@ class RecordedTokenLine(RecordedToken, RecordedDistribution):
         )
 
     def _recorded_distribution(self, source: LogprobSource) -> RecordedDistribution | None:
-        if self.logprobs_from == source or (self.logprobs_from is None and source == "model"):
+        own_source = self.logprobs_from or "model"
+        if own_source == source:
             return self
         return self.chain if source == "chain" else None
 
@@ -248,16 +253,15 @@ def read_stream(
 def split_runs(events: Iterable[RecordedEvent]) -> Iterator[Iterator[RecordedEvent]]:
     """Split events into runs. A `RecordedStart` begins a run."""
     # All events of a run must be read before the next run is requested.
-    run_numbers = count()
-    current_number = next(run_numbers)
+    start_count = 0
 
-    def run_number(event: RecordedEvent) -> int:
-        nonlocal current_number
+    def count_starts(event: RecordedEvent) -> int:
+        nonlocal start_count
         if isinstance(event, RecordedStart):
-            current_number = next(run_numbers)
-        return current_number
+            start_count += 1
+        return start_count
 
-    for _, run in groupby(events, run_number):
+    for _, run in groupby(events, key=count_starts):
         yield run
 
 
@@ -266,10 +270,11 @@ def _read_line(data: bytes) -> Sequence[RecordedEvent]:
     try:
         return (_EVENT.validate_json(data),)
     except ValidationError as error:
-        kind = error.errors()[0]["type"]
-        if kind == "union_tag_not_found":
+        error_type = error.errors()[0]["type"]
+        if error_type == "union_tag_not_found":  # the line has no field `event`
             return _batch_events(_batch_line(data, error))
-        if kind != "json_invalid" or _SURROGATE not in data:
+        may_have_surrogates = error_type == "json_invalid" and _SURROGATE in data
+        if not may_have_surrogates:
             raise
         try:
             value = parse_strict_json(data)
@@ -278,7 +283,8 @@ def _read_line(data: bytes) -> Sequence[RecordedEvent]:
         return (_EVENT.validate_python(_replace_surrogates(value)),)
 
 
-# The beginning of an escaped half of a surrogate pair. Pydantic rejects it, Python's json module reads it.
+# The beginning of an escaped half of a surrogate pair. Pydantic rejects a half without the other half, but
+# Python's json module reads it.
 _SURROGATE = b"\\ud"
 
 
@@ -304,8 +310,8 @@ class _BatchLine(BaseModel, extra="allow"):
 
 
 def _batch_line(data: bytes, event_error: ValidationError) -> _BatchLine:
-    # ``event_error``: that of reading the line as an event, which is raised if it is not a result, either. Raises
-    # ``StreamError`` for wrong tokens.
+    # Raises ``StreamError`` for wrong tokens, and ``event_error`` for a line that is no result at all. This is the
+    # error that the line as an event had.
     try:
         return _BatchLine.model_validate_json(data)
     except ValidationError as error:

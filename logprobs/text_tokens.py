@@ -48,7 +48,7 @@ def tokens_of_text(
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     written_bytes = b"".join(token.own_data for token in tokens if not token.is_control)
     remaining_byte_count = len(written_bytes) if stop is None else _byte_count_of_text(written_bytes, text)
-    is_over = False
+    is_text_over = False
     for token in tokens:
         if token.is_control:
             text_tokens.append(TextToken(token, b"", "", is_in_text=False))
@@ -56,10 +56,12 @@ def tokens_of_text(
         own_data = token.own_data
         data = own_data[:remaining_byte_count]
         remaining_byte_count -= len(data)
-        is_over = is_over or bool(own_data and not data)
+        if own_data and not data:
+            is_text_over = True
         shown_data = token.data[: token.healed_bytes] + data if echoes_prompt else data
-        text_tokens.append(TextToken(token, shown_data, decoder.decode(shown_data), is_in_text=not is_over))
-        is_over = is_over or len(data) < len(own_data)
+        text_tokens.append(TextToken(token, shown_data, decoder.decode(shown_data), is_in_text=not is_text_over))
+        if len(data) < len(own_data):
+            is_text_over = True
     return tuple(text_tokens)
 
 
@@ -68,11 +70,11 @@ def tokens_of_prompt(
 ) -> tuple[TextToken, ...]:
     """Return the tokens of a prompt, each with its part of the prompt's text."""
     # Tokens and a space that the tokenizer added are not part of the text. White space that the tokenizer dropped
-    # next to a token belongs to the token before it. If a tokenizer changes other characters, the joined parts
-    # differ from the prompt. ``is_healed``: the end of the prompt has no tokens, because the generated tokens
-    # spell it again.
+    # belongs to the token before it. If a tokenizer changes other characters, the joined parts differ from the
+    # prompt. ``is_healed``: the end of the prompt has no tokens, because the generated tokens spell it again.
     parts = [b"" if token.is_control else token.own_data for token in tokens]
-    if b"".join(parts).decode(errors="replace") != prompt:  # the text has BOS, or the tokenizer changed it
+    is_prompt = b"".join(parts).decode(errors="replace") == prompt
+    if not is_prompt:  # the prompt contains control tokens, or the tokenizer changed it
         parts = _align(tokens, prompt.encode(errors="surrogatepass"), is_healed) or parts
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return tuple(TextToken(token, part, decoder.decode(part)) for token, part in zip(tokens, parts, strict=True))
@@ -84,22 +86,25 @@ def _align(tokens: Sequence[TokenRecord], text: bytes, is_healed: bool) -> list[
     parts: list[bytes] = []
     position = 0
     for token in tokens:
-        without_space = token.data.removeprefix(b" ")
-        options = (token.data,) if token.is_control else (token.own_data, token.data, without_space)
+        if token.is_control:
+            spellings = [token.data]
+        else:
+            spellings = [token.own_data, token.data, token.data.removeprefix(b" ")]
         blanks = b""
-        part = _first_prefix(options, text, position)
+        part = _spelling_at(position, text, spellings)
         if part is None:  # tokenizers drop white space beside some control tokens
             rest = text[position:]
             blanks = rest[: len(rest) - len(rest.lstrip())]
-            part = _first_prefix(options, text, position + len(blanks))
+            part = _spelling_at(position + len(blanks), text, spellings)
         if part is None:
             parts.append(b"")
             continue
         position += len(blanks) + len(part)
-        if parts and blanks:
+        if parts:
             parts[-1] += blanks
-            blanks = b""
-        parts.append(blanks + part)
+            parts.append(part)
+        else:
+            parts.append(blanks + part)
     rest = text[position:]
     if rest and not is_healed:
         if rest.strip() or not parts:
@@ -108,9 +113,12 @@ def _align(tokens: Sequence[TokenRecord], text: bytes, is_healed: bool) -> list[
     return parts
 
 
-def _first_prefix(options: Iterable[bytes], text: bytes, position: int) -> bytes | None:
-    """Return the first of the options that stands at a position of a text; None if none does."""
-    return next((option for option in options if text.startswith(option, position)), None)
+def _spelling_at(position: int, text: bytes, spellings: Iterable[bytes]) -> bytes | None:
+    """Return the first of the spellings that the text has at a position; None if it has none of them there."""
+    for spelling in spellings:
+        if text.startswith(spelling, position):
+            return spelling
+    return None
 
 
 def _byte_count_of_text(data: bytes, text: str) -> int:
@@ -122,13 +130,20 @@ def _byte_count_of_text(data: bytes, text: str) -> int:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     character_count = 0
     for position in range(len(data)):
-        unfinished_byte_count = len(decoder.getstate()[0])
         if character_count == len(text):
-            return position - unfinished_byte_count
+            return position - len(_unfinished_bytes(decoder))
         character_count += len(decoder.decode(data[position : position + 1]))
         if character_count > len(text):  # this byte yielded U+FFFD for the unfinished bytes, and a character
             return position
-    return len(data) - (len(decoder.getstate()[0]) if character_count == len(text) else 0)
+    if character_count == len(text):
+        return len(data) - len(_unfinished_bytes(decoder))
+    return len(data)
+
+
+def _unfinished_bytes(decoder: codecs.IncrementalDecoder) -> bytes:
+    """Return the bytes of an incomplete character, which wait in the decoder for more bytes."""
+    unfinished_bytes, _ = decoder.getstate()
+    return unfinished_bytes
 
 
 class TextTokenStream:
@@ -149,21 +164,26 @@ class TextTokenStream:
         self._waiting_tokens.append(token)
         self._shown_characters += len(token.text)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        decoded_length = certain_count = certain_length = 0
+        decoded_length = 0
+        certain_count = 0  # number of tokens whose part of the text is certain
+        certain_length = 0  # number of characters of these tokens
         for count, waiting_token in enumerate(self._waiting_tokens, 1):
-            decoded_length += 0 if waiting_token.is_control else len(decoder.decode(waiting_token.own_data))
+            if not waiting_token.is_control:
+                decoded_length += len(decoder.decode(waiting_token.own_data))
             if self.text_length + decoded_length > self._shown_characters:
                 break
-            if not decoder.getstate()[0]:
-                certain_count, certain_length = count, decoded_length
+            if not _unfinished_bytes(decoder):
+                certain_count = count
+                certain_length = decoded_length
         certain_tokens = self._waiting_tokens[:certain_count]
         self._waiting_tokens = self._waiting_tokens[certain_count:]
         self.text_length += certain_length
         return tokens_of_text(certain_tokens, "", None, echoes_prompt=self._echoes_prompt)
 
     def finish(self, text: str, stop: str | None) -> tuple[TextToken, ...]:
-        # ``text``: the complete text of the run; ``stop``: the stop string that ended it
-        waiting_tokens, self._waiting_tokens = self._waiting_tokens, []
+        """Return the remaining tokens. ``text``: all of the text; ``stop``: the stop string that ended it."""
+        waiting_tokens = self._waiting_tokens
+        self._waiting_tokens = []
         rest = text[self.text_length :]
         own_tokens = tokens_of_text(waiting_tokens, rest, stop)
         self.text_length += sum(len(token.text) for token in own_tokens)
@@ -185,7 +205,7 @@ class HeldBackText:
         """Add the next token of a run. Return True if a part of the text up to this token is not shown yet."""
         if not token.is_control:
             self._held_back_characters += len(self._decoder.decode(token.own_data)) - len(token.text)
-        return self._held_back_characters > 0 or bool(self._decoder.getstate()[0])
+        return self._held_back_characters > 0 or bool(_unfinished_bytes(self._decoder))
 
 
 class PlacedText(NamedTuple):
@@ -196,12 +216,12 @@ class PlacedText(NamedTuple):
 
 
 class TextOffsets:
-    """The offsets in the text at which the tokens begin, in characters. ``offset`` is that of the next token."""
+    """The offsets in the text at which the tokens begin, in characters."""
 
     # A token that begins inside a character has the offset of this character.
 
     def __init__(self) -> None:
-        self.offset = 0
+        self.offset = 0  # the offset of the next token
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def advance(self, tokens: Iterable[TextToken]) -> list[int]:
@@ -221,10 +241,13 @@ class TextOffsets:
         self._decoder.reset()
 
     def _replacement_length(self, data: bytes) -> int:
-        """Return 1 if these bytes cannot continue the unfinished character, which U+FFFD replaces; otherwise 0."""
-        unfinished_bytes = self._decoder.getstate()[0]
+        """Return 1 if U+FFFD replaces the unfinished character, which these bytes cannot continue; otherwise 0."""
+        unfinished_bytes = _unfinished_bytes(self._decoder)
+        if not unfinished_bytes:
+            return 0
         try:
             (unfinished_bytes + data[:1]).decode()
         except UnicodeDecodeError as error:
-            return int(bool(unfinished_bytes) and error.reason != "unexpected end of data")
+            can_continue = error.reason == "unexpected end of data"
+            return 0 if can_continue else 1
         return 0

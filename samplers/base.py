@@ -64,8 +64,8 @@ class SamplerInfo:
     off_values: Mapping[str, Any] = field(default_factory=dict)
     """Values by parameter that together switch the sampler off; empty if the sampler cannot be switched off."""
     inactive_while_off: Mapping[str, str] = field(default_factory=dict)
-    """For each parameter that depends on another one: the parameter that makes it ineffective while at its off
-    value. In dynatemp, ``exponent`` has no effect while ``range`` is 0."""
+    """Parameters that have no effect while another parameter has its off value, with that other parameter. In
+    dynatemp, ``exponent`` has no effect while ``range`` is 0: ``{"exponent": "range"}``."""
     example: Any = None
     """A usual value of the main parameter; None if the default is usual."""
     aliases: tuple[str, ...] = ()
@@ -78,20 +78,21 @@ class SamplerInfo:
     keeps_top_token: bool = False
     """True if the most likely token always stays the most likely one. Before greedy such a step has no effect."""
     is_bias: bool = False
-    """True if the sampler favors or forbids certain tokens, at any position of the text. llama.cpp's
-    ``--samplers`` neither lists nor removes such a step, and runs it before the listed steps."""
+    """True if the sampler favors or forbids certain tokens, at any position of the text. llama.cpp runs such a
+    step before the steps that ``--samplers`` lists, and ``--samplers`` does not remove it."""
     family: str = ""
     """The name shared by samplers that are a single step of llama.cpp, such as temperature and dynatemp; empty if
     the sampler has no relatives."""
     covered_samplers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Samplers of the family whose effect this sampler includes. For each: its parameters that have a different
-    name here, with that name. A flag for a covered sampler sets this sampler if the chain has it. A flag for this
-    sampler replaces a covered step of the chain by this sampler, unless that step is a selector."""
+    """Samplers of the family whose effect this sampler includes. Parameters that have another name here are listed
+    with this name: ``{"temperature": {"t": "temperature"}}``. A flag for a covered sampler sets this sampler if
+    the chain has it. A flag for this sampler replaces a covered step of the chain by this sampler, unless the step
+    is a selector."""
     is_greedy: bool = False
     """True for a selector that always takes the most likely token. Steps with `keeps_top_token` have no effect
     before such a selector."""
     mergeable_parameters: tuple[str, ...] = ()
-    """Parameters whose value is a table to which a flag or ``--set`` adds entries. Other tables are replaced."""
+    """Parameters with a table to which a flag or ``--set`` adds entries. It replaces the tables of others."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,9 @@ class Sampler(BaseModel):
     about: ClassVar[SamplerInfo]
     """The description of the sampler."""
     state_slots: ClassVar[tuple[str, ...] | None] = None
-    """Names of the slots that hold all state except random numbers, if their values are never changed in place,
-    such as numbers, bytes and tuples. They are saved before each draw of a run that can go back. None: a run that
-    goes back calls `rewind`."""
+    """Names of the slots that hold all state except random generators. A run that can go back saves their values
+    before each draw, so values must not be changed in place: use numbers, bytes and tuples. None: a run that goes
+    back calls `rewind`."""
 
     __slots__ = ()
 
@@ -136,7 +137,9 @@ class Sampler(BaseModel):
     def is_neutral(self) -> bool:
         """True if these parameters switch the sampler off. A chain leaves out such a step."""
         off_values = self.about.off_values
-        return bool(off_values) and all(getattr(self, name) == value for name, value in off_values.items())
+        if not off_values:
+            return False
+        return all(getattr(self, parameter) == value for parameter, value in off_values.items())
 
     def bind(self, context: BuildContext) -> None:
         """Prepare the sampler for a seed and a vocabulary. Called once, when the chain is built."""
@@ -226,7 +229,8 @@ class ListParameter:
 def _as_list(value: Any) -> Any:
     if value is None:
         return []
-    return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
+    is_single_value = isinstance(value, (int, str)) and not isinstance(value, bool)
+    return [value] if is_single_value else value
 
 
 class Vocabulary(Protocol):
@@ -270,8 +274,8 @@ class Vocabulary(Protocol):
 
 
 def need_vocabulary(context: BuildContext, *place: str, value: str = "it") -> Vocabulary:
-    """Return the vocabulary of a context."""
-    # Raises ``SamplingError`` if it has none. ``place``: the parameter whose ``value`` needs the vocabulary.
+    """Return the vocabulary of a context. Raises ``SamplingError`` if the context has none."""
+    # ``place``: the parameter whose ``value`` needs the vocabulary; empty for the sampler itself.
     if context.vocabulary is None:
         raise SamplingError(f"{value} needs a vocabulary: build the chain with vocab=", place=place)
     return context.vocabulary

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import index
-from typing import Any, Literal, SupportsIndex, get_args, get_origin
+from typing import Any, Literal, NamedTuple, SupportsIndex, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -19,11 +19,12 @@ from ..common.errors import problem_message, wrong_value
 from ..common.seeds import SEED_VALUES, fixed_seed, generator_seed, is_seed
 from ..common.text import short_repr, unknown_name
 from .base import BuildContext, Sampler, Vocabulary
-from .chain import MAX_STEPS, Chain, Phase, StepSpec, check_selection, check_step_count
+from .chain import Chain, Phase, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
 from .registry import find_sampler, is_known
 
-# a step: ``name``, ``{name: value of the main parameter}``, ``{name: {parameters}}``, or a checked step
+# A step is written as ``name``, ``{name: value of the main parameter}`` or ``{name: {parameters}}``. A sampler and
+# a `StepSpec` are steps whose name and parameters were checked before.
 Step = str | Mapping[str, Any] | Sampler | StepSpec
 
 
@@ -46,10 +47,12 @@ def build(
         vocab: the vocabulary of the model; None if no step needs it.
         stop_tokens: ids of tokens that end the text, in addition to the end-of-generation tokens of ``vocab``.
     """
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not is_seed(index(seed)):
+    is_integer = isinstance(seed, SupportsIndex) and not isinstance(seed, bool)
+    if not is_integer or not is_seed(index(seed)):
         raise SamplingError(wrong_value(seed, SEED_VALUES), place=("seed",))
-    number = fixed_seed(index(seed))
-    return Chain(_read_steps(steps), BuildContext(generator_seed(number), vocab, frozenset(stop_tokens)), number)
+    chain_seed = fixed_seed(index(seed))
+    context = BuildContext(generator_seed(chain_seed), vocab, frozenset(stop_tokens))
+    return Chain(_read_steps(steps), context, chain_seed)
 
 
 def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
@@ -70,14 +73,14 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
         raise SamplingError(f"{steps!r} is not a list of steps", place=("chain",))
     check_step_count(len(steps), "chain")
     _reject_koboldai_order(steps, "chain")
-    specs = []
-    for number, step in enumerate(steps):
-        if isinstance(step, StepSpec):
-            specs.append(step)
-            continue
-        sampler = make_sampler(step, origin=f"chain[{number}]")
-        specs.append(StepSpec(sampler, location=f"chain[{number}].{sampler.about.name}"))
-    return specs
+    return [_read_step(step, place=f"chain[{number}]") for number, step in enumerate(steps)]
+
+
+def _read_step(step: Step, place: str) -> StepSpec:
+    if isinstance(step, StepSpec):
+        return step
+    sampler = make_sampler(step, origin=place)
+    return StepSpec(sampler, location=f"{place}.{sampler.about.name}")
 
 
 def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sampler:
@@ -93,32 +96,38 @@ def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sample
         return step
     try:
         name, value = _name_and_value(step)
-        cls = find_sampler(name)
-        try:
-            return cls(**_read_parameters(cls, value))
-        except SamplingError as error:
-            raise error.under(cls.about.name) from None
-        except ValidationError as error:
-            raise _parameter_error(cls, error).under(cls.about.name) from None
-        except Exception as error:  # a validator of another package may raise anything
-            problem = f"{type(error).__name__}: {error}"
-            raise SamplingError(problem, place=(cls.about.name,)) from error
+        return _make_named_sampler(find_sampler(name), value)
     except SamplingError as error:
-        raise (error.under(origin) if origin else error) from error.__cause__
+        placed_error = error.under(origin) if origin else error
+        raise placed_error from error.__cause__
+
+
+def _make_named_sampler(cls: type[Sampler], value: Any) -> Sampler:
+    """Return a sampler with the parameters that a step has after its name."""
+    name = cls.about.name
+    try:
+        return cls(**_read_parameters(cls, value))
+    except SamplingError as error:
+        raise error.under(name) from None
+    except ValidationError as error:
+        raise _parameter_error(cls, error).under(name) from None
+    except Exception as error:  # a validator of another package may raise anything
+        raise SamplingError(f"{type(error).__name__}: {error}", place=(name,)) from error
 
 
 def _name_and_value(step: object) -> tuple[str, Any]:
+    """Return the name of a step, and what is written after it: a single value, a table, or None for nothing."""
     if isinstance(step, str):
         step = _parse_list_item(step)
     if isinstance(step, str):
         return step, None
-    if isinstance(step, Mapping) and len(step) == 1:
-        ((name, value),) = step.items()
-        if isinstance(name, str):
-            return name, value
     if isinstance(step, Mapping) and len(step) > 1:
-        names = " and ".join(map(str, step))
+        names = " and ".join(str(name) for name in step)
         raise SamplingError(f"{names} are in one step; write each as an item of the list")
+    if isinstance(step, Mapping):
+        for name, value in step.items():
+            if isinstance(name, str):
+                return name, value
     raise SamplingError(f"{short_repr(step)} is not a step; write name, name: value or name: {{parameters}}")
 
 
@@ -140,9 +149,10 @@ def _read_parameters(cls: type[Sampler], value: Any) -> dict[str, Any]:
 def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
     """Return True if a table is the value of the main parameter, as in ``logit_bias: {42: -1}``."""
     main_parameter = cls.about.main_parameter
-    if main_parameter is None or get_origin(cls.model_fields[main_parameter].annotation) is not dict:
+    if main_parameter is None:
         return False
-    return not any(key in cls.model_fields for key in value)
+    takes_table = get_origin(cls.model_fields[main_parameter].annotation) is dict
+    return takes_table and value.keys().isdisjoint(cls.model_fields)
 
 
 def parse_notation(text: str) -> list[Any]:
@@ -155,12 +165,12 @@ def parse_notation(text: str) -> list[Any]:
     """
     quoted_text = repr(_quotable(text))
     _reject_koboldai_order(text, f"chain {quoted_text}")
-    if text.count(">") > MAX_STEPS:  # a cheap check before the steps are read
-        check_step_count(sum(1 for _ in _split_unquoted(text, ">")), f"chain {quoted_text}")
+    step_texts = list(_split_unquoted(text, ">"))
+    check_step_count(len(step_texts), f"chain {quoted_text}")
     steps = []
-    for number, part in enumerate(_split_unquoted(text, ">")):
+    for number, step_text in enumerate(step_texts):
         try:
-            steps.append(_parse_step(part.strip()))
+            steps.append(_parse_step(step_text.strip()))
         except SamplingError as error:
             raise error.under(f"chain[{number}] of {quoted_text}") from None
     return steps
@@ -168,31 +178,34 @@ def parse_notation(text: str) -> list[Any]:
 
 def chain_notation(config: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
     """Return the compact notation of a chain, which `parse_notation` reads."""
-    # Parameters with their default values are left out.
-    return " > ".join(_step_notation(name, values) for step in config for name, values in step.items())
+    step_texts = []
+    for step in config:
+        for name, parameters in step.items():
+            step_texts.append(_step_notation(name, parameters))
+    return " > ".join(step_texts)
 
 
-def _step_notation(name: str, values: Mapping[str, Any]) -> str:
+def _step_notation(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the notation of one step. Parameters with their default values are left out."""
     cls = find_sampler(name)
-    main = cls.about.main_parameter or ""
-    changed = {
-        key: value
-        for key, value in values.items()
-        if value != cls.model_fields[key].get_default(call_default_factory=True)
-    }
+    defaults = {key: field.get_default(call_default_factory=True) for key, field in cls.model_fields.items()}
+    changed = {key: value for key, value in parameters.items() if value != defaults[key]}
     if not changed:
         return name
-    if changed.keys() == {main} and isinstance(changed[main], (int, float)):
-        return f"{name}={_value_notation(changed[main])}"
-    is_main_table = changed.keys() == {main} and isinstance(changed[main], Mapping)
-    if is_main_table and changed[main].keys().isdisjoint(cls.model_fields):
-        changed = changed[main]
-    pairs = (f"{_key_notation(key)}={_value_notation(value)}" for key, value in changed.items())
+    main_parameter = cls.about.main_parameter or ""
+    if changed.keys() == {main_parameter}:
+        main_value = changed[main_parameter]
+        if isinstance(main_value, (int, float)):
+            return f"{name}={_value_notation(main_value)}"
+        if isinstance(main_value, Mapping) and _is_main_table(cls, main_value):
+            changed = dict(main_value)
+    pairs = [f"{_key_notation(key)}={_value_notation(value)}" for key, value in changed.items()]
     return f"{name}({', '.join(pairs)})"
 
 
 def _key_notation(key: str | int) -> str:
-    return str(key) if isinstance(key, int) or key.isidentifier() else json.dumps(key)
+    needs_quotes = isinstance(key, str) and not key.isidentifier()
+    return json.dumps(key) if needs_quotes else str(key)
 
 
 def _value_notation(value: Any) -> str:
@@ -200,10 +213,10 @@ def _value_notation(value: Any) -> str:
 
 
 def _parse_list_item(text: str) -> Any:
-    """Return one step of a list, such as ``temp0.8``; a name alone stays. Raises ``SamplingError``."""
+    """Return one step of a list, such as ``temp0.8``; a name alone is returned unchanged."""
     if is_known(text):
         return text
-    if next(_split_unquoted(text, ">")) != text:
+    if len(list(_split_unquoted(text, ">"))) > 1:
         raise SamplingError(f"{_quotable(text)!r} is a chain of several steps; write each as an item of the list")
     step = _parse_step(text.strip())
     if isinstance(step, Mapping) and not any(is_known(name) for name in step):
@@ -211,43 +224,63 @@ def _parse_list_item(text: str) -> Any:
     return step
 
 
-# Each run of spaces is reduced to one space before. On longer runs these patterns would take quadratic time.
-_NAME_PATTERN = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
-_CALL_PATTERN = re.compile(rf"{_NAME_PATTERN} ?\((?P<params>.*)\)", re.DOTALL)
-_ASSIGNMENT_PATTERN = re.compile(rf"{_NAME_PATTERN} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
-_BARE_NAME_PATTERN = re.compile(_NAME_PATTERN)
-_MAIN_VALUE_PATTERN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+# These patterns match a step in which `_reduce_spaces` has reduced each run of spaces to one. On longer runs they
+# would take quadratic time.
+_NAME_PATTERN = r"(?P<name> [A-Za-z][A-Za-z0-9_\-]* (?:[ ][A-Za-z0-9_\-]+)* )"  # words with single spaces between
+_BARE_NAME_PATTERN = re.compile(_NAME_PATTERN, re.VERBOSE)
+_CALL_PATTERN = re.compile(
+    rf"""
+    {_NAME_PATTERN} [ ]?
+    \( (?P<parameters>.*) \)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ASSIGNMENT_PATTERN = re.compile(
+    rf"""
+    {_NAME_PATTERN} [ ]?
+    (?: =[ ]? | (?=["\[]) )  # an equals sign, which may be left out before a string and before a list
+    (?P<value>[^ ].*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Python refuses to convert very long integers. No parameter needs more than 40 digits.
 _INTEGER_PATTERN = re.compile(r"[-+]?\d{1,40}")
+_NUMBER_PATTERN = re.compile(
+    r"""
+    [-+]?
+    (?: \d{1,40}\.?\d* | \.\d+ )  # 1, 1., 1.5 or .5
+    (?: [eE][-+]?\d+ )?
+    """,
+    re.VERBOSE,
+)
 
 
 def _parse_step(step: str) -> Any:
     text = _reduce_spaces(step)
-    call_match = _CALL_PATTERN.fullmatch(text)
-    if call_match and _is_balanced(call_match["params"]):
-        if _MAIN_VALUE_PATTERN.fullmatch(call_match["params"].strip()):  # top_k(40), as in a program
-            return {call_match["name"]: _parse_number(call_match["params"].strip())}
-        pairs = list(_split_unquoted(call_match["params"], ",")) if call_match["params"].strip() else []
-        fields = _parameter_names(call_match["name"])
-        return {call_match["name"]: _make_table([_parse_pair(pair, fields) for pair in pairs])}
+    call = _CALL_PATTERN.fullmatch(text)
+    if call and _is_balanced(call["parameters"]):
+        return {call["name"]: _parse_parentheses(call["name"], call["parameters"].strip())}
     assignment = _ASSIGNMENT_PATTERN.fullmatch(text)
     if assignment:
-        return {assignment["name"]: _parse_or_raise(assignment["main"])}
+        return {assignment["name"]: _parse_or_raise(assignment["value"], _parse_value)}
     if _BARE_NAME_PATTERN.fullmatch(text) and is_known(text):
         return text
     return _parse_joined_number(text)
 
 
+def _parse_parentheses(name: str, text: str) -> Any:
+    """Return the value or the table that a step has in parentheses, as ``40`` or ``p=0.6, min_keep=2``."""
+    if not text:
+        return {}
+    if _NUMBER_PATTERN.fullmatch(text):  # top_k(40), as in a program
+        return _parse_number(text)
+    parameter_names = _parameter_names(name)
+    return _make_table([_parse_pair(pair, parameter_names) for pair in _split_unquoted(text, ",")])
+
+
 def _parse_joined_number(text: str) -> Any:
     """Read a name directly followed by a number."""
-    # Of all possible splits, take the one with the longest known name.
-    starts = [
-        start
-        for start in range(len(text) - 1, max(len(text) - 100, 0), -1)
-        if _MAIN_VALUE_PATTERN.fullmatch(text, start)
-    ]
-    splits = [(text[:start].rstrip(), text[start:]) for start in starts]
-    splits = [(name, number) for name, number in splits if _BARE_NAME_PATTERN.fullmatch(name)]
-    name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
+    name, number = _split_joined_number(text)
     if not is_known(name) and _is_several_steps(text):
         raise SamplingError(f"{_quotable(text)!r} is not one step; write > between steps")
     if is_known(f"{name}_v{number}"):
@@ -260,15 +293,33 @@ def _parse_joined_number(text: str) -> Any:
     return name
 
 
-# Wrong separators that people write between steps; a space alone is one, too
-_OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
-_NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
+_MAX_NUMBER_CHARACTERS = 99  # greatest length of a number after a name
+
+
+def _split_joined_number(text: str) -> tuple[str, str]:
+    """Split ``temp0.8`` into its name and its number. The number is empty if the text does not end with one."""
+    # Several splits may be possible, such as mirostat_v2 and 5, or mirostat_v and 25. The longest known name is
+    # taken. If no name is known, the shortest name is taken.
+    name, number = text, ""
+    first_start = max(len(text) - _MAX_NUMBER_CHARACTERS, 1)
+    for start in reversed(range(first_start, len(text))):
+        possible_name = text[:start].rstrip()
+        if _NUMBER_PATTERN.fullmatch(text, start) and _BARE_NAME_PATTERN.fullmatch(possible_name):
+            name, number = possible_name, text[start:]
+            if is_known(name):
+                break
+    return name, number
+
+
+_WRONG_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")  # people write these between steps in place of ">"
+_VALUE_AFTER_NAME = re.compile(r"=?[-+]?\.?\d.*")  # as in ``top_k=40`` and ``temp.8``
 
 
 def _is_several_steps(text: str) -> bool:
     """Return True if the steps have a wrong separator between them, as in ``top_k40, temp0.8``."""
-    parts = _OTHER_SEPARATORS.split(text)
-    return len(parts) > 1 and all(is_known(_NUMBER_AT_THE_END.sub("", part)) for part in parts)
+    parts = _WRONG_SEPARATORS.split(text)
+    names = [_VALUE_AFTER_NAME.sub("", part) for part in parts]
+    return len(names) > 1 and all(is_known(name) for name in names)
 
 
 def _parameter_names(name: str) -> Collection[str]:
@@ -286,29 +337,33 @@ def _make_table(pairs: list[tuple[str | int, Any]]) -> dict[str | int, Any]:
     return table
 
 
-def _parse_pair(pair: str, fields: Collection[str]) -> tuple[str | int, Any]:
-    quoted = _QUOTED_PATTERN.match(pair.strip())
-    key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
-    key = quoted.group() if quoted else key.strip()
-    if not sign or not key or not value.strip():
+def _parse_pair(pair: str, parameter_names: Collection[str]) -> tuple[str | int, Any]:
+    text = pair.strip()
+    quoted_key = _QUOTED_PATTERN.match(text)
+    if quoted_key:  # the quotes may contain an equals sign
+        key = quoted_key.group()
+        _, equals_sign, value = text[quoted_key.end() :].partition("=")
+    else:
+        key, equals_sign, value = text.partition("=")
+    if not equals_sign or not key.strip() or not value.strip():
         raise SamplingError(f"{_quotable(pair)!r} is not key=value")
-    parsed_key = _parse_or_raise(key, lambda text: _parse_key(text, fields))
-    return parsed_key, _parse_or_raise(value.strip())
+    parsed_key = _parse_or_raise(key.strip(), lambda text: _parse_key(text, parameter_names))
+    return parsed_key, _parse_or_raise(value.strip(), _parse_value)
 
 
-def _parse_key(key: str, fields: Collection[str]) -> str | int:
+def _parse_key(key: str, parameter_names: Collection[str]) -> str | int:
     if key.startswith('"'):
         return str(json.loads(key, strict=False))
     if key.isdecimal():  # a bare number is a token id
         return int(key)
     # A dash is read as an underscore only in the name of a parameter, not in the text of a token.
     name = key.replace("-", "_")
-    return name if name in fields else key
+    return name if name in parameter_names else key
 
 
-def _parse_or_raise(text: str, read: Callable[[str], Any] | None = None) -> Any:
+def _parse_or_raise(text: str, parse: Callable[[str], Any]) -> Any:
     try:
-        return (read or _parse_value)(text)
+        return parse(text)
     except (ValueError, RecursionError):
         raise SamplingError(f"{_quotable(text)!r} is not a string, list or table") from None
 
@@ -331,25 +386,22 @@ def _parse_number(text: str) -> int | float:
     return int(text) if _INTEGER_PATTERN.fullmatch(text) else float(text)
 
 
+# The samplers of the numbers 0 to 6 in ``sampler_order`` of KoboldAI and KoboldCpp
 _KOBOLDAI_NAMES = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
-# The sampler of each number in ``sampler_order`` of KoboldAI and KoboldCpp. Keys: the number and its string.
-_KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
-    **dict(enumerate(_KOBOLDAI_NAMES)),
-    **{str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)},
-}
+_KOBOLDAI_NAME_OF_NUMBER = {str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)}
 _BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
 
 
 def _reject_koboldai_order(chain: str | Sequence[object], place: str) -> None:
     """Raise ``SamplingError`` if a chain is KoboldAI's ``sampler_order``: a list of numbers without values."""
     # The message has the ``place`` of the chain, and the names of the samplers to write instead.
-    parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
-    names = [
-        _KOBOLDAI_NUMBERS.get(part) for part in parts if isinstance(part, (str, int)) and type(part) is not bool
-    ]
-    if len(names) < 2 or len(names) < len(parts) or None in names:
+    items = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
+    numbers = [str(item) for item in items if isinstance(item, (str, int))]
+    is_order = len(numbers) == len(items) and all(number in _KOBOLDAI_NAME_OF_NUMBER for number in numbers)
+    if not is_order or len(numbers) < 2:
         return
-    steps = " > ".join(f"{name}=…" for name in dict.fromkeys(names))
+    distinct_names = dict.fromkeys(_KOBOLDAI_NAME_OF_NUMBER[number] for number in numbers)
+    steps = " > ".join(f"{name}=…" for name in distinct_names)
     problem = "these numbers are KoboldAI's sampler_order, which has no values"
     raise SamplingError(problem, place=(place,), advice=f"write names and values: {steps!r}")
 
@@ -360,10 +412,12 @@ _MAX_SHOWN_CHARACTERS = 200  # greatest length of the part of a chain that a mes
 def _quotable(text: str) -> str:
     """Return the text as messages quote it: on one line, and shortened."""
     line = " ".join(text.split())
-    return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"
+    if len(line) <= _MAX_SHOWN_CHARACTERS:
+        return line
+    return line[: _MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
-# A quoted string is not searched for separators. A backslash in it escapes the next character.
+# A quoted string, in which a backslash escapes the next character
 _QUOTED_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _DEPTH_BY_BRACKET = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
@@ -381,14 +435,17 @@ def _quoted_strings(text: str) -> Iterator[re.Match[str]]:
 
 def _split_unquoted(text: str, separator: str) -> Iterator[str]:
     """Yield the parts between separators. A separator in quotes or brackets is part of the text."""
-    part_start = position = depth = 0
-    quote_ends = {quoted.start(): quoted.end() for quoted in _quoted_strings(text)}
+    end_of_quote = {quoted.start(): quoted.end() for quoted in _quoted_strings(text)}
+    part_start = 0
+    depth = 0  # number of open brackets
+    position = 0
     while position < len(text):
-        if position in quote_ends:
-            position = quote_ends[position]
+        if position in end_of_quote:
+            position = end_of_quote[position]
             continue
-        depth = max(depth + _DEPTH_BY_BRACKET.get(text[position], 0), 0)
-        if text[position] == separator and not depth:
+        character = text[position]
+        depth = max(depth + _DEPTH_BY_BRACKET.get(character, 0), 0)
+        if character == separator and depth == 0:
             yield text[part_start:position]
             part_start = position + 1
         position += 1
@@ -397,7 +454,7 @@ def _split_unquoted(text: str, separator: str) -> Iterator[str]:
 
 def _is_balanced(text: str) -> bool:
     """Return True if the text closes every bracket and quote that it opens."""
-    unquoted = "".join(_cut_at_quotes(text)[::2])
+    unquoted = "".join(part.text for part in _cut_at_quotes(text) if not part.is_quoted)
     if '"' in unquoted:
         return False
     return all(unquoted.count(opening) == unquoted.count(closing) for opening, closing in ("()", "[]", "{}"))
@@ -406,36 +463,52 @@ def _is_balanced(text: str) -> bool:
 def _reduce_spaces(text: str) -> str:
     """Return the text with each run of spaces reduced to one, except in quotes."""
     parts = _cut_at_quotes(text)
-    return "".join(part if number % 2 else re.sub(r"\s+", " ", part) for number, part in enumerate(parts))
+    return "".join(part.text if part.is_quoted else re.sub(r"\s+", " ", part.text) for part in parts)
 
 
-def _cut_at_quotes(text: str) -> list[str]:
-    """Return the parts of a text: those with an odd index are quoted strings, the other parts are between them."""
-    parts, end = [], 0
+class _TextPart(NamedTuple):
+    """A quoted string, or the text between two quoted strings."""
+
+    text: str
+    is_quoted: bool
+
+
+def _cut_at_quotes(text: str) -> Iterator[_TextPart]:
+    """Yield the parts of a text in their order."""
+    position = 0
     for quoted in _quoted_strings(text):
-        parts += [text[end : quoted.start()], quoted.group()]
-        end = quoted.end()
-    return [*parts, text[end:]]
+        yield _TextPart(text[position : quoted.start()], is_quoted=False)
+        yield _TextPart(quoted.group(), is_quoted=True)
+        position = quoted.end()
+    yield _TextPart(text[position:], is_quoted=False)
 
 
-_BOUND_NAMES = ("ge", "gt", "le", "lt")
+# The bounds that pydantic stores for a parameter, by name, and the sign of each
+_SIGN_OF_BOUND = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def allowed_values(field: FieldInfo) -> str:
     """Return the allowed values of a parameter, such as ``0..1`` or ``include or exclude``; empty: all values."""
-    bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUND_NAMES if hasattr(rule, name)}
-    lower_bound, upper_bound = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
-    if lower_bound is not None and upper_bound is not None and "ge" in bounds and "le" in bounds:
-        return f"{_bound_text(lower_bound)}..{_bound_text(upper_bound)}"
-    limit_texts = []
-    if lower_bound is not None:
-        limit_texts.append(f"{'≥' if 'ge' in bounds else '>'} {_bound_text(lower_bound)}")
-    if upper_bound is not None:
-        limit_texts.append(f"{'≤' if 'le' in bounds else '<'} {_bound_text(upper_bound)}")
-    if limit_texts or get_origin(field.annotation) is not Literal:
-        return " and ".join(limit_texts)
+    bounds = _bounds(field)
+    if bounds.keys() == {"ge", "le"}:
+        return f"{_bound_text(bounds['ge'])}..{_bound_text(bounds['le'])}"
+    if bounds:
+        return " and ".join(f"{_SIGN_OF_BOUND[name]} {_bound_text(bound)}" for name, bound in bounds.items())
+    if get_origin(field.annotation) is not Literal:
+        return ""
     words = [str(choice).lower() if isinstance(choice, bool) else choice for choice in get_args(field.annotation)]
     return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _bounds(field: FieldInfo) -> dict[str, float]:
+    """Return the bounds of a parameter by name, as ``{"ge": 0, "le": 1}``, the lower bound first."""
+    bounds = {}
+    for name in _SIGN_OF_BOUND:
+        for rule in field.metadata:
+            bound = getattr(rule, name, None)
+            if bound is not None:
+                bounds[name] = bound
+    return bounds
 
 
 def _bound_text(bound: float) -> str:
@@ -446,29 +519,33 @@ def _parameter_error(cls: type[Sampler], error: ValidationError) -> SamplingErro
     """Return the error for the first parameter that pydantic rejected: ``p: 1.5 is not within 0..1``."""
     problems = error.errors()
     first_problem = problems[0]
-    # For a parameter of several types, pydantic lists an error per type. The last part of `loc` is the type's
-    # name.
-    is_union = first_problem["loc"][-1:] in (("int",), ("str",))
-    path_parts = first_problem["loc"][:-1] if is_union else first_problem["loc"]
-    is_key = path_parts[-1:] == ("[key]",)
-    place = tuple(map(str, path_parts[:-2] if is_key else path_parts))
-    field = cls.model_fields.get(str(first_problem["loc"][0])) if first_problem["loc"] else None
-    allowed = allowed_values(field) if field is not None else ""
-    value_problems = (
-        [problem for problem in problems if problem["loc"][:-1] == path_parts] if is_union else [first_problem]
-    )
-    message = problem_message(*value_problems, allowed=allowed)
+    path = first_problem["loc"]
+    value_problems = [first_problem]
+    # For a value of several types, pydantic lists a problem per type. The type's name follows after the path.
+    if path and path[-1] in ("int", "str"):
+        path = path[:-1]
+        value_problems = [problem for problem in problems if problem["loc"][:-1] == path]
+    # For the key of a table, pydantic puts the key and "[key]" after the path of the table.
+    is_key = path[-1:] == ("[key]",)
+    if is_key:
+        path = path[:-2]
+    field = cls.model_fields.get(str(path[0])) if path else None
+    message = problem_message(*value_problems, allowed="" if field is None else allowed_values(field))
+    rejected_value = first_problem["input"]
     if first_problem["type"] == "dict_type" and cls.about.example is not None:
         message += f" such as {cls.about.example}"
-    if "value_error" in (problem["type"] for problem in value_problems) and not isinstance(
-        first_problem["input"], Mapping
-    ):
-        message = f"{short_repr(first_problem['input'])}: {message}"
-    return SamplingError(f"the key {message}" if is_key else message, place=place)
+    # The message of a validator does not contain the value.
+    has_validator_message = any(problem["type"] == "value_error" for problem in value_problems)
+    if has_validator_message and not isinstance(rejected_value, Mapping):
+        message = f"{short_repr(rejected_value)}: {message}"
+    if is_key:
+        message = f"the key {message}"
+    return SamplingError(message, place=tuple(str(part) for part in path))
 
 
 def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
     """Return the phases before the last one; phases without a chain use ``steps``."""
+    phases_before_last = phases[:-1] if phases else ()
     return tuple(
         Phase(
             steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
@@ -477,13 +554,13 @@ def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[Ste
             then=phase.get("then", ""),
             adds_end=phase.get("adds_end", False),
         )
-        for number, phase in enumerate((phases or ())[:-1])
+        for number, phase in enumerate(phases_before_last)
     )
 
 
-def _phase_steps(chain: Any, number: int) -> tuple[StepSpec, ...]:
-    samplers = parse_chain(chain)
-    return tuple(
-        StepSpec.from_origin(sampler, "phases", f"phases[{number}].chain[{index}].{sampler.about.name}")
-        for index, sampler in enumerate(samplers)
-    )
+def _phase_steps(chain: Any, phase_number: int) -> tuple[StepSpec, ...]:
+    specs = []
+    for step_number, sampler in enumerate(parse_chain(chain)):
+        location = f"phases[{phase_number}].chain[{step_number}].{sampler.about.name}"
+        specs.append(StepSpec.from_origin(sampler, "phases", location))
+    return tuple(specs)

@@ -1,8 +1,6 @@
 """The tokens that a chain may still choose: arrays of token ids and logits, from which the steps drop rows.
 
-`CandidateRows` has the arrays and the methods that drop rows. `Candidates` adds sorting and probabilities. Up to
-64 rows, cumulative probabilities are computed with Python's floats: a NumPy call would take longer than the
-arithmetic.
+`CandidateRows` has the arrays and the methods that drop rows. `Candidates` adds sorting and probabilities.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from .kernels import (
 # Between two tokens llama.cpp fills the processor's caches, so that each such function would cost microseconds.
 
 _FLOAT32 = np.dtype(np.float32)
-_MIN_ROWS_FOR_COLUMN_MAXIMA = 1 << 11  # column maxima are computed only for rows with at least this many logits
+_MIN_LOGITS_FOR_COLUMN_MAXIMA = 1 << 11  # fewer logits are searched without column maxima
 # Up to this many rows are dropped by copying the slices between them. For more rows, indexing is faster.
 _MAX_SLICED_DROPS = 16
 
@@ -90,8 +88,9 @@ class CandidateRows:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
         if logits.size == 0:
             raise SamplingError("logits: the row is empty")
-        # The first comparison avoids the import of numpy.ma, which takes 8 ms, in runs without masked arrays.
-        if type(logits) is not np.ndarray and isinstance(logits, np.ma.MaskedArray):
+        # `np.ma` is imported at its first use, in 8 ms. A plain array avoids this.
+        is_plain_array = type(logits) is np.ndarray
+        if not is_plain_array and isinstance(logits, np.ma.MaskedArray):
             logits = logits.filled(-np.inf)
         self._ids: NDArray[np.integer] | None = ids
         self._logits = logits
@@ -106,7 +105,7 @@ class CandidateRows:
         # The maxima of the columns if the logits are arranged as a table; see `column_maxima`.
         self._column_maxima: Floats | None = None
         self.top_rows: TopRows | None = None
-        if expects_top and logits.size >= _MIN_ROWS_FOR_COLUMN_MAXIMA:
+        if expects_top and logits.size >= _MIN_LOGITS_FOR_COLUMN_MAXIMA:
             self._column_maxima = column_maxima(logits)
             max_logit = highest_of(logits, self._column_maxima)
         else:
@@ -206,38 +205,42 @@ class CandidateRows:
         """Drop the rows at a few ascending ``positions``. At least one other row must remain."""
         if not positions.size:
             return
-        ends = [*positions.tolist(), self._logits.size]
-        kept_slices = [
-            slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)
-        ]
+        kept_slices = []
+        start = 0
+        for dropped in positions.tolist():
+            kept_slices.append(slice(start, dropped))
+            start = dropped + 1
+        kept_slices.append(slice(start, self._logits.size))
         self._ids = np.concatenate([self.ids[rows] for rows in kept_slices])
         self._logits = np.concatenate([self._logits[rows] for rows in kept_slices])
         self._clear_cache()
 
     def mask_except(self, kept: NDArray[np.bool_]) -> None:
-        """Keep the rows where ``kept``, bool (n,), is true, and mask the others.
+        """Keep the rows where ``kept``, bool (n,), is true, and mask all other rows.
 
-        llama.cpp sets the logits of these other rows to -inf instead of dropping the rows. So they have no
-        probability, but `llama_cpp_count` includes them.
+        A masked row is dropped here. llama.cpp keeps the row, with a logit of -inf. So a masked row has no
+        probability, but `llama_cpp_count` includes it.
         """
-        ids, count = self._ids, self._logits.size
+        ids_before = self._ids
+        count_before = self._logits.size
         self.filter_rows(kept)
-        self._add_masked(ids, count)
+        self._add_masked(ids_before, count_before)
 
     def mask_except_best(self) -> None:
-        """Keep the highest row (of equal rows the first), and mask the others as `mask_except` does."""
-        ids, count = self._ids, self._logits.size
+        """Keep the highest row (of equal rows the first), and mask all other rows as `mask_except` does."""
+        ids_before = self._ids
+        count_before = self._logits.size
         self.select_rows(np.array([self.top_position()]), is_ordered=True)
-        self._add_masked(ids, count)
+        self._add_masked(ids_before, count_before)
 
     def _add_masked(self, ids_before: NDArray[np.integer] | None, count_before: int) -> None:
-        """Count the rows that the last call dropped as masked."""
+        """Count the rows that were just dropped as masked rows."""
         # ``ids_before``: token ids before the drop; None if row i was token i
-        new_count = count_before - self._logits.size
-        if new_count:
+        dropped_count = count_before - self._logits.size
+        if dropped_count:
             earlier_rows = self._masked_rows if self.masked_count else None
             self._masked_rows = _MaskedRows(ids_before, self.ids, earlier_rows, self.masked_count)
-            self.masked_count += new_count
+            self.masked_count += dropped_count
 
     def masked_ids(self) -> NDArray[np.intp]:
         """Return the token ids of the masked rows, ascending."""
@@ -251,9 +254,10 @@ class CandidateRows:
         self.masked_count = ids.size
 
     def truncate(self, count: int) -> None:
-        """Keep the first ``count`` rows. Masked rows follow after all others, so they are dropped first."""
+        """Keep the first ``count`` rows, of which masked rows are the last."""
         if count < self._logits.size:
-            self._ids = self.ids[:count] if self._ids is None else self._ids[:count]
+            ids = self.ids if self._ids is None else self._ids
+            self._ids = ids[:count]
             self._logits = self._logits[:count]
             if self.is_ordered:  # the highest logit stays, so the cached weights stay valid
                 if self._weights is not None:
@@ -298,24 +302,23 @@ _NO_IDS: Ids = np.empty(0, dtype=np.int32)
 
 
 class _MaskedRows(NamedTuple):
-    """The rows that a step masked, and those that earlier steps masked."""
+    """The rows that a step masked, and the rows that earlier steps masked."""
 
-    # Only references to arrays are stored. The token ids are computed when `ids` is called, which is rarely.
+    # Only references to arrays are stored. The token ids are computed by `ids`, which is seldom called.
 
     ids_before: NDArray[np.integer] | None  # the token ids before the masking step; None for the entire vocabulary
     ids_after: Ids  # the token ids after the masking step
     earlier_rows: _MaskedRows | None = None  # the rows that earlier steps masked; None if there are none
-    # number of rows in ``earlier_rows`` that llama.cpp would not have erased before the masking step
-    earlier_count: int = 0
+    earlier_count: int = 0  # number of rows in ``earlier_rows`` that llama.cpp still has at the masking step
 
     def ids(self, count: int, vocab_size: int) -> NDArray[np.intp]:
         """Return the token ids of the first ``count`` masked rows, ascending."""
         # If llama.cpp erases some masked rows, its unstable sort decides which. Here the rows with the lowest ids
         # stay.
-        is_masked = np.zeros(vocab_size, dtype=np.bool_)
         if self.ids_before is None:
-            is_masked[:] = True
+            is_masked = np.ones(vocab_size, dtype=np.bool_)
         else:
+            is_masked = np.zeros(vocab_size, dtype=np.bool_)
             is_masked[self.ids_before] = True
         is_masked[self.ids_after] = False
         if self.earlier_rows is not None:
@@ -327,15 +330,17 @@ class _MaskedRows(NamedTuple):
 # these inexact exponentials, which take half the time of exact ones. They nearly always suffice to identify the
 # drawn token.
 _FLOAT32_EXP_ERROR = 2.0**-21
-# greatest relative error of a float32 probability: the exact weight and the quotient are each rounded
+# Greatest relative error of a float32 probability. Its weight and the quotient are each rounded.
 _PROBABILITY_ERROR = 2.0**-23
+# The sum of float32 probabilities stays below this, however much their total was rounded.
+_MAX_PROBABILITY_SUM = 2
 
 
 class Candidates(CandidateRows):
     """The tokens that a chain may still choose, with their logits: at first the entire vocabulary.
 
-    A *row* is one token with its logit. Only this module and `kernels` sort and mask. Rows are dropped, never set
-    to -inf. The model's array of logits is never written to.
+    A *row* is one token with its logit. Rows are dropped, never set to -inf. The model's array of logits is never
+    written to.
 
     Attributes:
         vocab_size: number of token ids that exist, dropped ones included.
@@ -393,9 +398,9 @@ class Candidates(CandidateRows):
 
         If the rows are not sorted, these are all rows.
         """
-        # The sum of the probabilities is below 2, however much the total was rounded.
-        if self.is_ordered and min_prob * self._logits.size > 2:
-            return self.llama_cpp_probs_at(slice(int(2 / min_prob) + 1))
+        if self.is_ordered and min_prob * self._logits.size > _MAX_PROBABILITY_SUM:
+            max_count = int(_MAX_PROBABILITY_SUM / min_prob) + 1
+            return self.llama_cpp_probs_at(slice(max_count))
         return self.llama_cpp_probs()
 
     def llama_cpp_highest_prob(self) -> np.float32:
@@ -405,11 +410,16 @@ class Candidates(CandidateRows):
     def _llama_cpp_total(self) -> np.float32:
         """Return the sum of the weights in float32, added from the first row to the last."""
         if self._weight_total is None:
-            offsets = None
-            if self._weights is None and self._logits.size > LONG_ROW:
-                offsets = offsets_affecting_sum(self._logits, self.max, is_ordered=self.is_ordered)
-            self._weight_total = sequential_sum(self.weights() if offsets is None else exact_weights(offsets))
+            self._weight_total = sequential_sum(self._weights_affecting_total())
         return self._weight_total
+
+    def _weights_affecting_total(self) -> Floats:
+        """Return the weights without which the total would differ. In a long row these are few."""
+        if self._weights is None and self._logits.size > LONG_ROW:
+            offsets = offsets_affecting_sum(self._logits, self.max, is_ordered=self.is_ordered)
+            if offsets is not None:
+                return exact_weights(offsets)
+        return self.weights()
 
     def sort_descending(self) -> None:
         """Sort the rows from high to low. Rows with equal logits keep their order."""
@@ -424,7 +434,9 @@ class Candidates(CandidateRows):
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)
-        return np.arange(count) if self.is_ordered else highest_rows(self._logits, count, self._column_maxima)
+        if self.is_ordered:
+            return np.arange(count)
+        return highest_rows(self._logits, count, self._column_maxima)
 
     def keep_top_rows(self, count: int) -> None:
         """Keep the ``count`` highest rows, at least one, sorted from high to low.
@@ -462,11 +474,12 @@ class Candidates(CandidateRows):
         """
         if self._ids is None:
             return tokens, np.arange(tokens.size)
-        table = np.zeros(self.vocab_size, dtype=np.int32)
-        table[tokens] = np.arange(1, tokens.size + 1)
-        entries = table[self._ids]
-        positions = (entries != 0).nonzero()[0]
-        return positions, entries[positions] - 1
+        # For each token of the vocabulary, its index in ``tokens``, counted from 1; 0 for all other tokens.
+        numbers = np.zeros(self.vocab_size, dtype=np.int32)
+        numbers[tokens] = np.arange(1, tokens.size + 1)
+        numbers_of_rows = numbers[self._ids]
+        positions = (numbers_of_rows != 0).nonzero()[0]
+        return positions, numbers_of_rows[positions] - 1
 
     def mask_of(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return for each row whether its token is one of ``tokens``, bool (n,)."""
@@ -504,19 +517,23 @@ class Candidates(CandidateRows):
         Formula: the first row whose running sum of these probabilities, in float64, reaches u times their total.
         """
         position = self._certain_long_row_position(u, _FLOAT32_EXP_ERROR + _PROBABILITY_ERROR)
-        return position_of_share(self.llama_cpp_probs(), u) if position is None else position
+        if position is None:
+            position = position_of_share(self.llama_cpp_probs(), u)
+        return position
 
     def _certain_long_row_position(self, u: float, error: float) -> int | None:
         """Return the position that ``u`` selects from a long row, computed with fast, inexact weights."""
         # Returns None if rounding errors could change the position, if the row is short, or if the exact weights
-        # are already known. ``error``: greatest relative error of a fast weight; a factor that all weights share
-        # does not count.
+        # are already known. ``error``: greatest relative error of a fast weight. An error that is the same factor
+        # for all weights does not count.
         if self._weights is not None or self._logits.size <= LONG_ROW:
             return None
-        return certain_position_of_share(np.exp(self._logits - self.max), u, error)
+        fast_weights = np.exp(self._logits - self.max)
+        return certain_position_of_share(fast_weights, u, error)
 
 
-FEW_ROWS = 64  # up to this many rows, running sums are computed with Python's floats
+# Up to this many rows, running sums are computed with Python's floats. A call of NumPy would take longer.
+FEW_ROWS = 64
 _MAX_ROWS_FOR_PYTHON_EXP = 16  # up to this many rows, Python's exponentials are faster than NumPy's (measured)
 
 
@@ -528,12 +545,15 @@ def running_sums(logits: Floats, highest: np.float32) -> list[float]:
     return list(accumulate([exp(logit - max_logit) for logit in logits.tolist()]))
 
 
+# A running sum over n rows differs from the running sum of exact float32 weights by less than (n + 8) 2^-21 of the
+# total. The errors, as parts of the total:
+#
+# - below (4 n + 2) 2^-24: the rounding of the n weights, of their total, of the quotients and of the running sum
+# - at most 16 · 2^-24: NumPy's exponentials
+# - below 4 · 2^-24: the rounding of the differences from the highest logit
+#
+# Their sum is below (4 n + 22) 2^-24, which is less than half of the bound.
 _ERROR_PER_ROW = 2.0**-21
-# A bound on rounding errors: a running sum over n rows is off by less than (n + 8) 2^-21 of the total. The error
-# is measured against the running sum of exact float32 weights. Each of the n weights, their float32 total, the
-# quotients and the running sum are off by at most 2^-24 of the total, so that their error is below (4 n + 2)
-# 2^-24. NumPy's exponentials add at most 16 2^-24. The rounded differences from the highest logit add less than 4
-# 2^-24. The sum of these errors is below (4 n + 22) 2^-24, which is less than half of the bound.
 _SPARE_ROWS = 8
 
 
@@ -543,6 +563,6 @@ def certain_position(sums: list[float], share: float) -> int | None:
     target = total * share
     position = bisect_left(sums, target)
     margin = total * ((len(sums) + _SPARE_ROWS) * _ERROR_PER_ROW)
-    if sums[position] - target > margin and (position == 0 or target - sums[position - 1] > margin):
-        return position
-    return None
+    is_below_upper_sum = sums[position] - target > margin
+    is_above_lower_sum = position == 0 or target - sums[position - 1] > margin
+    return position if is_below_upper_sum and is_above_lower_sum else None

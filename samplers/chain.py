@@ -58,7 +58,8 @@ class Chain:
         ``seed``: the seed of which ``context`` has the low 32 bits; None: the one of ``context``.
         """
         check_selection([spec.sampler for spec in specs])
-        if not specs or not specs[-1].sampler.about.is_selector:
+        has_selector = bool(specs) and specs[-1].sampler.about.is_selector
+        if not has_selector:
             specs = [*specs, StepSpec(Dist(), location=f"chain[{len(specs)}].dist")]
         self.seed = context.seed if seed is None else seed
         self.vocabulary = context.vocabulary
@@ -73,7 +74,7 @@ class Chain:
         self._applying_steps: tuple[ApplyingStep, ...] = self.steps[:-1]
         self.min_token_count = max((step.n for step in self.steps if isinstance(step, MinTokens)), default=0)
         self._has_top_k = any(isinstance(step, TopK) for step in self._applying_steps)
-        self._accepting_steps = [s for s in self.steps if type(s).accept is not Sampler.accept]
+        self._accepting_steps = [step for step in self.steps if type(step).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
             _bind(step, spec, context)
         self.reset()
@@ -150,7 +151,8 @@ class Chain:
     def with_steps(self, applying_steps: tuple[ApplyingStep, ...], selector: SelectingStep) -> Chain:
         """Return a chain that runs other steps. The two chains share everything else."""
         chain = copy(self)
-        chain._applying_steps, chain._selector = applying_steps, selector
+        chain._applying_steps = applying_steps
+        chain._selector = selector
         return chain
 
     @property
@@ -164,24 +166,22 @@ class Chain:
 
 def check_selection(samplers: Sequence[Sampler]) -> None:
     """Raise ``SamplingError`` if two samplers are selectors, or if a selector is not the last sampler."""
-    selector_places = [
-        (first_index, s.about.name) for first_index, s in enumerate(samplers) if s.about.is_selector
-    ]
-    if len(selector_places) > 1:
-        (first_index, first_name), (second_index, second_name) = selector_places[:2]
+    places = [f"chain[{index}] {sampler.about.name}" for index, sampler in enumerate(samplers)]
+    selector_indexes = [index for index, sampler in enumerate(samplers) if sampler.about.is_selector]
+    if len(selector_indexes) > 1:
+        first, second, *_ = selector_indexes
         raise SamplingError(
-            f"chain[{first_index}] {first_name} and chain[{second_index}] {second_name} both select a token; "
-            "a chain has one, its last step"
+            f"{places[first]} and {places[second]} both select a token; a chain has one, its last step"
         )
-    if selector_places and selector_places[0][0] != len(samplers) - 1:
-        index, name = selector_places[0]
-        after = f"chain[{index + 1}] {samplers[index + 1].about.name}"
-        raise SamplingError(f"chain[{index}] {name} selects a token, so it must be the last step; {after} follows")
+    if selector_indexes and selector_indexes[0] < len(samplers) - 1:
+        index = selector_indexes[0]
+        problem = f"{places[index]} selects a token, so it must be the last step; {places[index + 1]} follows"
+        raise SamplingError(problem)
 
 
 def step_error(step: ApplyingStep | SelectingStep, method_name: str, error: Exception) -> Exception:
     """Return an exception of a step as a ``SamplingError`` that names the step."""
-    # A step of another package may raise any exception.
+    # A step of another package may raise any exception. A `SamplingError` names the step already.
     if isinstance(error, SamplingError):
         return error
     return SamplingError(f"{step.about.name}: {method_name} failed: {type(error).__name__}: {error}")
@@ -270,8 +270,8 @@ class StepSpec:
             origin: the source of the step and of the parameters that were set.
             location: the place where the step is written; empty if there is none.
         """
-        set_parameters = sampler.model_fields_set
-        origins = {name: origin if name in set_parameters else "default" for name in type(sampler).model_fields}
+        origins = dict.fromkeys(type(sampler).model_fields, "default")
+        origins |= dict.fromkeys(sampler.model_fields_set, origin)
         return cls(sampler, origins, origin, location)
 
     @property
@@ -291,10 +291,11 @@ class StepSpec:
         If ``parameter`` is empty, it is the place of the step.
         """
         origin = self.origins.get(parameter, "default")
-        if origin != "default" and not (self.location and origin == self.origin):
+        is_written_in_step = origin == self.origin and self.location
+        if origin != "default" and not is_written_in_step:
             return origin  # the name of a flag identifies both the sampler and the parameter
-        step = self.location or f"{self.origin}: {self.name}"
-        return f"{step}.{parameter}" if parameter else step
+        step_location = self.location or f"{self.origin}: {self.name}"
+        return f"{step_location}.{parameter}" if parameter else step_location
 
 
 @dataclass(frozen=True)
@@ -302,11 +303,10 @@ class Phase:
     """A part of a text before the last part. The last part has the chain of the run."""
 
     steps: tuple[StepSpec, ...]  # the steps of the chain; the last step selects the token
-    # the text that ends the phase, with the token that completes it; None: the tag with which the model's chat
-    # template ends the reasoning
+    # The phase ends with the token that completes this text. None: the tag with which the model's chat template
+    # ends the reasoning
     until: str | None = None
-    # maximum number of tokens of the phase, without those of ``then``; None: no limit
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # maximum number of tokens before ``then``; None: no limit
     then: str = ""  # the text that is forced after ``max_tokens`` tokens; empty: the next phase begins immediately
     adds_end: bool = False  # whether the text of ``until`` is forced after ``then``
 

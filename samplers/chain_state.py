@@ -1,7 +1,7 @@
 """The state of a chain at earlier tokens, for a run that goes back, and for texts that continue in several ways.
 
-A saved state does not include random numbers: they continue, so that no number decides about two draws. A number
-that led to a dropped token says where the next draw cannot fall, and using it again would bias the choice.
+A saved state does not include the random generators. They continue, so that no number is used for two draws. A
+number that led to a dropped token must not be used again, because the choice would then be biased.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import SamplingError
 from .mersenne_twister import MersenneTwister
 from .methods.temperature import Temperature
 
-# the saved values of the samplers that declare ``state_slots``, in the order of the chain
+# For each sampler with ``state_slots``, in the order of the chain: the values of these slots
 ChainState = tuple[tuple[Any, ...], ...]
 
 
@@ -29,25 +29,26 @@ class ChainStates:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        self._saved_steps: list[tuple[Sampler, tuple[str, ...]]] = []
+        self._saved_steps: list[tuple[Sampler, tuple[str, ...]]] = []  # the steps with the names of their slots
         self._rewound_steps: list[Sampler] = []
         for step in chain.steps:
-            names = _declared_slots(step)
-            if names is None and _has_state(step):
+            slots = _declared_slots(step)
+            if slots is None and _may_have_state(step):
                 self._rewound_steps.append(step)
-            elif names:
-                self._saved_steps.append((step, names))
+            elif slots:
+                self._saved_steps.append((step, slots))
         self._state_at_prompt: ChainState | None = None
 
     def save(self) -> ChainState:
         """Return the state before the next draw."""
-        return tuple([tuple([getattr(step, name) for name in names]) for step, names in self._saved_steps])
+        # Lists are faster than generators, and this runs at each token.
+        return tuple([tuple([getattr(step, slot) for slot in slots]) for step, slots in self._saved_steps])
 
     def restore(self, state: ChainState, prompt: Sequence[int], output: Sequence[int]) -> None:
         """Return to a saved state. Raises ``SamplingError`` if a sampler cannot be rewound."""
-        for (step, names), values in zip(self._saved_steps, state, strict=True):
-            for name, value in zip(names, values, strict=True):
-                setattr(step, name, value)
+        for (step, slots), values in zip(self._saved_steps, state, strict=True):
+            for slot, value in zip(slots, values, strict=True):
+                setattr(step, slot, value)
         for step in self._rewound_steps:
             generators = list(_copy_generators(step))
             try:
@@ -72,7 +73,8 @@ def check_without_draws(chain: Chain) -> None:
     """Raise ``SamplingError`` if the candidates of a chain depend on random numbers, or on earlier draws."""
     *applying_steps, selector = chain.steps
     for step in applying_steps:
-        if next(_copy_generators(step), None) is not None:
+        has_generator = any(True for _ in _copy_generators(step))
+        if has_generator:
             raise SamplingError(f"{step.about.name} draws random numbers; leave it out of the chain")
         if isinstance(step, Temperature) and step.t == 0:
             raise SamplingError(
@@ -84,35 +86,35 @@ def check_without_draws(chain: Chain) -> None:
 
 
 def _declared_slots(step: Sampler) -> tuple[str, ...] | None:
-    """Return the slots that a sampler declares as its state; None if it declares none."""
-    # A class that adds state to a class with a declaration must repeat the declaration.
+    """Return the ``state_slots`` of a sampler; None if it has no such declaration, or if it may be incomplete."""
+    # A class that may add state to its base class must declare all slots again.
     for cls in type(step).__mro__:
         members = vars(cls)
-        if members.get("state_slots") is not None:
-            slots: tuple[str, ...] = members["state_slots"]
+        slots: tuple[str, ...] | None = members.get("state_slots")
+        if slots is not None:
             return slots
-        if members.get("__slots__") or not _STATEFUL_METHODS.isdisjoint(members):
+        may_add_state = members.get("__slots__") or not _STATEFUL_METHODS.isdisjoint(members)
+        if may_add_state:
             return None
     return None
 
 
-# Methods that change state. A class that defines one of them may have state that its base class does not know.
-_STATEFUL_METHODS = frozenset({"accept", "reset", "select"})
+_STATEFUL_METHODS = frozenset({"accept", "reset", "select"})  # methods that change state
 
 
-def _has_state(step: Sampler) -> bool:
-    """Return whether a sampler without ``state_slots`` may have state: only `accept` or a draw changes it."""
+def _may_have_state(step: Sampler) -> bool:
+    """Return whether a sampler may have state that changes at a token: by `accept` or by a draw."""
     return isinstance(step, Selector) or type(step).accept is not Sampler.accept
 
 
 def _copy_generators(step: Sampler) -> Iterator[tuple[str, Any]]:
     """Yield the names of a sampler's attributes that are random generators, each with a copy of the generator."""
-    slots = {name for cls in type(step).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(step, name)}
-    for name in sorted(slots - _PYDANTIC_SLOTS):
-        value = getattr(step, name)
-        if _is_generator(value):
-            yield name, deepcopy(value)
-    for name, value in (getattr(step, "__pydantic_private__", None) or {}).items():
+    slots: set[str] = set()
+    for cls in type(step).__mro__:
+        slots.update(getattr(cls, "__slots__", ()))
+    attributes = {slot: getattr(step, slot) for slot in sorted(slots - _PYDANTIC_SLOTS) if hasattr(step, slot)}
+    attributes |= getattr(step, "__pydantic_private__", None) or {}
+    for name, value in attributes.items():
         if _is_generator(value):
             yield name, deepcopy(value)
 
@@ -121,8 +123,9 @@ def _is_generator(value: object) -> bool:
     """Return whether a value is a random generator, whose state continues when a sampler is rewound."""
     if isinstance(value, (MersenneTwister, Random)):
         return True
-    # Without the module there is no generator of it, and importing it takes time.
-    return "numpy.random" in sys.modules and isinstance(value, (np.random.Generator, np.random.RandomState))
+    # Before `numpy.random` is imported, which takes time, no object can be one of its generators.
+    is_imported = "numpy.random" in sys.modules
+    return is_imported and isinstance(value, (np.random.Generator, np.random.RandomState))
 
 
 _PYDANTIC_SLOTS = frozenset({"__dict__", "__pydantic_private__", "__pydantic_extra__", "__pydantic_fields_set__"})

@@ -22,8 +22,8 @@ Positions = NDArray[np.intp]
 TopRows = tuple[Positions, Floats]
 """Positions and logits of the highest rows, from high to low."""
 
-# the lowest and the highest finite float32
-MIN_FLOAT32, MAX_FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
+MIN_FLOAT32 = np.finfo(np.float32).min  # the lowest finite float32
+MAX_FLOAT32 = np.finfo(np.float32).max  # the highest finite float32
 
 
 @lru_cache(maxsize=8)
@@ -37,18 +37,21 @@ def all_ids(size: int) -> Ids:
 @lru_cache
 def as_float32(parameter: float) -> np.float32:
     """Return a parameter as float32."""
-    # Each token needs it, and the cache takes a third of the time of a conversion.
+    # A sampler needs its parameter at each token. The cache takes a third of the time of a conversion.
     return np.float32(parameter)
 
 
 def clamp_to_finite(logits: NDArray[np.floating], old_logits: Floats) -> Floats:
-    """Return logits as float32; an overflow becomes the nearest finite one, and what was -inf stays -inf."""
-    all_true = np.logical_and.reduce
-    if logits.dtype == np.float32 and all_true(np.isfinite(logits)) and all_true(np.isfinite(old_logits)):
+    """Return new logits as float32. An overflow becomes the nearest finite number, but an old -inf stays -inf."""
+    if logits.dtype == np.float32 and _are_all_finite(logits) and _are_all_finite(old_logits):
         return logits  # nearly always
     clamped_logits = np.minimum(np.maximum(logits, MIN_FLOAT32), MAX_FLOAT32).astype(np.float32, copy=False)
     result: Floats = np.where(old_logits == -np.inf, old_logits, clamped_logits)
     return result
+
+
+def _are_all_finite(values: NDArray[np.floating]) -> bool:
+    return bool(np.logical_and.reduce(np.isfinite(values)))
 
 
 def describe(value: object) -> str:
@@ -63,12 +66,14 @@ def describe_nonfinite(highest: np.float32) -> str:
     """Describe the error in a row whose highest logit is not finite."""
     if np.isnan(highest):
         return "there is a NaN in the row"
-    return "there is a +inf in the row" if highest > 0 else "every entry of the row is -inf"
+    if highest > 0:
+        return "there is a +inf in the row"
+    return "every entry of the row is -inf"
 
 
-_MAX_STABLE_SORT_VALUES = 256  # Up to this many values, a stable sort is faster than a sort of pairs (measured)
-_MIN_RADIX_SORT_VALUES = 1 << 12  # From this many values on, a radix sort may be faster than a sort of pairs
-_ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
+_MAX_STABLE_SORT_VALUES = 256  # up to this many values, a stable sort is faster than a sort of pairs (measured)
+_MIN_RADIX_SORT_VALUES = 1 << 12  # from this many values on, a radix sort may be faster than a sort of pairs
+_ALL_BITS_BUT_SIGN = np.int32(0x7FFFFFFF)
 _Keys = NDArray[np.int32]
 
 
@@ -76,35 +81,41 @@ def descending(values: Floats) -> Positions:
     """Return the positions that sort ``values``, float32 (n,), from high to low; equal values keep their order."""
     if values.size <= _MAX_STABLE_SORT_VALUES:
         return (-values).argsort(kind="stable")
+    # The keys are integers that sort as the values do, but a higher value has a lower key. The bits of a float32,
+    # read as an integer, sort as the floats do, except that negative floats sort in the reverse order.
     keys = (values + np.float32(0)).view(np.int32)  # + 0 makes -0 and 0 the same key
-    keys ^= (keys >> 31) & _ALL_BUT_SIGN
-    np.invert(keys, out=keys)  # a higher value has a lower key
+    is_negative = keys >> 31  # all bits are 1 for a negative float, and 0 for another one
+    keys ^= is_negative & _ALL_BITS_BUT_SIGN
+    np.invert(keys, out=keys)
     if values.size >= _MIN_RADIX_SORT_VALUES and _is_radix_sort_faster():
         return _ascending_by_radix(keys)
     return _ascending_by_pairs(keys)
 
 
-_UPPER_HALF = 1 if sys.byteorder == "little" else 0  # Index of the upper half of a 64-bit integer in memory
+# The index of each half of a 64-bit integer in memory
+_UPPER_HALF = 1 if sys.byteorder == "little" else 0
+_LOWER_HALF = 1 - _UPPER_HALF
 
 
 def _ascending_by_pairs(keys: _Keys) -> Positions:
     """Return the positions that sort ``keys``."""
-    # Sorts 64-bit integers: a key in the upper half, its position in the lower.
+    # Sorts 64-bit integers. Each has a key in its upper half, and the position of this key in its lower half.
     pairs = np.empty(keys.size, dtype=np.int64)
     halves = pairs.view(np.int32).reshape(-1, 2)
     halves[:, _UPPER_HALF] = keys
-    halves[:, 1 - _UPPER_HALF] = np.arange(keys.size, dtype=np.int32)
+    halves[:, _LOWER_HALF] = np.arange(keys.size, dtype=np.int32)
     pairs.sort()
-    positions: Positions = halves[:, 1 - _UPPER_HALF].astype(np.intp)
+    positions: Positions = halves[:, _LOWER_HALF].astype(np.intp)
     return positions
 
 
 def _ascending_by_radix(keys: _Keys) -> Positions:
-    """Return the positions that sort ``keys``, by the lower, then the upper 16 bits."""
-    # NumPy's stable sort of 16 bits is a radix sort.
-    by_lower = keys.astype(np.uint16).argsort(kind="stable")
-    upper = (keys >> 16).astype(np.int16).take(by_lower)
-    positions: Positions = by_lower.take(upper.argsort(kind="stable"))
+    """Return the positions that sort ``keys``."""
+    # Sorts by the lower 16 bits of the keys, then by the upper 16 bits. NumPy's stable sort of 16 bits is a radix
+    # sort.
+    positions_by_lower_bits = keys.astype(np.uint16).argsort(kind="stable")
+    upper_bits = (keys >> 16).astype(np.int16).take(positions_by_lower_bits)
+    positions: Positions = positions_by_lower_bits.take(upper_bits.argsort(kind="stable"))
     return positions
 
 
@@ -115,26 +126,29 @@ _SPREADING_FACTOR = np.uint32(2_654_435_761)
 @cache
 def _is_radix_sort_faster() -> bool:
     """Measure once whether the radix sort is faster, in about 0.5 ms. Both sorts return the same positions."""
-    # On AMD Zen 4, NumPy's sort for AVX-512 takes four times as long as its sort for AVX2.
+    # On AMD Zen 4, NumPy's sort of pairs takes four times as long with AVX-512 as with AVX2.
     keys = (np.arange(_MIN_RADIX_SORT_VALUES, dtype=np.uint32) * _SPREADING_FACTOR).view(np.int32)
-    seconds = [
-        (_measure_seconds(_ascending_by_radix, keys), _measure_seconds(_ascending_by_pairs, keys))
-        for _ in range(3)
-    ]
-    by_radix, by_pairs = map(min, zip(*seconds, strict=True))
-    return by_radix < by_pairs
+    return _measure_seconds(_ascending_by_radix, keys) < _measure_seconds(_ascending_by_pairs, keys)
 
 
 def _measure_seconds(sort: Callable[[_Keys], Positions], keys: _Keys) -> float:
-    start_seconds = perf_counter()
-    sort(keys)
-    return perf_counter() - start_seconds
+    """Return the time of a sort. Of three runs the shortest counts, since other programs may delay a run."""
+    durations = []
+    for _ in range(3):
+        start = perf_counter()
+        sort(keys)
+        durations.append(perf_counter() - start)
+    return min(durations)
 
 
 def column_maxima(values: Floats) -> Floats:
     """Return the maxima of the columns of a table of ``values``, float32 (n,), n >= 32."""
-    # The table has 16 rows, or 32 for many values. The last values, which do not fill a row of it, are left out.
-    height = _column_height(values.size)
+    # The table has 16 rows, or 32 for many values. The last values, too few for another column, are left out.
+    return _table_column_maxima(values, _column_height(values.size))
+
+
+def _table_column_maxima(values: Floats, height: int) -> Floats:
+    """Return the maxima of the columns if the values are arranged as a table with ``height`` rows."""
     width = values.size // height
     maxima: Floats = np.maximum.reduce(values[: height * width].reshape(height, width))
     return maxima
@@ -144,7 +158,9 @@ def highest_of(values: Floats, maxima: Floats) -> np.float32:
     """Return the highest of the ``values``, whose column maxima are ``maxima``. Returns NaN if a value is NaN."""
     highest: np.float32 = maxima[maxima.argmax()]
     table_size = _column_height(values.size) * maxima.size
-    return highest if table_size == values.size else np.maximum(highest, np.maximum.reduce(values[table_size:]))
+    if table_size < values.size:
+        highest = np.maximum(highest, np.maximum.reduce(values[table_size:]))
+    return highest
 
 
 def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Positions:
@@ -155,47 +171,53 @@ def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Po
 
 def highest_with_values(values: Floats, count: int, maxima: Floats | None = None) -> tuple[Positions, Floats]:
     """Return the positions that `highest_rows` returns, and the values there."""
-    # Only values that reach a lower bound of the ``count``-th highest value are sorted.
     if count == values.size:
         order = descending(values)
         return order, values[order]
-    positions, reaching_values = _reaching_bound(
-        values, count, column_maxima(values) if maxima is None else maxima
-    )
+    if maxima is None:
+        maxima = column_maxima(values)
+    # Only values that reach a lower bound of the ``count``-th highest value are sorted.
+    positions, reaching_values = _reaching_bound(values, count, maxima)
     order = descending(reaching_values)[:count]
     return positions[order], reaching_values[order]
 
 
-# The reaching columns are searched if at most one in this many columns reaches the bound. If more columns do,
-# searching the entire row is faster (measured).
+# Only the columns that reach the bound are searched if they are at most one in this many columns. If more columns
+# reach the bound, searching the entire row is faster (measured).
 _MIN_COLUMNS_PER_REACHING_COLUMN = 8
 
 
 def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positions, Floats]:
-    """Return ascending positions of the ``count`` highest values and of a few others, and all these values."""
-    # The bound is chosen so that at least ``count`` column maxima reach it. These are values at different
-    # positions, so at least ``count`` values reach the bound. Few other values do, since high values seldom share
-    # a column.
+    """Return the ``count`` highest values and a few more values, after their positions, which are ascending."""
     width = maxima.size
-    is_bounded = width >= 2 * count
-    bound = _bound_of_maxima(maxima, count) if is_bounded else _partition_for_nth_highest(values.copy(), count)
+    if width < 2 * count:
+        bound = _partition_for_nth_highest(values.copy(), count)
+        return _values_reaching(values, bound)
+    # At least ``count`` column maxima reach the bound. They are values at different positions, so at least
+    # ``count`` values reach the bound. Few more values reach it, since high values seldom share a column.
+    bound = _bound_of_maxima(maxima, count)
     columns = (maxima >= bound).nonzero()[0]
-    if not is_bounded or _MIN_COLUMNS_PER_REACHING_COLUMN * columns.size > width:
-        positions = (values >= bound).nonzero()[0]
-        return positions, values[positions]
+    if _MIN_COLUMNS_PER_REACHING_COLUMN * columns.size > width:
+        return _values_reaching(values, bound)
     height = _column_height(values.size)
-    near_positions = (_positions_of_row_starts(height, width) + columns).ravel()
-    end = height * width
-    if end < values.size:
-        near_positions = np.concatenate((near_positions, np.arange(end, values.size)))
-    near_values = values[near_positions]
-    reaching_positions = (near_values >= bound).nonzero()[0]
-    return near_positions[reaching_positions], near_values[reaching_positions]
+    searched_positions = (_positions_of_row_starts(height, width) + columns).ravel()
+    table_size = height * width
+    if table_size < values.size:
+        searched_positions = np.concatenate((searched_positions, np.arange(table_size, values.size)))
+    indexes, reaching_values = _values_reaching(values[searched_positions], bound)
+    return searched_positions[indexes], reaching_values
 
 
-# number of rows in the table of columns, for short and for long arrays of values
-_COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
-_MIN_LONG_COLUMN_VALUES = 1 << 16  # From this many values on, the table with more rows is faster (measured)
+def _values_reaching(values: Floats, bound: np.float32) -> tuple[Positions, Floats]:
+    """Return the positions of the values that reach the bound, and these values."""
+    positions = (values >= bound).nonzero()[0]
+    return positions, values[positions]
+
+
+# Number of rows in the table of columns, for short and for long arrays of values
+_COLUMN_HEIGHT = 16
+_LONG_COLUMN_HEIGHT = 32
+_MIN_LONG_COLUMN_VALUES = 1 << 16  # from this many values on, the table with more rows is faster (measured)
 
 
 def _column_height(size: int) -> int:
@@ -220,11 +242,11 @@ _GROUPED_MAXIMA_PER_VALUE = 4
 
 def _bound_of_maxima(maxima: Floats, count: int) -> np.float32:
     """Return a bound that at least ``count`` of the ``maxima`` reach, and few more than ``count``."""
-    height = maxima.size // max(_GROUPED_MAXIMA, _GROUPED_MAXIMA_PER_VALUE * count)
-    if height < 2:
+    group_count = max(_GROUPED_MAXIMA, _GROUPED_MAXIMA_PER_VALUE * count)
+    maxima_per_group = maxima.size // group_count
+    if maxima_per_group < 2:
         return _partition_for_nth_highest(maxima.copy(), count)
-    width = maxima.size // height
-    return _partition_for_nth_highest(np.maximum.reduce(maxima[: height * width].reshape(height, width)), count)
+    return _partition_for_nth_highest(_table_column_maxima(maxima, maxima_per_group), count)
 
 
 def _partition_for_nth_highest(values: Floats, count: int) -> np.float32:
@@ -253,34 +275,31 @@ def sequential_sum(values: NDArray[_Float], start: _Float | None = None) -> _Flo
     return total
 
 
-# Number of squares that are first added one by one, and greatest number of ties in a block of squares. If a block
-# has more ties, the sum is still small. It then grows by more squares that are added one by one.
-_SQUARES_ADDED_ALONE, _MAX_TIES = 64, 32
+_SQUARES_ADDED_ALONE = 64  # number of squares that are added one by one, before blocks are added
+_MAX_TIES = 32  # greatest number of ties in a block of squares
 
 
 def sequential_sum_of_squares(values: NDArray[np.float32]) -> np.float32:
     """Return the float32 sum of the squares of ``values``, float32 (n,), as C's ``float += double`` has it."""
-    # C adds each square in float64 and rounds the sum to float32. Rounding the square itself to float32 before the
-    # addition usually gives the same sum, and lets NumPy add many squares in one call. It makes a difference only
-    # if the rounded square may be a tie: a multiple of half the distance between the floats next to the sum. Ties
-    # are rare if the sum is far above the squares. Ties are added one by one in float64, the squares between them
-    # in float32.
+    # C adds each square in float64 and rounds the sum to float32. If the square itself is rounded to float32
+    # before the addition, the sum is usually the same, and NumPy can add many squares in one call. The sum differs
+    # only if the rounded square is a tie: a multiple of half the distance between the floats next to the sum. Ties
+    # are rare if the sum is far above the squares.
     total = _add_one_by_one(np.float32(0), values[:_SQUARES_ADDED_ALONE])
-    start, length = _SQUARES_ADDED_ALONE, 2 * _SQUARES_ADDED_ALONE
+    start = _SQUARES_ADDED_ALONE
+    block_length = 2 * _SQUARES_ADDED_ALONE
     while start < values.size and isfinite(total):
-        block = values[start : start + length]
+        block = values[start : start + block_length]
         squares = block * block
-        tie_positions, exact_squares = _find_ties(block, squares, total)
-        if tie_positions.size > _MAX_TIES:  # the sum is still small, and must grow before a block has few ties
+        ties = _find_ties(block, squares, total)
+        if ties.positions.size > _MAX_TIES:  # the sum is still small, and must grow before a block has few ties
             total = _add_one_by_one(total, block[:_SQUARES_ADDED_ALONE])
-            start, length = start + _SQUARES_ADDED_ALONE, 2 * _SQUARES_ADDED_ALONE
-            continue
-        added_count = 0
-        for position, square in zip(tie_positions.tolist(), exact_squares.tolist(), strict=True):
-            total = np.float32(float(sequential_sum(squares[added_count:position], total)) + square)
-            added_count = position + 1
-        total = sequential_sum(squares[added_count:], total)
-        start, length = start + length, 3 * length
+            start += _SQUARES_ADDED_ALONE
+            block_length = 2 * _SQUARES_ADDED_ALONE
+        else:
+            total = _add_block(total, squares, ties)
+            start += block_length
+            block_length *= 3
     return total
 
 
@@ -290,24 +309,41 @@ def _add_one_by_one(total: np.float32, values: NDArray[np.float32]) -> np.float3
     return total
 
 
-def _find_ties(
-    values: NDArray[np.float32], squares: NDArray[np.float32], total: np.float32
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the positions of rounded squares that may be ties when added to ``total``, and the exact squares."""
+class _Ties(NamedTuple):
+    """The squares of a block whose rounding to float32 may change the sum."""
+
+    positions: NDArray[np.intp]  # the positions in the block, ascending, (m,)
+    exact_squares: NDArray[np.float64]  # the squares at these positions, in float64, (m,)
+
+
+def _add_block(total: np.float32, squares: NDArray[np.float32], ties: _Ties) -> np.float32:
+    """Add the rounded squares of a block in float32, but the exact squares at the ties in float64."""
+    start = 0
+    for position, exact_square in zip(ties.positions.tolist(), ties.exact_squares.tolist(), strict=True):
+        total = sequential_sum(squares[start:position], total)
+        total = np.float32(float(total) + exact_square)
+        start = position + 1
+    return sequential_sum(squares[start:], total)
+
+
+def _find_ties(values: NDArray[np.float32], squares: NDArray[np.float32], total: np.float32) -> _Ties:
+    """Return the rounded squares that may be ties when they are added to ``total``."""
     with np.errstate(over="ignore", divide="ignore"):
-        scale = np.float32(2) / np.spacing(total)
-    positions = np.arange(values.size)
-    if isfinite(scale):  # otherwise every square may be a tie, since floats are as close together as possible
+        half_steps_per_unit = np.float32(2) / np.spacing(total)
+    if isfinite(half_steps_per_unit):
         with np.errstate(over="ignore"):
-            half_steps = squares * scale
+            half_steps = squares * half_steps_per_unit
         positions = (half_steps == np.rint(half_steps)).nonzero()[0]
+    else:  # the floats next to the sum are as close together as any, so that every square may be a tie
+        positions = np.arange(values.size)
     exact_squares = values[positions].astype(np.float64) ** 2
     is_rounded = squares[positions] != exact_squares
-    return positions[is_rounded], exact_squares[is_rounded]
+    return _Ties(positions[is_rounded], exact_squares[is_rounded])
 
 
-BLOCK_ROWS = 512  # number of rows in a block of the two-level search
-# With more values than this, a search first finds the block, and then the position in the block
+# A search in more than `LONG_ROW` values first finds the block of `BLOCK_ROWS` values, and then the position in
+# it.
+BLOCK_ROWS = 512
 LONG_ROW = 4 * BLOCK_ROWS
 
 
@@ -326,37 +362,44 @@ _MIN_NORMAL = 2.0**-126  # the smallest positive normal float32
 
 def certain_position_of_share(weights: NDArray[np.float32], share: float, error: float) -> int | None:
     """Return the position that `position_of_share` finds with exact weights; None if it is uncertain."""
-    # ``error``: greatest relative error of a weight. Weights below the smallest normal float32 may have a greater
-    # one.
+    # ``error``: greatest relative error of a weight. The error of weights below the smallest normal float32 may be
+    # greater.
     result = _search_blocks(weights, share)
     margin = 2 * error * result.target + weights.size * _MIN_NORMAL
-    is_certain = (result.missing > margin or result.position == 0) and result.beyond > margin
-    return result.position if is_certain else None
+    is_below_upper_sum = result.distance_to_upper_sum > margin
+    is_above_lower_sum = result.position == 0 or result.distance_to_lower_sum > margin
+    return result.position if is_below_upper_sum and is_above_lower_sum else None
 
 
 class _SharePosition(NamedTuple):
-    """The position at which a running sum reaches a target, and the distance of the target from both sums."""
+    """The position at which a running sum reaches a target, and the target's distances from two running sums."""
 
     position: int  # the first position whose running sum reaches the target
-    missing: float  # the target minus the running sum before the position
-    beyond: float  # the running sum up to and including the position, minus the target
+    distance_to_lower_sum: float  # the target minus the running sum before the position
+    distance_to_upper_sum: float  # the running sum up to and including the position, minus the target
     target: float  # the share times the total
 
 
 def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition:
-    """Find the block that reaches the share, then the position in it."""
-    # No running sum over the vocabulary is needed.
+    """Find the block that reaches the share, then the position in the block."""
+    # So no running sum over the entire vocabulary is needed.
     block_sums = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK_ROWS), dtype=np.float64)
-    block_ends = np.add.accumulate(block_sums)
-    target = block_ends[-1] * share
-    block = int(block_ends.searchsorted(target))
+    sums_up_to_blocks = np.add.accumulate(block_sums)
+    target = sums_up_to_blocks[-1] * share
+    block = int(sums_up_to_blocks.searchsorted(target))
+    sum_before_block = sums_up_to_blocks[block - 1] if block else 0.0
     start = block * BLOCK_ROWS
     sums = np.add.accumulate(weights[start : start + BLOCK_ROWS], dtype=np.float64)
     # The sums of blocks and of rows round differently. If the target exceeds the block's sum, the last row counts.
-    target_in_block = min(target - (block_ends[block - 1] if block else 0.0), sums[-1])
+    target_in_block = min(target - sum_before_block, sums[-1])
     position = int(sums.searchsorted(target_in_block))
-    missing = target_in_block - sums[position - 1] if position else target_in_block
-    return _SharePosition(start + position, missing, sums[position] - target_in_block, target)
+    lower_sum = sums[position - 1] if position else 0.0
+    return _SharePosition(
+        position=start + position,
+        distance_to_lower_sum=target_in_block - lower_sum,
+        distance_to_upper_sum=sums[position] - target_in_block,
+        target=target,
+    )
 
 
 def exact_weights(offsets: Floats) -> Floats:
@@ -364,21 +407,21 @@ def exact_weights(offsets: Floats) -> Floats:
     return np.exp(offsets, dtype=np.float64).astype(np.float32)
 
 
-# An offset whose weight is below 2^-24. Adding such a weight to a float32 sum of 1 or more changes nothing.
+# The weight of this offset is below 2^-24. Adding such a weight to a float32 sum of 1 or more changes nothing.
 _NEGLIGIBLE_OFFSET = np.float32(-16.7)
-# Rows that change the sum are selected if at most one in this many rows does. Otherwise, summing all rows is
-# faster.
+# If more than one in this many rows affects the sum, summing all rows is faster than selecting rows.
 _MIN_ROWS_PER_SUMMED_ROW = 2
 
 
 def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
     """Return the differences from the highest logit, for the rows that affect the float32 sum of all weights."""
-    # The sum is added from the first row to the last. Every row up to the highest one affects it. From there on
-    # the sum is at least 1, so that very small weights are rounded away. Returns None if most rows affect the sum.
-    # ``is_ordered``: the logits are sorted from high to low.
+    # The sum is added from the first row to the last. Every row up to the highest row affects the sum. After the
+    # highest row, the sum is at least 1, so that very small weights are rounded away. Returns None if most rows
+    # affect the sum. ``is_ordered``: the logits are sorted from high to low.
     offsets: Floats = logits - highest
     if is_ordered:
-        return offsets[: offsets.size - int(offsets[::-1].searchsorted(_NEGLIGIBLE_OFFSET))]
+        negligible_count = int(offsets[::-1].searchsorted(_NEGLIGIBLE_OFFSET))
+        return offsets[: offsets.size - negligible_count]
     highest_position = int(offsets.argmax())
     if _MIN_ROWS_PER_SUMMED_ROW * highest_position > offsets.size:
         return None
@@ -402,27 +445,28 @@ class SoftmaxSums(NamedTuple):
         return self.highest + self.log_weight_sum
 
 
-# Minimum difference of a logit from the highest one. A lower difference is replaced by this one. A logit so far
-# below the highest one has less than 1e-34 of its weight. Even a whole vocabulary of such logits does not change a
-# sum in float64. Without the replacement, exponentials below the smallest normal float32 would take ten times as
-# long.
+# A logit may be further below the highest logit than this. Then this difference is used in its place. Its weight
+# is below 1e-34, so that even a whole vocabulary of such logits does not change a sum in float64. Without this
+# limit, exponentials below the smallest normal float32 would take ten times as long.
 _MIN_DIFFERENCE_NATS = -80.0
 
 
 class SoftmaxWorkspace:
-    """A computation of `SoftmaxSums` that reuses two work arrays."""
-
-    # Allocating them would take longer than the sums.
+    """A computation of `SoftmaxSums` with two arrays that are reused, since allocating them would take longer."""
 
     def __init__(self) -> None:
-        self._differences = self._weights = np.empty(0, dtype=np.float32)
+        self._differences = np.empty(0, dtype=np.float32)
+        self._weights = np.empty(0, dtype=np.float32)
 
     def sums(self, logits: Floats, highest: np.float32) -> SoftmaxSums:
         """Return the sums of a row, float32 (n,). Exponentials are computed in float32, sums in float64."""
         if self._differences.size < logits.size:
-            self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
-        differences, weights = self._differences[: logits.size], self._weights[: logits.size]
-        if float(np.minimum.reduce(logits)) - float(highest) >= _MIN_DIFFERENCE_NATS:
+            self._differences = np.empty(logits.size, dtype=np.float32)
+            self._weights = np.empty(logits.size, dtype=np.float32)
+        differences = self._differences[: logits.size]
+        weights = self._weights[: logits.size]
+        lowest_difference = float(np.minimum.reduce(logits)) - float(highest)
+        if lowest_difference >= _MIN_DIFFERENCE_NATS:
             np.subtract(logits, highest, out=differences)
         else:  # rare, so that the check is faster than always taking the maximum
             with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
@@ -430,8 +474,8 @@ class SoftmaxWorkspace:
             np.maximum(differences, _MIN_DIFFERENCE_NATS, out=differences)
         np.exp(differences, out=weights)
         total = float(np.add.reduce(weights, dtype=np.float64))
-        moment = float(differences.dot(weights))
-        return SoftmaxSums(float(highest), log(total), log(total) - moment / total)
+        mean_difference = float(differences.dot(weights)) / total
+        return SoftmaxSums(highest=float(highest), log_weight_sum=log(total), entropy=log(total) - mean_difference)
 
 
 @np.errstate(divide="ignore")
@@ -442,7 +486,8 @@ def logarithms(probs: Floats) -> Floats:
 
 def llama_cpp_entropy(probs: Floats, logs: Floats) -> np.float32:
     """Return -sum p ln p in nats, summed in float32 from the first row to the last, as in llama.cpp."""
-    return sequential_sum(probs * np.minimum(-logs, MAX_FLOAT32))  # 0 times a finite number, not 0 times inf
+    finite_surprises = np.minimum(-logs, MAX_FLOAT32)  # the product of 0 and inf would be NaN
+    return sequential_sum(probs * finite_surprises)
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:

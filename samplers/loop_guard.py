@@ -22,8 +22,8 @@ LoopAction = Literal["stop", "end-thinking", "rewind"]
 class LoopGuard(BaseModel):
     """The settings of the loop guard.
 
-    A loop is found if the last max(repeats * p, min_tokens) tokens of the text have the period p, which means that
-    each of them equals the token p places before, as far as both are among them. The smallest such p counts.
+    The last max(repeats * p, min_tokens) tokens of the text are a loop if they have the period p: each token
+    equals the token p places before it, if that token is one of them. The smallest such p counts.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -59,8 +59,9 @@ def parse_loop_guard(value: object) -> LoopGuard:
     try:
         return LoopGuard.model_validate(dict(table))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise SamplingError(problem_message(first), place=("loop_guard", *first["loc"][:1])) from None
+        first_problem = error.errors()[0]
+        place = ("loop_guard", *first_problem["loc"][:1])
+        raise SamplingError(problem_message(first_problem), place=place) from None
 
 
 class LoopState(NamedTuple):
@@ -78,23 +79,29 @@ class LoopDetector:
         self._min_period = guard.min_period
         self._max_period = guard.max_period
         periods = np.arange(guard.min_period, guard.max_period + 1)
-        self._needed_lengths = np.maximum(guard.repeats * periods, guard.min_tokens) - periods
-        self._tokens = np.full(2 * self._max_period, -1, dtype=np.int64)  # no token equals the padding before it
-        # the state after the tokens so far, which may be saved, and set again. It is never changed in place.
+        # The first p tokens of a loop need not equal the tokens before them.
+        self._min_run_lengths = np.maximum(guard.repeats * periods, guard.min_tokens) - periods
+        # The tokens of the text follow after padding, which no token equals. The array may be longer than the
+        # text.
+        self._tokens = np.full(2 * self._max_period, -1, dtype=np.int64)
+        # The state after the tokens so far. It may be saved and set again, since it is never changed in place.
         self.state = LoopState(0, np.zeros(periods.size, dtype=np.int64))
 
     def push(self, token: int) -> int | None:
         """Append one token; return the smallest period of a loop that it completes, None if there is none."""
-        count, run_lengths = self.state
-        end = self._max_period + count
-        if end >= self._tokens.size:
+        token_count, run_lengths = self.state
+        position = self._max_period + token_count
+        if position >= self._tokens.size:
             self._tokens = np.concatenate([self._tokens, np.full(self._tokens.size, -1, dtype=np.int64)])
-        earlier_tokens = self._tokens[end - self._max_period : end - self._min_period + 1][::-1]
-        self._tokens[end] = token
+        # For each period, from the smallest to the greatest, the token one period before
+        earlier_tokens = self._tokens[position - self._max_period : position - self._min_period + 1][::-1]
+        self._tokens[position] = token
         run_lengths = (run_lengths + 1) * (earlier_tokens == token)
-        self.state = LoopState(count + 1, run_lengths)
-        is_loop = run_lengths >= self._needed_lengths
-        return int(is_loop.argmax()) + self._min_period if is_loop.any() else None
+        self.state = LoopState(token_count + 1, run_lengths)
+        is_loop = run_lengths >= self._min_run_lengths
+        if not is_loop.any():
+            return None
+        return self._min_period + int(is_loop.argmax())
 
     def second_block_start(self, period: int) -> int:
         """Return the index of the token at which the second repetition begins, if the last tokens are a loop."""

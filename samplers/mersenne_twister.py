@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .candidates import Candidates
 
 _NUMBERS_PER_BATCH = 64  # number of random numbers that are generated in one call
-# the greatest float64 below 1, which replaces a random number that rounds to 1
+# The greatest numbers below 1 replace random numbers that round to 1.
 _BELOW_ONE = math.nextafter(1.0, 0.0)
 _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
-_STATE_WORDS = 624
-# the factor of the sequence that fills the state from a seed (Matsumoto & Nishimura 2002)
+_STATE_WORDS = 624  # number of words in the state of a generator
+# The factor of the sequence that fills the state from a seed (Matsumoto & Nishimura 2002)
 _SEED_FACTOR = 1_812_433_253
 
 
@@ -42,7 +42,8 @@ class MersenneTwister:
     def uniform(self) -> float:
         """Return the next number, a float64 in [0, 1)."""
         if not self._ready_numbers:
-            self._ready_numbers = next_numbers(self._seeded_word_generator(), _NUMBERS_PER_BATCH)[::-1].tolist()
+            numbers = next_numbers(self._seeded_word_generator(), _NUMBERS_PER_BATCH)
+            self._ready_numbers = numbers[::-1].tolist()
         return self._ready_numbers.pop()
 
     def _seeded_word_generator(self) -> Random:
@@ -62,10 +63,9 @@ class MersenneTwister:
         """Return the next float32 in [0, 1), as ``uniform_real_distribution<float>`` does from a 32-bit word."""
         # Between two restarts, call either this method or `uniform`. Both generate numbers in advance.
         if not self._ready_floats:
-            random_words = np.frombuffer(
-                self._seeded_word_generator().randbytes(4 * _NUMBERS_PER_BATCH), "<u4"
-            ).astype(np.float32)
-            self._ready_floats = list(np.minimum(random_words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
+            words = _next_words(self._seeded_word_generator(), _NUMBERS_PER_BATCH)
+            numbers = np.minimum(words.astype(np.float32) / np.float32(2.0**32), _FLOAT_BELOW_ONE)
+            self._ready_floats = list(numbers[::-1])
         return self._ready_floats.pop()
 
     def discrete(self, candidates: Candidates) -> int:
@@ -73,7 +73,9 @@ class MersenneTwister:
         # If llama.cpp would have a single row, no random number is used. Masked rows, which llama.cpp keeps at
         # -inf, count as rows. Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a
         # float64.
-        return candidates.pick_position(self.uniform()) if candidates.llama_cpp_count > 1 else 0
+        if candidates.llama_cpp_count == 1:
+            return 0
+        return candidates.pick_position(self.uniform())
 
 
 def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
@@ -87,8 +89,13 @@ def random_bits(seed: int, count: int) -> NDArray[np.uint8]:
     """Return the lowest bits of the first ``count`` 32-bit words, each 0 or 1, uint8 (count,)."""
     # Equals torch's ``randint(0, 2, (count,))`` on a CPU, with a generator of that seed. Only the lowest 32 bits
     # of ``seed`` count, as in torch.
-    words = np.frombuffer(seeded_generator(generator_seed(seed)).randbytes(4 * count), "<u4")
+    words = _next_words(seeded_generator(generator_seed(seed)), count)
     return (words & 1).astype(np.uint8)
+
+
+def _next_words(generator: Random, count: int) -> NDArray[np.uint32]:
+    """Return the next 32-bit words of a generator, uint32 (count,)."""
+    return np.frombuffer(generator.randbytes(4 * count), "<u4")
 
 
 def seeded_generator(seed: int) -> Random:

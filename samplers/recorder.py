@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +15,13 @@ from .errors import SamplingError
 from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
-# names of the stages before any mask: the model's logits, those that guidance makes of them, and the tokens that
-# the model's file does not suppress
-MODEL_STAGE, GUIDANCE_STAGE, SUPPRESSED_STAGE = "model", "guidance", "suppressed"
-# names of the stages before the first step: the tokens that the grammar's mask allows, those that spell the end of
-# the prompt, and those that were not dropped at this place
-GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "grammar", "healing", "bans"
+# Names of the stages before the first step, in their order
+MODEL_STAGE = "model"  # the model's logits
+GUIDANCE_STAGE = "guidance"  # the logits after guidance
+SUPPRESSED_STAGE = "suppressed"  # the tokens that the model's file does not suppress
+GRAMMAR_STAGE = "grammar"  # the tokens that the grammar's mask allows
+HEALING_STAGE = "healing"  # the tokens that spell the end of the prompt
+BANS_STAGE = "bans"  # the tokens that a run did not drop here by going back
 
 
 class NamedMask(NamedTuple):
@@ -117,33 +118,28 @@ class ChainRecorder:
         """
         self._input_candidates.clear()
         masks = _accumulate_masks(mask)
-        model_logits, logits = logits, logits if change is None else change.logits
-        token = self._recording_chain.sample(logits, masks[-1].mask if masks else None)
+        chain_logits = logits if change is None else change.logits
+        token = self._recording_chain.sample(chain_logits, masks[-1].mask if masks else None)
         allowed_tokens = self._chain.allowed_tokens
-        if allowed_tokens is not None:  # the chain itself drops the other tokens
+        if allowed_tokens is not None:  # the chain itself drops the suppressed tokens
             masks = _accumulate_masks([NamedMask(SUPPRESSED_STAGE, allowed_tokens), *masks])
-        selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
+        selection = self._recording_selector.selection
+        drawn_from = self._recording_selector.drawn_from
         with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
+            # The candidates before the first step, and after each step
             snapshots: list[StageCandidates] = []
             for candidates in (*self._input_candidates, drawn_from):
-                snapshots.append(
-                    StageCandidates(candidates, self._workspace, snapshots[-1] if snapshots else None)
-                )
-            first = StageCandidates(Candidates(logits), self._workspace) if masks else snapshots[0]
-            records = [StageRecord(MODEL_STAGE, None, first)]
+                previous = snapshots[-1] if snapshots else None
+                snapshots.append(StageCandidates(candidates, self._workspace, previous))
+            records: list[StageRecord] = []
             if change is not None:
-                unchanged = StageCandidates(Candidates(model_logits), self._workspace)
-                records = [
-                    StageRecord(MODEL_STAGE, None, unchanged),
-                    StageRecord(change.stage, None, first, change.note),
-                ]
-            if masks:
-                for stage, combined_mask in masks[:-1]:
-                    candidates = Candidates(logits)
-                    candidates.filter_rows(combined_mask)
-                    masked = StageCandidates(candidates, self._workspace)
-                    records.append(StageRecord(stage, None, masked, _mask_note(combined_mask)))
-                records.append(StageRecord(masks[-1].stage, None, snapshots[0], _mask_note(masks[-1].mask)))
+                records.append(StageRecord(MODEL_STAGE, None, self._unmasked(logits)))
+            unmasked = self._unmasked(chain_logits) if masks else snapshots[0]
+            if change is None:
+                records.append(StageRecord(MODEL_STAGE, None, unmasked))
+            else:
+                records.append(StageRecord(change.stage, None, unmasked, change.note))
+            records += self._mask_records(masks, chain_logits, snapshots[0])
             for step_index, step in enumerate(self._chain.steps):
                 before, after = snapshots[step_index], snapshots[step_index + 1]
                 note = _describe_effect(step, before, after)
@@ -151,6 +147,23 @@ class ChainRecorder:
             if selection.note is not None:
                 records[-1] = records[-1]._replace(note=selection.note)
         return ChainRecord(token, tuple(records), _draw_interval(selection, drawn_from))
+
+    def _unmasked(self, logits: Floats) -> StageCandidates:
+        """Return all tokens as candidates."""
+        return StageCandidates(Candidates(logits), self._workspace)
+
+    def _mask_records(
+        self, masks: Sequence[NamedMask], logits: Floats, after_last_mask: StageCandidates
+    ) -> Iterator[StageRecord]:
+        """Yield the record of each mask. Each mask is combined with the masks before it."""
+        for number, (stage, mask) in enumerate(masks, 1):
+            if number == len(masks):
+                after = after_last_mask
+            else:
+                candidates = Candidates(logits)
+                candidates.filter_rows(mask)
+                after = StageCandidates(candidates, self._workspace)
+            yield StageRecord(stage, None, after, _mask_note(mask))
 
 
 class _RecordingStep:
@@ -202,10 +215,11 @@ def _accumulate_masks(mask: NDArray[np.bool_] | Sequence[NamedMask] | None) -> l
         return []
     if isinstance(mask, np.ndarray):
         return [NamedMask(GRAMMAR_STAGE, mask)]
-    combined: list[NamedMask] = []
-    for stage, allowed in mask:
-        combined.append(NamedMask(stage, allowed if not combined else combined[-1].mask & allowed))
-    return combined
+    combined_masks: list[NamedMask] = []
+    for stage, is_allowed in mask:
+        combined_mask = combined_masks[-1].mask & is_allowed if combined_masks else is_allowed
+        combined_masks.append(NamedMask(stage, combined_mask))
+    return combined_masks
 
 
 def _mask_note(mask: NDArray[np.bool_]) -> str:
@@ -219,7 +233,7 @@ def _draw_interval(selection: Selection, drawn_from: Candidates) -> DrawInterval
         return None
     weights = selection.weights.astype(np.float64)
     position = int((drawn_from.ids == selection.token).argmax())
-    weight_before, remaining_weight = weights[:position].sum(), weights[position:].sum()
-    total = weight_before + remaining_weight
-    high = (weight_before + weights[position]) / total
-    return DrawInterval(selection.u, float(weight_before / total), float(high))
+    weight_before = weights[:position].sum()
+    total = weight_before + weights[position:].sum()
+    weight_up_to_token = weight_before + weights[position]
+    return DrawInterval(selection.u, low=float(weight_before / total), high=float(weight_up_to_token / total))

@@ -77,12 +77,11 @@ def builtin_names() -> tuple[str, ...]:
 @cache
 def _builtin_sampler(name: str) -> type[Sampler]:
     module = importlib.import_module(f"{methods.__name__}.{name}")
-    own_values = (
-        value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__
-    )
-    for value in own_values:
-        if isinstance(value, type) and issubclass(value, Sampler) and "about" in vars(value):  # not a base class
-            return value
+    for value in vars(module).values():
+        is_sampler = isinstance(value, type) and issubclass(value, Sampler) and "about" in vars(value)
+        if is_sampler and value.__module__ == module.__name__:  # others are imported
+            sampler: type[Sampler] = value
+            return sampler
     raise SamplingError(f"{module.__name__} defines no sampler")
 
 
@@ -130,14 +129,14 @@ def _find_problems(cls: type[Sampler], name: str) -> Iterator[str]:
         return
     if normalize_name(about.name) != name:
         yield f"the name in its `about` is {about.name!r}, not {name!r} as in its entry point"
-    for field in (*([] if about.main_parameter is None else [about.main_parameter]), *about.off_values):
-        if field not in cls.model_fields:
-            yield f"its `about` names a parameter {field!r} that the sampler does not have"
+    for parameter in (about.main_parameter, *about.off_values):
+        if parameter is not None and parameter not in cls.model_fields:
+            yield f"its `about` names a parameter {parameter!r} that the sampler does not have"
     if about.is_selector != issubclass(cls, Selector):
         yield "`is_selector` in its `about` must be true for a Selector, and false for other samplers"
     stage: object = about.stage
     if not isinstance(stage, int | None):
         yield f"the stage in its `about` is {stage!r}, neither an integer nor None"
-    for field, info in cls.model_fields.items():
-        if info.is_required():
-            yield f"its parameter {field!r} has no default"
+    for parameter, field in cls.model_fields.items():
+        if field.is_required():
+            yield f"its parameter {parameter!r} has no default"

@@ -11,8 +11,8 @@ from ..common.text import count_noun
 from .candidates import Candidates
 from .kernels import Floats, Ids, Positions, SoftmaxSums, SoftmaxWorkspace
 
-# If less than one in this many tokens is a candidate, sorting the ids is faster than a table of all positions
-_SORTED_LOOKUP_RATIO = 16
+# If at least one in this many tokens is a candidate, a table of all positions is faster than a sort of the ids.
+_MAX_TOKENS_PER_CANDIDATE_IN_TABLE = 16
 
 
 class StageCandidates:
@@ -43,7 +43,9 @@ class StageCandidates:
         self.candidates = candidates.snapshot()
         self._workspace = workspace or SoftmaxWorkspace()
         self._sums: SoftmaxSums | None = None
-        self._stage_with_same_rows = previous if previous is not None and self.is_same_row(previous) else None
+        self._stage_with_same_rows: StageCandidates | None = None
+        if previous is not None and self.is_same_row(previous):
+            self._stage_with_same_rows = previous
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -86,8 +88,11 @@ class StageCandidates:
         """
         if len(kept) == len(self):
             return 1.0
-        all_sums, sums = self._softmax_sums(), kept._softmax_sums()
-        return min(exp(sums.highest - all_sums.highest + sums.log_weight_sum - all_sums.log_weight_sum), 1.0)
+        sums = self._softmax_sums()
+        kept_sums = kept._softmax_sums()
+        # The difference of `log_total` would lose digits where the logits are large.
+        log_mass = kept_sums.highest - sums.highest + kept_sums.log_weight_sum - sums.log_weight_sum
+        return min(exp(log_mass), 1.0)
 
     def is_same_row(self, other: StageCandidates) -> bool:
         """Return True if both stages have the same arrays, because no step in between changed anything."""
@@ -97,24 +102,28 @@ class StageCandidates:
         """Return the positions of ``tokens``, intp (m,); -1 for a token that is not among the candidates."""
         if self.candidates.is_full_vocabulary:
             return tokens.astype(np.intp)
-        if len(self) * _SORTED_LOOKUP_RATIO > self.candidates.vocab_size:
+        if len(self) * _MAX_TOKENS_PER_CANDIDATE_IN_TABLE > self.candidates.vocab_size:
             table = np.full(self.candidates.vocab_size, -1, dtype=np.intp)
             table[self.ids] = np.arange(len(self))
             return table[tokens]
         order = self.ids.argsort()
         sorted_ids = self.ids[order]
-        places_in_order = sorted_ids.searchsorted(tokens).clip(max=len(self) - 1)
-        return np.where(sorted_ids[places_in_order] == tokens, order[places_in_order], -1)
+        ranks = sorted_ids.searchsorted(tokens).clip(max=len(self) - 1)
+        is_candidate = sorted_ids[ranks] == tokens
+        return np.where(is_candidate, order[ranks], -1)
 
     def changes_since(self, before: StageCandidates) -> NDArray[np.float64]:
         """Return the changes of the logits since the stage ``before``: new minus old, nonzero, float64 (m,)."""
-        if len(before) == len(self) and self._stored_ids() is before._stored_ids():
-            old_logits, new_logits = before.logits, self.logits
-        else:
-            positions = before.positions_of(self.ids)
-            old_logits, new_logits = before.logits[positions[positions >= 0]], self.logits[positions >= 0]
-        changed_positions = (new_logits != old_logits).nonzero()[0]
-        return new_logits[changed_positions].astype(np.float64) - old_logits[changed_positions]
+        old_logits = before.logits
+        new_logits = self.logits
+        has_same_ids = len(before) == len(self) and self._stored_ids() is before._stored_ids()
+        if not has_same_ids:
+            old_positions = before.positions_of(self.ids)
+            is_in_both = old_positions >= 0
+            old_logits = old_logits[old_positions[is_in_both]]
+            new_logits = new_logits[is_in_both]
+        changed = (new_logits != old_logits).nonzero()[0]
+        return new_logits[changed].astype(np.float64) - old_logits[changed]
 
     def _stored_ids(self) -> Ids | None:
         return None if self.candidates.is_full_vocabulary else self.candidates.ids
@@ -127,22 +136,25 @@ class StageCandidates:
         return self._sums
 
 
-# Usual and greatest number of significant digits. Nine digits distinguish any two float32.
-_USUAL_DIGITS, _MAX_DIGITS = 3, 9
+_USUAL_DIGITS = 3  # usual number of significant digits
+_MAX_DIGITS = 9  # nine digits distinguish any two float32
 
 
 def short_number(value: float, digits: int = _USUAL_DIGITS) -> str:
     """Return a number with three significant digits, ``0.0105`` or ``12.3``; an integer in full, ``49,152``."""
-    return f"{value:,}" if isinstance(value, int) else f"{float(value):.{digits}g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{float(value):.{digits}g}"
 
 
 def comparison(left: float, sign: str, right: float) -> str:
     """Return a comparison such as ``0.71 > 0.5``. Different numbers get enough digits to look different."""
     for digits in range(_USUAL_DIGITS, _MAX_DIGITS + 1):
-        texts = short_number(left, digits), short_number(right, digits)
-        if texts[0] != texts[1] or left == right:
+        left_text = short_number(left, digits)
+        right_text = short_number(right, digits)
+        if left_text != right_text or left == right:
             break
-    return f"{texts[0]} {sign} {texts[1]}"
+    return f"{left_text} {sign} {right_text}"
 
 
 def token_count(count: int) -> str:
@@ -162,14 +174,17 @@ def mass_at(before: StageCandidates, after: StageCandidates) -> str:
 def logit_changes(before: StageCandidates, after: StageCandidates) -> str:
     """Describe how many logits a step changed, and by how much: ``3 tokens lowered by up to 1.2``."""
     changes = after.changes_since(before)
+    raised = changes[changes > 0]
+    lowered = changes[changes < 0]
     parts = []
-    for verb, distances in (("raised", changes[changes > 0]), ("lowered", -changes[changes < 0])):
-        if distances.size:
-            parts.append(f"{token_count(distances.size)} {verb} by up to {short_number(distances.max())}")
+    if raised.size:
+        parts.append(f"{token_count(raised.size)} raised by up to {short_number(raised.max())}")
+    if lowered.size:
+        parts.append(f"{token_count(lowered.size)} lowered by up to {short_number(-lowered.min())}")
     return ", ".join(parts) or "no token changed"
 
 
 def dropped_tokens(before: StageCandidates, after: StageCandidates, noun: str) -> str:
     """Describe how many tokens a step dropped: ``2 end tokens dropped``, ``no end token``."""
     count = len(before) - len(after)
-    return f"{count:,} {noun}{'' if count == 1 else 's'} dropped" if count else f"no {noun}"
+    return f"{count_noun(count, noun)} dropped" if count else f"no {noun}"

@@ -36,7 +36,6 @@ def check_tokens(name: str, tokens: Collection[int], size: int) -> None:
 
 def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_]:
     """Return for each token of the vocabulary whether it occurs in ``tokens``, bool (size,)."""
-    # Raises ``SamplingError``.
     check_tokens(name, tokens, size)
     table = np.zeros(size, dtype=np.bool_)
     table[np.array(tokens, dtype=np.int64)] = True
@@ -49,9 +48,10 @@ class LastPositions:
     def __init__(self, name: str, tokens: Iterable[int]) -> None:
         """Start with the ``tokens`` of a text. Messages contain ``name``, the name of the sampler."""
         self._name = name
-        self._last_position_by_token = {token: position for position, token in enumerate(tokens)}
-        self._count = max(self._last_position_by_token.values(), default=-1) + 1
-        self._positions: NDArray[np.int64] | None = None
+        text = list(tokens)
+        self._count = len(text)
+        self._last_position_by_token = {token: position for position, token in enumerate(text)}
+        self._positions: NDArray[np.int64] | None = None  # the same positions, in an array
 
     def add(self, token: int) -> None:
         if self._positions is not None:
@@ -63,9 +63,10 @@ class LastPositions:
     def table(self, size: int) -> NDArray[np.int64]:
         """Return the last position of each token of the vocabulary, int64 (size,); -1 for absent tokens."""
         if self._positions is None or self._positions.size != size:
-            check_tokens(self._name, list(self._last_position_by_token), size)
+            tokens = list(self._last_position_by_token)
+            check_tokens(self._name, tokens, size)
             self._positions = np.full(size, -1, dtype=np.int64)
-            self._positions[list(self._last_position_by_token)] = list(self._last_position_by_token.values())
+            self._positions[tokens] = list(self._last_position_by_token.values())
         return self._positions
 
     def __len__(self) -> int:
@@ -86,31 +87,41 @@ def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = 
     # Raises ``SamplingError`` for a text that is not exactly one token, a text without a vocabulary, and an id
     # outside the vocabulary.
     if isinstance(key, int):
-        vocabulary = context.vocabulary
-        if key < 0 or (vocabulary is not None and key >= vocabulary.size):
-            limit = "≥ 0" if vocabulary is None else f"within 0..{vocabulary.size - 1}"
-            raise SamplingError(f"token id {key} is not {limit}", place=(parameter,))
+        _check_id(key, context.vocabulary, parameter)
         return key
-    tokens = tokens_of_text(need_vocabulary(context, parameter, value=repr(key)), encode_utf8(key, parameter))
+    vocabulary = need_vocabulary(context, parameter, value=repr(key))
+    tokens = tokens_of_text(vocabulary, encode_utf8(key, parameter))
     if len(tokens) != 1:
         problem = f"{key!r} is {len(tokens)} tokens {tokens}"
         raise SamplingError(problem, place=(parameter,), advice=f"give one token, or its id{hint}")
     return tokens[0]
 
 
+def _check_id(token_id: int, vocabulary: Vocabulary | None, parameter: str) -> None:
+    if vocabulary is None:
+        is_allowed = token_id >= 0
+        allowed_ids = "≥ 0"
+    else:
+        is_allowed = 0 <= token_id < vocabulary.size
+        allowed_ids = f"within 0..{vocabulary.size - 1}"
+    if not is_allowed:
+        raise SamplingError(f"token id {token_id} is not {allowed_ids}", place=(parameter,))
+
+
 def tokens_of_text(vocabulary: Vocabulary, text: bytes) -> list[int]:
     """Return the token with exactly these bytes; without one, the tokens into which the tokenizer divides them."""
-    # The tokenizer alone would miss tokens: SentencePiece puts a space before a text, so that " a" becomes two
-    # tokens, and "a" becomes the token " a". The bytes of a control token are its name. Of several tokens with the
-    # same bytes, the one that the tokenizer writes is returned.
-    pieces, divided = vocabulary.pieces, vocabulary.tokenize(text, special=True)
-    if not text or (len(divided) == 1 and pieces[divided[0]] == text):
-        return divided
-    tokens = pieces_index(vocabulary).equal_to(text)
-    if len(tokens) > 1:  # such as a letter and the byte of this letter
-        written = vocabulary.tokenize(b"\n" + text, special=True)[-1]  # no space is put after a newline
-        return [written if written in tokens else tokens[0]]
-    return tokens or divided
+    # The tokenizer alone would miss tokens. SentencePiece puts a space before a text, so that " a" becomes two
+    # tokens, and "a" becomes the token " a". The bytes of a control token are its name.
+    tokenized = vocabulary.tokenize(text, special=True)
+    is_exact_token = len(tokenized) == 1 and vocabulary.pieces[tokenized[0]] == text
+    if not text or is_exact_token:
+        return tokenized
+    exact_tokens = pieces_index(vocabulary).equal_to(text)
+    if len(exact_tokens) > 1:  # such as the token of a letter, and the token of the letter's byte
+        # Of several tokens, the one is returned that the tokenizer writes. It puts no space after a newline.
+        written = vocabulary.tokenize(b"\n" + text, special=True)[-1]
+        return [written] if written in exact_tokens else exact_tokens[:1]
+    return exact_tokens or tokenized
 
 
 def encode_utf8(text: str, parameter: str) -> bytes:
@@ -126,10 +137,10 @@ _Fact = TypeVar("_Fact")
 
 
 def once_for_vocabulary(vocabulary: Vocabulary, name: str, compute: Callable[[Vocabulary], _Fact]) -> _Fact:
-    """Return what ``compute`` returns for a vocabulary, which is computed once. ``name``: the name of the fact."""
+    """Return a fact about a vocabulary, which is computed once. ``name`` distinguishes the facts."""
     try:
         facts = _facts_by_vocabulary.setdefault(vocabulary, {})
-    except TypeError:  # an object of another package that has no hash or no weak references
+    except TypeError:  # a vocabulary of another package that has no hash or no weak references
         return compute(vocabulary)
     if name not in facts:
         facts[name] = compute(vocabulary)
@@ -138,14 +149,12 @@ def once_for_vocabulary(vocabulary: Vocabulary, name: str, compute: Callable[[Vo
 
 
 def text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
-    """Return the bytes that each token adds to a text, by id: those of its piece; none for a control token."""
-    # They are computed once for each vocabulary, because llama.cpp is asked about each token.
+    """Return the bytes that each token adds to a text, by id; empty for a control token."""
     return once_for_vocabulary(vocabulary, "text pieces", _compute_text_pieces)
 
 
 def _compute_text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
-    pieces = enumerate(vocabulary.pieces)
-    return tuple(b"" if vocabulary.is_control(token) else piece for token, piece in pieces)
+    return tuple(b"" if vocabulary.is_control(token) else piece for token, piece in enumerate(vocabulary.pieces))
 
 
 def pieces_index(vocabulary: Vocabulary) -> TokenBytesIndex:
@@ -162,16 +171,25 @@ class _SortedPieces:
 
     def beginning_with(self, text: bytes) -> NDArray[np.intp]:
         start = bisect_left(self._sorted_pieces, text)
-        # The tokens end before the first string that sorts after all strings beginning with `text`.
-        # To get that string, the last byte of `text` below 255 is increased by one.
-        prefix = text.rstrip(b"\xff")
-        next_text = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
-        end = len(self._sorted_pieces) if next_text is None else bisect_left(self._sorted_pieces, next_text, start)
+        end = len(self._sorted_pieces)
+        next_text = _first_text_after_beginning(text)
+        if next_text is not None:
+            end = bisect_left(self._sorted_pieces, next_text, start)
         return np.sort(self._tokens_in_byte_order[start:end])
 
     def equal_to(self, text: bytes) -> list[int]:
-        start, end = bisect_left(self._sorted_pieces, text), bisect_right(self._sorted_pieces, text)
+        start = bisect_left(self._sorted_pieces, text)
+        end = bisect_right(self._sorted_pieces, text)
         return sorted(self._tokens_in_byte_order[start:end].tolist())
+
+
+def _first_text_after_beginning(text: bytes) -> bytes | None:
+    """Return the first string that sorts after all strings that begin with ``text``; None if there is none."""
+    # The last byte below 255 is increased by one, as in b"ab" -> b"ac" and b"a\xff" -> b"b".
+    prefix = text.rstrip(b"\xff")
+    if not prefix:
+        return None
+    return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 class TokenBytesIndex:
@@ -181,9 +199,8 @@ class TokenBytesIndex:
         """Index ``pieces``, the bytes of every token in the order of ids."""
         self._pieces = pieces
         self._sorted = _SortedPieces(pieces)
-        # The bytes of all tokens in one string, and the position in it at which each token ends.
-        self._joined = b"".join(pieces)
-        self._piece_ends = list(accumulate(map(len, pieces)))
+        self._joined = b"".join(pieces)  # the bytes of all tokens in one string
+        self._piece_ends = list(accumulate(len(piece) for piece in pieces))  # where each token ends in this string
 
     @cached_property
     def _sorted_backwards(self) -> _SortedPieces:
@@ -221,21 +238,24 @@ class TextCompletions:
     def __init__(self, text: bytes, index: TokenBytesIndex) -> None:
         self.text = text  # the bytes of the string
         self.single_tokens = index.containing(text)  # ids of the tokens that contain the entire string, ascending
-        # Each beginning of the string, with the tokens that begin with the rest of the string.
-        endings = [(text[:count], index.beginning_with(text[count:])) for count in range(1, len(text))]
-        self._endings = [(beginning, ids) for beginning, ids in endings if ids.size]
+        # Each beginning of the string, with the tokens that begin with the rest of the string
+        self._tokens_after_beginning: list[tuple[bytes, NDArray[np.intp]]] = []
+        for byte_count in range(1, len(text)):
+            ids = index.beginning_with(text[byte_count:])
+            if ids.size:
+                self._tokens_after_beginning.append((text[:byte_count], ids))
 
-    def completing(self, tail: bytes) -> Iterator[NDArray[np.intp]]:
-        """Yield ids of tokens that would complete the string if the text so far ends with ``tail``."""
-        for beginning, ids in self._endings:
-            if tail.endswith(beginning):
+    def completing(self, text_end: bytes) -> Iterator[NDArray[np.intp]]:
+        """Yield ids of tokens that would complete the string if the text so far ends with ``text_end``."""
+        for beginning, ids in self._tokens_after_beginning:
+            if text_end.endswith(beginning):
                 yield ids
 
 
 def tokens_starting(text: bytes, index: TokenBytesIndex) -> Iterator[tuple[NDArray[np.intp], bytes]]:
-    """Yield tokens that end with a beginning of a string, not all of it, each time with the missing bytes."""
-    # Other bytes may precede the string in the token. Tokens that end with several beginnings of the string are
-    # yielded once for each, and so are those that contain the entire string.
+    """Yield the tokens that end with a beginning of a string, for each beginning, with the rest of the string."""
+    # For "abc", these are the tokens that end with "a", with the rest "bc", and those that end with "ab", with the
+    # rest "c". Other bytes may precede the beginning in the token, even the entire string.
     for byte_count in range(1, len(text)):
         ids = index.ending_with(text[:byte_count])
         if ids.size:

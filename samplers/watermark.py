@@ -29,7 +29,7 @@ def context_hash(tokens: Sequence[int]) -> int:
     # Formula: h_0 = 1, h_i = (h_(i-1) + token_i) * 6364136223846793005 + 1, modulo 2^64.
     value = _START
     for token in tokens:
-        value = (value + token) * _MULTIPLIER + 1 & _MASK
+        value = ((value + token) * _MULTIPLIER + 1) & _MASK
     return value
 
 
@@ -53,9 +53,10 @@ def _step(sums: Hashes) -> Hashes:
 
 
 def _signed(value: int) -> np.int64:
-    """Return the signed 64-bit integer with the bits of ``value``."""
-    value &= _MASK
-    return np.int64(value - (1 << 64) if value >> 63 else value)
+    """Return the signed 64-bit integer with the lowest 64 bits of ``value``."""
+    low_bits = value & _MASK
+    is_negative = low_bits >> 63
+    return np.int64(low_bits - (1 << 64) if is_negative else low_bits)
 
 
 class GValues:
@@ -68,7 +69,7 @@ class GValues:
         # Only the lowest 32 bits of the seed count, as in torch.
         self.table = _sampling_table(table_size, table_seed)  # random zeros and ones, uint8 (size,), read-only
         self.depth = len(keys)  # number of keys
-        # (h + key) * factor + 1 is h * factor plus a constant of the key, which saves a product per key.
+        # (h + key) * factor + 1 equals h * factor + (key * factor + 1). The second summand is a constant.
         self._key_offsets = [_signed(key * _MULTIPLIER + 1) for key in keys]
 
     def of_hashes(self, hashes: Hashes) -> Iterator[ZerosAndOnes]:
@@ -79,9 +80,9 @@ class GValues:
 
     def of_remainders(self) -> Iterator[ZerosAndOnes]:
         """Yield the g values, uint8 (size,), by key, of n-grams with all possible remainders."""
-        # Entry i of all arrays together belongs to an n-gram whose product ``h * factor`` has the remainder i. So
-        # these are the g values of n-grams with uniform hashes, if the size is a power of two. For another size,
-        # the values of each key are these as well, but the wraparound at 2^64 mixes the combinations of keys.
+        # Entry i of each array belongs to an n-gram whose product ``h * factor`` has the remainder i. If the size
+        # of the table is a power of two, these are the g values of n-grams with uniform hashes. For another size,
+        # this is true for each key alone, but the wraparound at 2^64 mixes the combinations of keys.
         remainders = np.arange(self.table.size, dtype=np.int64)
         for offset in self._key_offsets:
             yield self._look_up(remainders + int(offset) % self.table.size)
@@ -89,9 +90,9 @@ class GValues:
     def _look_up(self, keyed_hashes: Hashes) -> ZerosAndOnes:
         size = self.table.size
         is_power_of_two = size & (size - 1) == 0
-        # Both are the remainder that is never negative; the first one takes a fifth of the time.
-        positions = keyed_hashes & (size - 1) if is_power_of_two else keyed_hashes % size
-        return self.table.take(positions)
+        if is_power_of_two:
+            return self.table.take(keyed_hashes & (size - 1))  # the remainder in a fifth of the time
+        return self.table.take(keyed_hashes % size)
 
 
 @lru_cache(maxsize=4)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..recorded import (
     RecordedCandidate,
+    RecordedDistribution,
     RecordedDone,
     RecordedEvent,
     RecordedRewind,
@@ -95,14 +96,12 @@ class RunReader:
     def _add_token(self, line: RecordedTokenLine) -> None:
         tokens = self._tokens
         source = self._source or line.logprobs_from or "model"
-        distribution = line.distribution(source)
-        logprob = None if distribution is None else distribution.logprob
-        entropy = None if distribution is None else distribution.entropy
-        if logprob is not None:
+        distribution = line.distribution(source) or RecordedDistribution()
+        if distribution.logprob is not None:
             self._sources.add(source)
+        dropped_candidate: list[Any] | None = None
         details: Json = {}
         trace = line.trace
-        dropped_candidate: list[Any] | None = None
         if trace is not None:
             self._has_trace = True
             top = trace.dropped_top_candidate()
@@ -112,18 +111,19 @@ class RunReader:
             for candidate in trace.candidates:
                 self._add_content(candidate.id, candidate.data)
         self._add_content(line.id, line.data)
-        if line.event == "token":
+        alternatives = self._alternatives(distribution.top_logprobs, set(details.get("ids", ())))
+        if alternatives:
+            details["alternatives"] = alternatives
+        self._block_details.append(details or None)
+        if line.event == "prompt":
+            tokens.prompt_count += 1
+        else:
             self._add_returns(len(tokens.ids) - tokens.prompt_count)
-        alternatives = self._alternatives(
-            [] if distribution is None else distribution.top_logprobs, set(details.get("ids", ()))
-        )
-        self._block_details.append({**details, **({"alternatives": alternatives} if alternatives else {})} or None)
         tokens.ids.append(line.id)
         tokens.texts.append(line.text)
-        tokens.logprobs.append(_round(logprob))
-        tokens.entropies.append(_round(entropy))
+        tokens.logprobs.append(_round(distribution.logprob))
+        tokens.entropies.append(_round(distribution.entropy))
         tokens.dropped_candidates.append(dropped_candidate)
-        tokens.prompt_count += line.event == "prompt"
         if len(self._block_details) == TOKENS_PER_BLOCK:
             self._close_block()
 
@@ -135,7 +135,7 @@ class RunReader:
 
     @staticmethod
     def _alternatives(top_tokens: Iterable[RecordedToken], traced_ids: set[int]) -> list[list[Any]]:
-        """Return text or bytes, and logprob, of each likely token that the trace does not contain."""
+        """Return the text or bytes and the logprob of each likely token that the trace does not contain."""
         return [
             [_text_or_bytes(token.data), _round(token.logprob)]
             for token in top_tokens
@@ -158,17 +158,18 @@ class RunReader:
     def _overview(self) -> Json:
         tokens = self._tokens
         start = self._start.model_dump() if self._start is not None else {}
+        settings = {}
+        for name, value in start.items():
+            if name not in _START_FIELDS and value is not None:
+                settings[name] = _finite(value)
+        command = start.get("command")
         return {
             "name": self._run_name(),
             "model": start.get("model", "?"),
             "seed": start.get("seed"),
-            "settings": {
-                key: _finite(value)
-                for key, value in start.items()
-                if key not in _START_FIELDS and value is not None
-            },
+            "settings": settings,
             "versions": _finite(start.get("versions")),
-            "command": start.get("command") if isinstance(start.get("command"), str) else None,
+            "command": command if isinstance(command, str) else None,
             "isCutOff": self._done is None,
             "finish": None if self._done is None else self._done.finish_reason,
             "source": "/".join(sorted(self._sources)) or None,
@@ -200,18 +201,20 @@ class _TokenColumns:
     entropies: list[float | None] = field(default_factory=list)
     # For each token, the id of the most likely token and the name of the stage that dropped it.
     dropped_candidates: list[list[Any] | None] = field(default_factory=list)
-    # By the position of a token, the ban (None: a loop) and the text of each return to it.
+    # By the position of a token, the ban and the text of each return to this token. The ban of a loop is None.
     returns: dict[int, list[list[str | None]]] = field(default_factory=dict)
     prompt_count: int = 0
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with strings instead of numbers that JSON does not support, such as infinity."""
+    """Return the value with strings in place of numbers that JSON does not support, such as infinity."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, list):
         return [_finite(item) for item in value]
-    return {key: _finite(item) for key, item in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
 
 
 def _round(value: float | None) -> float | None:
@@ -233,22 +236,29 @@ def packed_trace(trace: RecordedTrace) -> Json:
     # - ``ids``: the token ids of the candidates.
     # - ``dropped``: for each candidate, the index of the stage that dropped it, or -1.
     # - ``logits``: for each stage, the logits of the candidates, or null if the stage changed none.
-    # - ``totals``: for each stage, the number ``total`` in probability = exp(logit - total). If that formula does
-    #   not give the probabilities, a list of them.
+    # - ``totals``: for each stage, the number ``total`` in probability = exp(logit - total), or a list of the
+    #   probabilities if that formula does not give them.
     # - ``draw``: the random number and the interval of the chosen token, or null.
     # - ``forced``: true if the grammar forced the token; otherwise missing.
     candidates = trace.candidates
-    dropped = [_dropped_by(candidate) for candidate in candidates]
-    logits = [[_round(candidate.logits[stage]) for candidate in candidates] for stage in range(len(trace.stages))]
+    dropped_by = [_dropped_by(candidate) for candidate in candidates]
+    changed_logits: list[Column | None] = []
+    totals: list[float | Column] = []
+    previous_logits: Column | None = None
+    for stage in range(len(trace.stages)):
+        is_present = [dropped < 0 or stage < dropped for dropped in dropped_by]
+        logits = [_round(candidate.logits[stage]) for candidate in candidates]
+        probs = [candidate.probs[stage] for candidate in candidates]
+        is_unchanged = previous_logits is not None and _are_equal(previous_logits, logits, is_present)
+        changed_logits.append(None if is_unchanged else logits)
+        totals.append(_log_total(logits, probs, is_present))
+        previous_logits = logits
     return {
         "stages": [stage.model_dump(exclude_none=True) for stage in trace.stages],
         "ids": [candidate.id for candidate in candidates],
-        "dropped": dropped,
-        "logits": [_changed_logits(logits, dropped, stage) for stage in range(len(logits))],
-        "totals": [
-            _log_total(column, [candidate.probs[stage] for candidate in candidates], dropped, stage)
-            for stage, column in enumerate(logits)
-        ],
+        "dropped": dropped_by,
+        "logits": changed_logits,
+        "totals": totals,
         "draw": None if trace.draw is None else [trace.draw.u, trace.draw.low, trace.draw.high],
         **({"forced": True} if trace.forced else {}),
     }
@@ -258,40 +268,36 @@ def _dropped_by(candidate: RecordedCandidate) -> int:
     """Return the index of the stage that dropped the candidate; -1 if no stage dropped it."""
     if candidate.probs[-1] is not None:
         return -1
-    return max((stage + 1 for stage, prob in enumerate(candidate.probs) if prob is not None), default=0)
+    stages_with_candidate = [stage for stage, prob in enumerate(candidate.probs) if prob is not None]
+    return max(stages_with_candidate, default=-1) + 1
 
 
-def _is_present(dropped: int, stage: int) -> bool:
-    return dropped < 0 or stage < dropped
+def _are_equal(old_logits: Column, new_logits: Column, is_present: Sequence[bool]) -> bool:
+    """Return whether all candidates that are present have the same logit in both columns."""
+    rows = zip(old_logits, new_logits, is_present, strict=True)
+    return all(old == new for old, new, present in rows if present)
 
 
-def _changed_logits(logits: Sequence[Column], dropped: Sequence[int], stage: int) -> Column | None:
-    """Return the logits of a stage; None if all present candidates have the same logits as in the stage before."""
-    if stage == 0:
-        return logits[0]
-    rows = zip(logits[stage - 1], logits[stage], dropped, strict=True)
-    return None if all(new == old for old, new, by in rows if _is_present(by, stage)) else logits[stage]
+_MAX_RELATIVE_ERROR = 5e-6  # of a probability that is computed from a logit
+_MAX_ABSOLUTE_ERROR = 1e-15
 
 
-# Maximum relative error of a computed probability. With a larger error, the probability itself is stored.
-_RELATIVE_ERROR = 5e-6
-
-
-def _log_total(logits: Column, probs: Column, dropped: Sequence[int], stage: int) -> float | Column:
+def _log_total(logits: Column, probs: Column, is_present: Sequence[bool]) -> float | Column:
     """Return the logarithm of the sum of exp(logit); a list of the probabilities if they do not follow from it."""
-    pairs = list(zip(logits, probs, strict=True))
-    total = max(((prob, logit - log(prob)) for logit, prob in pairs if logit is not None and prob), default=None)
-    if total is not None:
-        log_total = round(total[1], _DECIMALS)
-        if all(
-            _follows(logit, prob, log_total) if _is_present(by, stage) else prob is None
-            for (logit, prob), by in zip(pairs, dropped, strict=True)
-        ):
+    rows = list(zip(logits, probs, is_present, strict=True))
+    # The highest probability is the most exact one.
+    known_rows = [(prob, logit - log(prob)) for logit, prob, _ in rows if logit is not None and prob]
+    if known_rows:
+        _, exact_log_total = max(known_rows)
+        log_total = round(exact_log_total, _DECIMALS)
+        if all(_follows(logit, prob, log_total) if present else prob is None for logit, prob, present in rows):
             return log_total
     return [None if prob is None else float(f"{prob:.7g}") for prob in probs]
 
 
 def _follows(logit: float | None, prob: float | None, log_total: float) -> bool:
+    """Return whether a probability is exp(logit - log_total), except for rounding."""
     if prob is None or logit is None:
         return prob == 0
-    return abs(exp(min(logit - log_total, 1.0)) - prob) <= _RELATIVE_ERROR * prob + 1e-15
+    computed_prob = exp(min(logit - log_total, 1.0))  # a wrong total could cause an overflow
+    return abs(computed_prob - prob) <= _MAX_RELATIVE_ERROR * prob + _MAX_ABSOLUTE_ERROR

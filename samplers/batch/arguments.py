@@ -85,12 +85,14 @@ def _check_request_ids(ids: object) -> Ints | None:
         return None
     if not _is_int_array(ids, 1):
         raise SamplingError(f"request_ids: expected integers of shape (B,), got {describe(ids)}")
-    _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    first_row = first_rows[inverse]
-    repeated_rows = (first_row != np.arange(ids.size)).nonzero()[0]
+    _, first_row_of_distinct_id, index_of_distinct_id = np.unique(ids, return_index=True, return_inverse=True)
+    first_row_with_same_id = first_row_of_distinct_id[index_of_distinct_id]
+    repeated_rows = (first_row_with_same_id != np.arange(ids.size)).nonzero()[0]
     if repeated_rows.size:
         row = repeated_rows[0]
-        raise SamplingError(f"request_ids: row {row}: {ids[row]} is also the id of row {first_row[row]}")
+        raise SamplingError(
+            f"request_ids: row {row}: {ids[row]} is also the id of row {first_row_with_same_id[row]}"
+        )
     return ids.astype(np.int64)
 
 
@@ -101,43 +103,46 @@ def _is_int_array(ids: object, dimensions: int) -> TypeGuard[Ids]:
     return ids.ndim == dimensions and ids.dtype.kind in "iu"
 
 
-class _ColumnRule(NamedTuple):
-    """The rule for the values of a parameter, which is an array with one value per row: a column of the batch."""
+class _ColumnType(NamedTuple):
+    """The type of a parameter's values."""
 
-    kinds: str  # the letters of NumPy's dtype kinds that are accepted
-    values: str  # the accepted dtypes in words, for messages
-    allowed: str  # the allowed values in words, for messages
-    test: Callable[[NDArray[Any]], Mask]  # Returns for each value whether it is allowed; False for NaN
-    off_value: float  # The value for a row without the parameter. For seed and top_k it is not an allowed value.
+    kinds: str  # the accepted kinds of dtypes, as NumPy's letters
+    name: str  # the accepted dtypes in words, for messages
     dtype: type[np.generic]  # the dtype to which the values are converted
 
 
-def _is_finite_float32(values: NDArray[Any]) -> Mask:
+_FLOATS = _ColumnType("f", "floats", np.float32)
+_INTEGERS = _ColumnType("iu", "integers", np.int64)
+_BOOLEANS = _ColumnType("b", "booleans", np.bool_)
+
+
+class _ColumnRule(NamedTuple):
+    """The rule for the values of a parameter, which is an array with one value per row: a column of the batch."""
+
+    type: _ColumnType
+    allowed: str  # the allowed values in words, for messages
+    are_allowed: Callable[[NDArray[Any]], Mask]  # returns for each value whether it is allowed; False for NaN
+    off_value: float  # the value for a row without the parameter, for seed and top_k not an allowed value
+
+
+def _are_finite(values: NDArray[Any]) -> Mask:
     return np.abs(values) <= FLOAT32_MAX
 
 
+def _are_positive_and_finite(values: NDArray[Any]) -> Mask:
+    return (values > 0) & _are_finite(values)
+
+
 _COLUMN_RULES: Mapping[str, _ColumnRule] = {
-    "repetition_penalty": _ColumnRule(
-        "f", "floats", "> 0 and finite", lambda v: (v > 0) & _is_finite_float32(v), off_value=1.0, dtype=np.float32
-    ),
-    "frequency_penalty": _ColumnRule(
-        "f", "floats", "a finite float32", _is_finite_float32, off_value=0.0, dtype=np.float32
-    ),
-    "presence_penalty": _ColumnRule(
-        "f", "floats", "a finite float32", _is_finite_float32, off_value=0.0, dtype=np.float32
-    ),
-    "temperature": _ColumnRule(
-        "f", "floats", "> 0 and finite", lambda v: (v > 0) & _is_finite_float32(v), off_value=1.0, dtype=np.float32
-    ),
-    "top_k": _ColumnRule(
-        "iu", "integers", "> 0 and < the vocabulary", lambda v: v > 0, off_value=0, dtype=np.int64
-    ),
-    "top_p": _ColumnRule(
-        "f", "floats", "> 0 and ≤ 1", lambda v: (v > 0) & (v <= 1), off_value=1.0, dtype=np.float32
-    ),
-    "seed": _ColumnRule("iu", "integers", "≥ 0", lambda v: v >= 0, off_value=-1, dtype=np.int64),
+    "repetition_penalty": _ColumnRule(_FLOATS, "> 0 and finite", _are_positive_and_finite, off_value=1.0),
+    "frequency_penalty": _ColumnRule(_FLOATS, "a finite float32", _are_finite, off_value=0.0),
+    "presence_penalty": _ColumnRule(_FLOATS, "a finite float32", _are_finite, off_value=0.0),
+    "temperature": _ColumnRule(_FLOATS, "> 0 and finite", _are_positive_and_finite, off_value=1.0),
+    "top_k": _ColumnRule(_INTEGERS, "> 0 and < the vocabulary", lambda values: values > 0, off_value=0),
+    "top_p": _ColumnRule(_FLOATS, "> 0 and ≤ 1", lambda values: (values > 0) & (values <= 1), off_value=1.0),
+    "seed": _ColumnRule(_INTEGERS, "≥ 0", lambda values: values >= 0, off_value=-1),
     "do_sample": _ColumnRule(
-        "b", "booleans", "true or false", lambda v: np.ones(v.shape, np.bool_), off_value=False, dtype=np.bool_
+        _BOOLEANS, "true or false", lambda values: np.ones(values.shape, np.bool_), off_value=False
     ),
 }
 
@@ -162,13 +167,13 @@ class SamplingParam:
     to_tensor: ToTensor | None = None
 
     def __post_init__(self) -> None:
-        arrays = {name: array for name in _COLUMN_RULES if (array := getattr(self, name)) is not None}
+        arrays = {name: getattr(self, name) for name in _COLUMN_RULES if getattr(self, name) is not None}
         _check_to_tensor(self.to_tensor, arrays)
-        checked_columns = {name: _check_column(name, array) for name, array in arrays.items()}
-        values = {name: array for name, (array, _) in checked_columns.items()}
+        columns = {name: _check_column(name, array) for name, array in arrays.items()}
+        values = {name: column.values for name, column in columns.items()}
         _check_row_counts(values)
         if values:  # without do_sample, rows with a temperature would be greedy
-            values["do_sample"] = _rows_to_sample(checked_columns)
+            values["do_sample"] = _rows_to_sample(columns)
         for name, array in values.items():
             object.__setattr__(self, name, array)
 
@@ -218,38 +223,56 @@ class SamplingParam:
         )
 
 
-def _check_column(name: str, values: object) -> tuple[NDArray[Any], Mask]:
-    """Return one value per row, (B,), and for each row whether it has the parameter: its entry is not masked."""
+class _Column(NamedTuple):
+    """The checked values of a parameter."""
+
+    values: NDArray[Any]  # the value of each row, (B,); a row without the parameter has its off value
+    has_value: Mask  # for each row, whether it has the parameter because its entry is not masked, (B,)
+
+
+def _check_column(name: str, array: object) -> _Column:
     rule = _COLUMN_RULES[name]
-    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in rule.kinds:
-        raise SamplingError(f"{name}: expected {rule.values} of shape (B,), got {describe(values)}")
-    has_value = ~np.ma.getmaskarray(values)
-    unmasked_values = np.ma.getdata(values)
-    float_values = unmasked_values.astype(np.float64) if rule.kinds == "f" else unmasked_values
-    wrong_rows = (has_value & ~rule.test(float_values)).nonzero()[0]
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in rule.type.kinds:
+        raise SamplingError(f"{name}: expected {rule.type.name} of shape (B,), got {describe(array)}")
+    has_value = ~np.ma.getmaskarray(array)
+    values = np.ma.getdata(array)
+    comparable_values = values.astype(np.float64) if rule.type is _FLOATS else values
+    wrong_rows = (has_value & ~rule.are_allowed(comparable_values)).nonzero()[0]
     if wrong_rows.size:
-        raise SamplingError(f"{name}: row {wrong_rows[0]}: {unmasked_values[wrong_rows[0]]} is not {rule.allowed}")
-    if (
-        name == "seed" and unmasked_values.dtype.itemsize > 4
-    ):  # the generator has seeds of 32 bits, as in llama.cpp
-        unmasked_values = unmasked_values & unmasked_values.dtype.type(0xFFFFFFFF)
-    if unmasked_values.dtype == np.uint64:
-        unmasked_values = np.minimum(unmasked_values, np.uint64(np.iinfo(np.int64).max))
+        row = wrong_rows[0]
+        raise SamplingError(f"{name}: row {row}: {values[row]} is not {rule.allowed}")
+    if name == "seed":
+        values = _low_32_bits(values)
+    if values.dtype == np.uint64:
+        values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # masked entries may have any value
-        return np.where(has_value, unmasked_values.astype(rule.dtype), rule.dtype(rule.off_value)), has_value
+        converted_values = values.astype(rule.type.dtype)
+    off_value = rule.type.dtype(rule.off_value)
+    return _Column(np.where(has_value, converted_values, off_value), has_value)
 
 
-def _rows_to_sample(checked_columns: Mapping[str, tuple[NDArray[Any], Mask]]) -> Mask:
+def _low_32_bits(seeds: NDArray[Any]) -> NDArray[Any]:
+    """Return the low 32 bits of the seeds, which the random generator uses, as in llama.cpp."""
+    if seeds.dtype.itemsize <= 4:
+        return seeds
+    return seeds & seeds.dtype.type(0xFFFFFFFF)
+
+
+def _rows_to_sample(columns: Mapping[str, _Column]) -> Mask:
     """Return for each row whether it draws its token randomly."""
-    none_by_row = np.zeros(len(next(iter(checked_columns.values()))[0]), np.bool_)
-    has_any, has_effect = none_by_row.copy(), none_by_row.copy()
+    height = len(next(iter(columns.values())).values)
+    is_randomness_implied = np.zeros(height, np.bool_)  # the row has a parameter of a draw
+    is_randomness_needed = np.zeros(height, np.bool_)  # such a parameter would have no effect in a greedy row
     for name in ("temperature", "top_k", "top_p", "seed"):
-        if name in checked_columns:
-            values, has_value = checked_columns[name]
-            has_any |= has_value
-            has_effect |= has_value & (values != _COLUMN_RULES[name].off_value) & (name != "seed")
-    do_sample, is_set = checked_columns.get("do_sample", (none_by_row, none_by_row))
-    return np.where(is_set, do_sample | has_effect, has_any)
+        if name in columns:
+            values, has_value = columns[name]
+            is_randomness_implied |= has_value
+            if name != "seed":
+                is_randomness_needed |= has_value & (values != _COLUMN_RULES[name].off_value)
+    if "do_sample" not in columns:
+        return is_randomness_implied
+    do_sample, is_set = columns["do_sample"]
+    return np.where(is_set, do_sample | is_randomness_needed, is_randomness_implied)
 
 
 def _check_to_tensor(to_tensor: object, arrays: Mapping[str, object]) -> None:
@@ -263,10 +286,11 @@ def _check_to_tensor(to_tensor: object, arrays: Mapping[str, object]) -> None:
 
 def _check_row_counts(arrays: Mapping[str, NDArray[Any] | None]) -> None:
     """Raise ``SamplingError`` if two arrays have different numbers of rows."""
-    heights = [(name, len(array)) for name, array in arrays.items() if array is not None]
-    for name, height in heights:
-        if height != heights[0][1]:
-            raise SamplingError(f"{name}: {height} rows, while {heights[0][0]} has {heights[0][1]}")
+    heights = {name: len(array) for name, array in arrays.items() if array is not None}
+    first_name = next(iter(heights), "")
+    for name, height in heights.items():
+        if height != heights[first_name]:
+            raise SamplingError(f"{name}: {height} rows, while {first_name} has {heights[first_name]}")
 
 
 @dataclass(eq=False)
@@ -290,17 +314,22 @@ class RowPlan:
         # Raises ``SamplingError`` if the parameters have another number of rows, or a top_k is too large.
         values: dict[str, NDArray[Any]] = {}
         for field in fields(cls):
-            array, rule = getattr(param, field.name), _COLUMN_RULES[field.name]
-            if array is not None and array.size != height:
+            array = getattr(param, field.name)
+            if array is None:
+                rule = _COLUMN_RULES[field.name]
+                values[field.name] = np.full(height, rule.off_value, rule.type.dtype)
+            elif array.size == height:
+                values[field.name] = array.copy()
+            else:
                 raise SamplingError(f"{field.name}: {array.size} rows, while logits has {height}")
-            values[field.name] = np.full(height, rule.off_value, rule.dtype) if array is None else array.copy()
         plan = cls(**values)
         too_large_rows = (plan.top_k >= width).nonzero()[0]
         if too_large_rows.size:
             row = too_large_rows[0]
             raise SamplingError(f"top_k: row {row}: {plan.top_k[row]} is not > 0 and < {width}, the vocabulary")
         # A temperature that is 0 in float32 leaves only the most likely token, as in the sampler `temperature`.
-        plan.keep_only_best((~plan.do_sample | (plan.temperature == 0)).nonzero()[0])
+        is_greedy = ~plan.do_sample | (plan.temperature == 0)
+        plan.keep_only_best(is_greedy.nonzero()[0])
         return plan
 
     @property
@@ -311,15 +340,17 @@ class RowPlan:
 
     def keep_only_best(self, rows: Ints) -> None:
         """Make some rows greedy: only the most likely token remains, with an unchanged logit."""
-        self.temperature[rows] = self.top_p[rows] = 1
+        self.temperature[rows] = 1
         self.top_k[rows] = 1
+        self.top_p[rows] = 1
 
 
 def is_token(ids: Ids, width: int) -> Mask:
     """Return for each entry whether it is a token id below ``width``, and not padding; in the shape of ``ids``."""
     # One comparison suffices, since a negative integer read as unsigned is very large.
-    unsigned: Mask = ids.view(ids.dtype.str.replace("i", "u")) < width
-    return unsigned
+    unsigned_dtype = ids.dtype.str.replace("i", "u")
+    is_below_width: Mask = ids.view(unsigned_dtype) < width
+    return is_below_width
 
 
 def row_lengths(ids: Ids, width: int) -> Ints:

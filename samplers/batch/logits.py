@@ -21,10 +21,10 @@ BLOCK_COUNT = 4096
 class LogitTable:
     """A batch of logits, (B, V), that stays on its device. Few of its logits are copied into NumPy arrays."""
 
-    # The array API standard has neither a partition nor a scatter, and does not define the order of a sum. So only
+    # The array API standard has no partition and no scatter, and does not define the order of a sum. So only
     # `maxima`, the single pass over all logits, runs on the device. Everything that decides about tokens is
-    # computed in NumPy, bit for bit, from the few logits that `logits_at` copies. Entire rows are copied, a few at
-    # a time, only for rows without a small top_k.
+    # computed in NumPy from the few logits that `logits_at` copies, so that the result is the same on each device.
+    # Entire rows are copied only if they have no small top_k, and only a few rows at a time.
 
     def __init__(self, logits: Any, to_tensor: ToTensor | None) -> None:
         # A masked entry counts as -inf. Raises ``SamplingError`` for an object that is not a tensor of real floats
@@ -37,9 +37,8 @@ class LogitTable:
             raise SamplingError(f"logits: expected floats of shape (B, V), got {logits.dtype} of {logits.shape}")
         if isinstance(logits, np.ma.MaskedArray):
             logits = logits.filled(-np.inf)
-        with np.errstate(
-            over="ignore"
-        ):  # a float64 beyond float32 becomes +inf, which is rejected later with the number of the row
+        # A float64 beyond float32 becomes +inf, which is rejected later with the number of the row.
+        with np.errstate(over="ignore"):
             self._logits = xp.astype(logits, xp.float32, copy=False)
         self._to_tensor = to_tensor
         self.height = int(logits.shape[0])  # number of rows, B
@@ -49,14 +48,16 @@ class LogitTable:
     def maxima(self) -> Floats:
         """The highest logit of each block, float32 (B, BLOCK_COUNT)."""
         # Block j has the tokens j, j + BLOCK_COUNT, …
-        blocked_width = self.width // BLOCK_COUNT * BLOCK_COUNT
-        shape = (self.height, blocked_width // BLOCK_COUNT, BLOCK_COUNT)
+        depth = self.width // BLOCK_COUNT  # number of tokens in each block; the first blocks may have one more
+        blocked_width = depth * BLOCK_COUNT
         with np.errstate(invalid="ignore"):
-            highest = _to_numpy(self._xp.max(self._xp.reshape(self._logits[:, :blocked_width], shape), axis=1))
+            blocks = self._xp.reshape(self._logits[:, :blocked_width], (self.height, depth, BLOCK_COUNT))
+            highest = _to_numpy(self._xp.max(blocks, axis=1))
             if blocked_width < self.width:
                 highest = np.array(highest)  # an array from another library may be read-only
-                first_blocks = highest[:, : self.width - blocked_width]
-                np.maximum(first_blocks, _to_numpy(self._logits[:, blocked_width:]), out=first_blocks)
+                last_logits = _to_numpy(self._logits[:, blocked_width:])
+                first_blocks = highest[:, : last_logits.shape[1]]
+                np.maximum(first_blocks, last_logits, out=first_blocks)
         check_finite(highest.max(axis=1), np.arange(self.height))
         return highest
 
@@ -71,7 +72,8 @@ class LogitTable:
 
     def rows_at(self, rows: Ints) -> tuple[Floats, Floats]:
         """Return some ascending rows, read-only float32 (R, V), and the highest logit of each, (R,)."""
-        if rows.size and rows.size == rows[-1] - rows[0] + 1:  # consecutive rows are not copied
+        are_consecutive = rows.size and rows.size == rows[-1] - rows[0] + 1
+        if are_consecutive:  # a slice is not copied
             logits = _to_numpy(self._logits[int(rows[0]) : int(rows[-1]) + 1, :])
         else:
             logits = _to_numpy(self._xp.take(self._logits, self._index(rows), axis=0))
@@ -84,7 +86,7 @@ class LogitTable:
         tokens = _to_numpy(self._xp.argmax(self._logits, axis=1)).astype(np.int64)
         if isinstance(self._logits, np.ndarray):
             highest = self.logits_at(np.arange(self.height) * self.width + tokens)
-        else:  # the standard does not define argmax of a row with NaN, so the maximum is computed, too
+        else:  # the standard does not define which position argmax returns for a row with NaN
             highest = _to_numpy(self._xp.max(self._logits, axis=1))
         check_finite(highest, np.arange(self.height))
         return tokens, highest
@@ -106,12 +108,16 @@ class LogitTable:
 def check_finite(highest: Floats, rows: Ints) -> None:
     """Raise ``SamplingError`` if the highest logit of a row, (R,), is not finite."""
     wrong_rows = (~np.isfinite(highest)).nonzero()[0]
-    if wrong_rows.size:
-        value = highest[wrong_rows[0]]
-        problem = (
-            "there is a NaN" if np.isnan(value) else "there is a +inf" if value > 0 else "every entry is -inf"
-        )
-        raise SamplingError(f"logits: row {rows[wrong_rows[0]]}: {problem}")
+    if not wrong_rows.size:
+        return
+    value = highest[wrong_rows[0]]
+    if np.isnan(value):
+        problem = "there is a NaN"
+    elif value > 0:
+        problem = "there is a +inf"
+    else:
+        problem = "every entry is -inf"
+    raise SamplingError(f"logits: row {rows[wrong_rows[0]]}: {problem}")
 
 
 def _to_numpy(tensor: Any) -> NDArray[Any]:

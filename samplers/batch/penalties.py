@@ -6,9 +6,10 @@ step counts only new tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from enum import IntEnum
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,20 @@ class PenalizedLogits(NamedTuple):
 
     def select_rows(self, rows: Ints) -> PenalizedLogits:
         """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``."""
-        entries, row = _entries_of_rows(self.rows, rows)
-        return PenalizedLogits(row, self.ids[entries], self.old_logits[entries], self.new_logits[entries])
+        selected = _entries_of_rows(self.rows, rows)
+        return PenalizedLogits(
+            rows=selected.new_rows,
+            ids=self.ids[selected.entries],
+            old_logits=self.old_logits[selected.entries],
+            new_logits=self.new_logits[selected.entries],
+        )
 
 
 NO_PENALTIES = PenalizedLogits(
-    np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32)
+    rows=np.empty(0, np.int64),
+    ids=np.empty(0, np.int64),
+    old_logits=np.empty(0, np.float32),
+    new_logits=np.empty(0, np.float32),
 )
 
 
@@ -44,21 +53,24 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
     # then, for a token that occurs ``count`` times in `output_ids`, minus count * frequency + presence. An
     # overflow is clamped to a finite number. Equals the sampler `penalties` with ``scope: output`` and ``last_n:
     # -1``. Raises ``SamplingError`` with the number of the row if a result is NaN.
-    rows, ids = counts.rows, counts.ids
-    old_logits = table.logits_at(rows * table.width + ids)
+    rows = counts.rows
+    old_logits = table.logits_at(rows * table.width + counts.ids)
     repetition = np.where(counts.in_input, plan.repetition_penalty[rows], np.float32(1))
-    count = counts.output_count.astype(np.float32)
+    output_count = counts.output_count.astype(np.float32)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         new_logits = np.where(old_logits <= 0, old_logits * repetition, old_logits / repetition)
-        new_logits -= count * plan.frequency_penalty[rows] + (count > 0) * plan.presence_penalty[rows]
+        new_logits -= (
+            output_count * plan.frequency_penalty[rows] + (output_count > 0) * plan.presence_penalty[rows]
+        )
     nan_entries = np.isnan(new_logits).nonzero()[0]
     if nan_entries.size:
+        # If the model's logit was wrong already, the message says so.
         check_finite(old_logits[nan_entries], rows[nan_entries])
         raise SamplingError(f"penalties: row {rows[nan_entries[0]]}: left no finite logit")
-    return PenalizedLogits(rows, ids, old_logits, clamp_to_finite(new_logits, old_logits))
+    return PenalizedLogits(rows, counts.ids, old_logits, clamp_to_finite(new_logits, old_logits))
 
 
-# number of logits that are processed together if entire rows are needed: 4 MB, which fit into the cache
+# If entire rows are needed, so many logits are processed together: 4 MB, which fit into the cache
 _LOGITS_PER_CHUNK = 1 << 20
 
 
@@ -76,11 +88,12 @@ class BatchRowSelection(NamedTuple):
     def create(
         cls, table: LogitTable, rows: Ints, temperature: Floats, penalized: PenalizedLogits
     ) -> BatchRowSelection:
-        """Select rows of the table, ascending, (R,); ``penalized`` is not divided by the temperature yet."""
+        """Select rows of the table, ascending, (R,). ``penalized`` has the logits without the temperature."""
         selected = penalized if rows.size == table.height else penalized.select_rows(rows)
-        divisor = temperature[selected.rows]
+        temperature_of_entry = temperature[selected.rows]
         scaled = selected._replace(
-            old_logits=selected.old_logits / divisor, new_logits=selected.new_logits / divisor
+            old_logits=selected.old_logits / temperature_of_entry,
+            new_logits=selected.new_logits / temperature_of_entry,
         )
         return cls(table, rows, temperature, scaled)
 
@@ -89,20 +102,24 @@ class BatchRowSelection(NamedTuple):
         if positions.size == self.rows.size:
             return self
         return BatchRowSelection(
-            self.table, self.rows[positions], self.temperature[positions], self.penalized.select_rows(positions)
+            table=self.table,
+            rows=self.rows[positions],
+            temperature=self.temperature[positions],
+            penalized=self.penalized.select_rows(positions),
         )
 
     def scaled_rows(self) -> Iterator[ScaledRows]:
-        """Yield the rows with all tokens, a few at a time."""
+        """Yield the rows with all tokens, a few rows at a time."""
         # Skips a row if its highest scaled logit exceeds float32.
-        step = max(_LOGITS_PER_CHUNK // self.table.width, 1)
-        for start in range(0, self.rows.size, step):
-            positions = np.arange(start, min(start + step, self.rows.size))
-            selection = self.select_rows(positions)
-            logits, highest = self.table.rows_at(selection.rows)
-            scaled, highest = logits / selection.temperature[:, None], highest / selection.temperature
-            if selection.penalized.rows.size:
-                scaled[selection.penalized.rows, selection.penalized.ids] = selection.penalized.new_logits
+        rows_per_chunk = max(_LOGITS_PER_CHUNK // self.table.width, 1)
+        for start in range(0, self.rows.size, rows_per_chunk):
+            positions = np.arange(start, min(start + rows_per_chunk, self.rows.size))
+            chunk = self.select_rows(positions)
+            logits, highest_logits = self.table.rows_at(chunk.rows)
+            scaled = logits / chunk.temperature[:, None]
+            highest = highest_logits / chunk.temperature
+            if chunk.penalized.rows.size:
+                scaled[chunk.penalized.rows, chunk.penalized.ids] = chunk.penalized.new_logits
                 highest = scaled.max(axis=1)
             is_finite = np.isfinite(highest)
             if is_finite.all():
@@ -114,9 +131,16 @@ class BatchRowSelection(NamedTuple):
 class ScaledRows(NamedTuple):
     """Some rows with all tokens, divided by their temperatures."""
 
-    positions: Ints
+    positions: Ints  # the positions of the rows in their `BatchRowSelection`, (r,)
     logits: Floats  # logit / temperature, (r, V)
     highest: Floats  # the highest of these logits in each row, (r,)
+
+
+class TextKind(IntEnum):
+    """The two texts of a request whose tokens are counted. The value is the index of the text in a pair."""
+
+    INPUT = 0  # `all_input_ids`
+    OUTPUT = 1  # `output_ids`
 
 
 class TokenCounts(NamedTuple):
@@ -132,82 +156,104 @@ class TokenCounts(NamedTuple):
     def select_rows(self, rows: Ints) -> TokenCounts:
         """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``."""
         # Negative numbers in ``rows`` select no entries.
-        entries, row = _entries_of_rows(self.rows, rows)
-        return TokenCounts(row, self.ids[entries], self.in_input[entries], self.output_count[entries])
+        selected = _entries_of_rows(self.rows, rows)
+        return TokenCounts(
+            rows=selected.new_rows,
+            ids=self.ids[selected.entries],
+            in_input=self.in_input[selected.entries],
+            output_count=self.output_count[selected.entries],
+        )
 
-    def add(self, rows: Ints, ids: Ints, kind: int, width: int) -> TokenCounts:
-        """Return counts with more tokens, (n,), each with its row: kind 0 is `all_input_ids`, 1 `output_ids`."""
+    def add(self, rows: Ints, ids: Ints, kind: TextKind, width: int) -> TokenCounts:
+        """Return counts with more tokens of one kind of text: ``ids``, (n,), with the row of each, (n,)."""
         keys: Ints = self.rows * width + self.ids
-        added_keys: Ints = rows * width + ids
-        new_keys, repeats = np.unique(added_keys, return_counts=True)
-        entry_positions: Ints = np.searchsorted(keys, new_keys)
-        is_missing = np.append(keys, -1)[entry_positions] != new_keys
-        insert_at, missing_keys = entry_positions[is_missing], new_keys[is_missing]
+        keys_of_tokens: Ints = rows * width + ids
+        added_keys, repeats = np.unique(keys_of_tokens, return_counts=True)
+        positions: Ints = np.searchsorted(keys, added_keys)
+        is_new_entry = np.append(keys, -1)[positions] != added_keys
+        new_keys = added_keys[is_new_entry]
+        insert_at = positions[is_new_entry]
+        all_rows = np.insert(self.rows, insert_at, new_keys // width)
+        all_ids = np.insert(self.ids, insert_at, new_keys % width)
         in_input = np.insert(self.in_input, insert_at, False)
         output_count: NDArray[np.int32] = np.insert(self.output_count, insert_at, 0)
-        entry_positions += np.add.accumulate(is_missing) - is_missing  # an insertion moves each later entry by one
-        if kind == 0:
-            in_input[entry_positions] = True
+        inserted_before = np.add.accumulate(is_new_entry) - is_new_entry
+        new_positions = positions + inserted_before
+        if kind is TextKind.INPUT:
+            in_input[new_positions] = True
         else:
-            output_count[entry_positions] += repeats.astype(np.int32)
-        all_rows = np.insert(self.rows, insert_at, missing_keys // width)
-        all_ids = np.insert(self.ids, insert_at, missing_keys % width)
+            output_count[new_positions] += repeats.astype(np.int32)
         return TokenCounts(all_rows, all_ids, in_input, output_count)
 
 
-NO_COUNTS = TokenCounts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int32))
+NO_COUNTS = TokenCounts(
+    rows=np.empty(0, np.int64),
+    ids=np.empty(0, np.int64),
+    in_input=np.empty(0, np.bool_),
+    output_count=np.empty(0, np.int32),
+)
 
 
 def count_tokens(all_input: Ids | None, output: Ids | None, width: int) -> TokenCounts:
     """Count the tokens of each row, by one sort, from padded token ids, (B, L) and (B, L')."""
-    height = len(all_input if all_input is not None else output if output is not None else ())
-    dtype = np.int32 if width < 2**30 else np.int64
-    keys = [
-        # Token i becomes 2 i in `all_input` and 2 i + 1 in `output`, so that sorting places both next to each
-        # other.
-        np.where(is_token(ids, width), 2 * ids.astype(np.int64) + kind, 2 * width).astype(dtype)
-        for kind, ids in enumerate((all_input, output))
-        if ids is not None
-    ]
-    table = np.concatenate([*keys, np.full((height, 1), 2 * width, dtype)], axis=1)
-    table.sort(axis=1)
-    return _count_runs(table, width)
+    # Token i has the key 2 i in `all_input` and 2 i + 1 in `output`. So sorting places both next to each other.
+    padding_key = 2 * width
+    dtype = np.int32 if padding_key < 2**31 else np.int64
+    key_tables = []
+    for kind, ids in ((TextKind.INPUT, all_input), (TextKind.OUTPUT, output)):
+        if ids is not None:
+            keys = np.where(is_token(ids, width), 2 * ids.astype(np.int64) + kind, padding_key)
+            key_tables.append(keys.astype(dtype))
+    height = len(key_tables[0]) if key_tables else 0
+    key_tables.append(np.full((height, 1), padding_key, dtype))
+    sorted_keys = np.concatenate(key_tables, axis=1)
+    sorted_keys.sort(axis=1)
+    return _count_runs(sorted_keys, width)
 
 
-def _count_runs(table: NDArray[np.integer], width: int) -> TokenCounts:
-    """Count the runs of equal tokens in a table of sorted keys, whose rows end with padding."""
-    ids = table >> 1
-    is_first = np.ones(table.shape, np.bool_)
-    np.not_equal(ids[:, 1:], ids[:, :-1], out=is_first[:, 1:])
-    run_starts = is_first.reshape(-1).nonzero()[0]
-    run_sizes = np.diff(run_starts, append=table.size)
-    output_count = np.add.reduceat(table.reshape(-1) & 1, run_starts) if run_starts.size else run_starts
+def _count_runs(sorted_keys: NDArray[np.integer], width: int) -> TokenCounts:
+    """Count the runs of equal tokens in the rows of a table of keys, each of which ends with padding."""
+    ids = sorted_keys >> 1
+    is_in_output = sorted_keys & 1
+    is_run_start = np.ones(sorted_keys.shape, np.bool_)
+    np.not_equal(ids[:, 1:], ids[:, :-1], out=is_run_start[:, 1:])
+    run_starts = is_run_start.reshape(-1).nonzero()[0]
+    if not run_starts.size:  # `reduceat` needs at least one run
+        return NO_COUNTS
+    run_sizes = np.diff(run_starts, append=sorted_keys.size)
+    output_count = np.add.reduceat(is_in_output.reshape(-1), run_starts)
     run_ids = ids.reshape(-1)[run_starts]
-    is_real = run_ids < width
-    run_starts, run_sizes, output_count, run_ids = (
-        run_starts[is_real],
-        run_sizes[is_real],
-        output_count[is_real],
-        run_ids[is_real],
-    )
+    is_token_run = run_ids < width
     return TokenCounts(
-        rows=run_starts // table.shape[1],
-        ids=run_ids.astype(np.int64),
-        in_input=run_sizes > output_count,
-        output_count=output_count.astype(np.int32),
+        rows=(run_starts // sorted_keys.shape[1])[is_token_run],
+        ids=run_ids[is_token_run].astype(np.int64),
+        in_input=(run_sizes > output_count)[is_token_run],
+        output_count=output_count[is_token_run].astype(np.int32),
     )
 
 
-def _entries_of_rows(entry_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the positions of the entries of ``rows``, and for each the position of its row in ``rows``."""
-    first_entries, end_entries = np.searchsorted(entry_rows, rows), np.searchsorted(entry_rows, rows, "right")
-    positions_in_rows = np.repeat(np.arange(rows.size), end_entries - first_entries)
-    run_ends = np.add.accumulate(end_entries - first_entries)
-    return np.arange(positions_in_rows.size) + (end_entries - run_ends)[positions_in_rows], positions_in_rows
+class _SelectedEntries(NamedTuple):
+    """The entries of some rows."""
+
+    entries: Ints  # the positions of the entries, (n,)
+    new_rows: Ints  # for each entry, the position of its row among the selected rows, (n,)
+
+
+def _entries_of_rows(entry_rows: Ints, rows: Ints) -> _SelectedEntries:
+    """Return the entries of ``rows``, given the ascending rows of all entries."""
+    starts = np.searchsorted(entry_rows, rows)
+    ends = np.searchsorted(entry_rows, rows, "right")
+    counts = ends - starts
+    new_rows = np.repeat(np.arange(rows.size), counts)
+    # An entry is moved by the same distance as all entries of its row.
+    new_ends = np.add.accumulate(counts)
+    distances = ends - new_ends
+    return _SelectedEntries(np.arange(new_rows.size) + distances[new_rows], new_rows)
 
 
 _MAX_ADDED_TOKENS = 8  # a row with more new tokens than this is counted again from the start, which is faster
-# greatest number of kept requests that are absent from a step with ``is_prefill``, and may have ended
+# Greatest number of requests that are kept although a step with ``is_prefill`` does not name them. Some may have
+# ended.
 _MAX_ABSENT_REQUESTS = 1024
 _GROWTH_COLUMNS = 256  # number of columns by which a table of texts grows, so that most steps do not copy it
 _PADDING_ID = -1  # The entry after the end of a text in a table of texts. No token has this id.
@@ -216,7 +262,7 @@ _PADDING_ID = -1  # The entry after the end of a text in a table of texts. No to
 class TokenCountCache:
     """Token counts by request, which are kept between steps."""
 
-    # The counted texts are kept, too, and are compared with the new texts entry by entry. A token that replaces
+    # The counted texts are kept, too. A step compares them with the new texts entry by entry. A token in place of
     # padding is added to the counts. If another token changed or vanished, the row is counted again. So the counts
     # are always the same as those of a new count.
 
@@ -226,9 +272,9 @@ class TokenCountCache:
 
     def _clear(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
-        # One row per request. The rows of the last step come first.
+        # One row per request. The requests of the last step come first.
         self._request_ids = np.empty(0, np.int64)
-        self._texts = [np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)]
+        self._texts = [np.empty((0, 0), np.int64) for _ in TextKind]
         self._counts = NO_COUNTS
 
     @property
@@ -254,22 +300,23 @@ class TokenCountCache:
             except BaseException:  # also after Ctrl-C, texts and counts must match
                 self._clear(vocab_size)
                 raise
-            has_no_other_requests = self._request_ids.size == requests.size
-            return self._counts if has_no_other_requests else self._counts.select_rows(np.arange(requests.size))
+            if self._request_ids.size == requests.size:
+                return self._counts
+            return self._counts.select_rows(np.arange(requests.size))
 
     def _arrange_rows(self, requests: Ids, is_prefill: bool) -> None:
         """Move the rows of these requests to the front, add new requests, and delete ended requests."""
         old_requests = self._request_ids
         if not is_prefill and np.array_equal(old_requests, requests):
             return
-        order = np.argsort(old_requests)
-        old_rows = np.append(order, -1)[np.searchsorted(old_requests, requests, sorter=order)]
-        is_known = (np.append(old_requests, 0)[old_rows] == requests) & (old_rows >= 0) & (not is_prefill)
-        other_rows = np.isin(old_requests, requests, invert=True).nonzero()[0][
-            : _MAX_ABSENT_REQUESTS if is_prefill else 0
-        ]
-        rows = np.append(np.where(is_known, old_rows, -1), other_rows)
-        self._request_ids = np.append(requests, old_requests[other_rows])
+        if is_prefill:  # the requests are new, even if earlier ones had the same ids
+            old_rows = np.full(requests.size, -1)
+            absent_rows = np.isin(old_requests, requests, invert=True).nonzero()[0][:_MAX_ABSENT_REQUESTS]
+        else:
+            old_rows = _positions_of(requests, old_requests)
+            absent_rows = np.empty(0, np.intp)
+        rows = np.append(old_rows, absent_rows)
+        self._request_ids = np.append(requests, old_requests[absent_rows])
         self._texts = [self._copy_rows(table, rows) for table in self._texts]
         self._counts = self._counts.select_rows(rows)
 
@@ -284,46 +331,74 @@ class TokenCountCache:
 
     def _update_counts(self, text_pair: list[NDArray[np.int64]]) -> None:
         """Update the counts of the first rows to the new texts of both kinds."""
-        changes = [self._store_and_compare(kind, ids) for kind, ids in enumerate(text_pair)]
-        must_recount = changes[0].must_recount | changes[1].must_recount
+        changes = {kind: self._store_and_compare(kind, text_pair[kind]) for kind in TextKind}
+        must_recount = changes[TextKind.INPUT].must_recount | changes[TextKind.OUTPUT].must_recount
         if must_recount.any():
             self._recount(must_recount, text_pair)
-        for kind, (rows, ids, _) in enumerate(changes):
-            is_counted = ~must_recount[rows]
-            if is_counted.any():
-                self._counts = self._counts.add(rows[is_counted], ids[is_counted], kind, self._vocab_size)
+        for kind, change in changes.items():
+            is_added = ~must_recount[change.rows]
+            if is_added.any():
+                rows, ids = change.rows[is_added], change.ids[is_added]
+                self._counts = self._counts.add(rows, ids, kind, self._vocab_size)
 
-    def _store_and_compare(self, kind: int, ids: Ids) -> _TextChange:
+    def _store_and_compare(self, kind: TextKind, new_texts: Ints) -> _TextChange:
         """Store the texts of one kind, and return the changes."""
-        height, text_length = ids.shape
-        if text_length > self._texts[kind].shape[1]:
-            added_columns = text_length + _GROWTH_COLUMNS - self._texts[kind].shape[1]
-            self._texts[kind] = np.pad(
-                self._texts[kind], ((0, 0), (0, added_columns)), constant_values=_PADDING_ID
-            )
-        table, columns_after = self._texts[kind][:height, :text_length], self._texts[kind][:height, text_length:]
-        must_recount = is_token(columns_after, self._vocab_size).any(axis=1)
-        columns_after[must_recount] = _PADDING_ID
-        changed_positions = (table != ids).reshape(-1).nonzero()[0]
-        rows, columns = changed_positions // max(text_length, 1), changed_positions % max(text_length, 1)
-        was_token, new_ids = is_token(table[rows, columns], self._vocab_size), ids[rows, columns]
-        table[rows, columns] = new_ids
-        is_token_now = is_token(new_ids, self._vocab_size)
-        must_recount |= np.bincount(rows[was_token], minlength=height) > 0
-        must_recount |= np.bincount(rows[is_token_now], minlength=height) > _MAX_ADDED_TOKENS
-        return _TextChange(rows[is_token_now], new_ids[is_token_now], must_recount)
+        height, text_length = new_texts.shape
+        self._widen_texts(kind, text_length)
+        old_texts = self._texts[kind][:height, :text_length]
+        columns_after = self._texts[kind][:height, text_length:]
+        is_shorter = is_token(columns_after, self._vocab_size).any(axis=1)
+        columns_after[is_shorter] = _PADDING_ID
+        # NumPy's `nonzero` is slow for two dimensions.
+        changed_cells = (old_texts != new_texts).reshape(-1).nonzero()[0]
+        rows, columns = np.divmod(changed_cells, max(text_length, 1))
+        old_ids = old_texts[rows, columns]
+        new_ids = new_texts[rows, columns]
+        old_texts[rows, columns] = new_ids
+        was_token = is_token(old_ids, self._vocab_size)
+        is_new_token = is_token(new_ids, self._vocab_size)
+        has_lost_tokens = np.bincount(rows[was_token], minlength=height) > 0
+        has_many_new_tokens = np.bincount(rows[is_new_token], minlength=height) > _MAX_ADDED_TOKENS
+        return _TextChange(
+            rows=rows[is_new_token],
+            ids=new_ids[is_new_token],
+            must_recount=is_shorter | has_lost_tokens | has_many_new_tokens,
+        )
+
+    def _widen_texts(self, kind: TextKind, text_length: int) -> None:
+        """Add columns to a table of texts if the new texts are longer."""
+        table = self._texts[kind]
+        if text_length > table.shape[1]:
+            added_columns = text_length + _GROWTH_COLUMNS - table.shape[1]
+            self._texts[kind] = np.pad(table, ((0, 0), (0, added_columns)), constant_values=_PADDING_ID)
 
     def _recount(self, must_recount: Mask, text_pair: list[NDArray[np.int64]]) -> None:
         """Count some rows again from the start."""
         recounted_rows = must_recount.nonzero()[0]
-        counts_of_rows = count_tokens(text_pair[0][recounted_rows], text_pair[1][recounted_rows], self._vocab_size)
-        new_counts = counts_of_rows._replace(rows=recounted_rows[counts_of_rows.rows])
-        keeps_other_rows = np.ones(self._request_ids.size - must_recount.size, np.bool_)
-        is_kept = np.append(~must_recount, keeps_other_rows)[self._counts.rows]
-        columns: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._counts, new_counts, strict=True)
-        merged_columns = [np.concatenate([old[is_kept], new]) for old, new in columns]
-        order = np.argsort(merged_columns[0], kind="stable")
-        self._counts = TokenCounts(*(column[order] for column in merged_columns))
+        all_input = text_pair[TextKind.INPUT][recounted_rows]
+        output = text_pair[TextKind.OUTPUT][recounted_rows]
+        counts_of_rows = count_tokens(all_input, output, self._vocab_size)
+        new = counts_of_rows._replace(rows=recounted_rows[counts_of_rows.rows])
+        old = self._counts
+        absent_rows_stay = np.ones(self._request_ids.size - must_recount.size, np.bool_)
+        stays = np.append(~must_recount, absent_rows_stay)[old.rows]
+        rows = np.concatenate([old.rows[stays], new.rows])
+        order = np.argsort(rows, kind="stable")
+        self._counts = TokenCounts(
+            rows=rows[order],
+            ids=np.concatenate([old.ids[stays], new.ids])[order],
+            in_input=np.concatenate([old.in_input[stays], new.in_input])[order],
+            output_count=np.concatenate([old.output_count[stays], new.output_count])[order],
+        )
+
+
+def _positions_of(values: Ids, table: Ints) -> Ints:
+    """Return the position of each value in a table of distinct values; -1 for a value that is not in it."""
+    order = np.argsort(table)
+    positions: Ints = np.append(order, -1)[np.searchsorted(table, values, sorter=order)]
+    # A value that is not in the table gets the position of the next higher value, or -1.
+    is_in_table = np.append(table, 0)[positions] == values
+    return np.where(is_in_table, positions, -1)
 
 
 class _TextChange(NamedTuple):

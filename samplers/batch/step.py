@@ -80,22 +80,24 @@ def _check_arguments(data: object, param: object) -> tuple[SamplingData, Samplin
 
 def _check_rows(data: SamplingData, plan: RowPlan, height: int) -> None:
     """Raise ``SamplingError`` if an array has the wrong number of rows, or a parameter needs a missing array."""
-    # `output_ids` may be missing for the first token, when there is no output yet.
     for name in ("all_input_ids", "output_ids", "request_ids"):
         array = getattr(data, name)
         if array is not None and len(array) != height:
             raise SamplingError(f"{name}: {len(array)} rows, while logits has {height}")
-    requirements = (
-        ("all_input_ids", "repetition_penalty", plan.repetition_penalty != 1, False),
-        ("output_ids", "frequency_penalty", plan.frequency_penalty != 0, True),
-        ("output_ids", "presence_penalty", plan.presence_penalty != 0, True),
-        ("output_ids", "seed", plan.do_sample & (plan.seed >= 0), True),
-    )
-    for name, parameter, is_used, is_optional_at_first in requirements:
-        if getattr(data, name) is None and is_used.any() and not (is_optional_at_first and data.is_prefill):
-            row = is_used.nonzero()[0][0]
-            after = " after the first token" if is_optional_at_first else ""
-            raise SamplingError(f"{name}: row {row} has a {parameter}, which requires them{after}")
+    if data.all_input_ids is None:
+        _check_unused("all_input_ids", "repetition_penalty", plan.repetition_penalty != 1, "requires them")
+    if data.output_ids is None and not data.is_prefill:  # before the first token there is no output
+        reason = "requires them after the first token"
+        _check_unused("output_ids", "frequency_penalty", plan.frequency_penalty != 0, reason)
+        _check_unused("output_ids", "presence_penalty", plan.presence_penalty != 0, reason)
+        _check_unused("output_ids", "seed", plan.do_sample & (plan.seed >= 0), reason)
+
+
+def _check_unused(missing_array: str, parameter: str, is_used: Mask, reason: str) -> None:
+    """Raise ``SamplingError`` if a row uses the parameter, which needs the missing array."""
+    if is_used.any():
+        row = is_used.nonzero()[0][0]
+        raise SamplingError(f"{missing_array}: row {row} has a {parameter}, which {reason}")
 
 
 def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> TokenCounts | None:
@@ -141,23 +143,20 @@ class _BatchStep:
 
     def choose_tokens(self, rows: Ints) -> None:
         """Choose a token for each of some ascending rows."""
-        plan = self._plan
-        has_top_k, has_top_p = plan.top_k[rows] > 0, plan.top_p[rows] < 1
-        for is_chosen, choose in (
-            (has_top_k, self._choose_by_top_k),
-            (~has_top_k & has_top_p, self._choose_by_top_p),
-            (~has_top_k & ~has_top_p, self._choose_from_all),
-        ):
-            if is_chosen.any():
-                chosen_rows = rows[is_chosen]
-                temperature = plan.temperature[chosen_rows]
-                choose(BatchRowSelection.create(self._table, chosen_rows, temperature, self._penalized))
-        # If the temperature is so low that the highest quotient exceeds float32, only the most likely token
-        # remains.
-        without_token = rows[np.isnan(self.values[rows])]
-        if without_token.size:
-            plan.keep_only_best(without_token)
-            self.choose_tokens(without_token)
+        has_top_k = self._plan.top_k[rows] > 0
+        has_top_p = self._plan.top_p[rows] < 1
+        self._choose_by_top_k(self._select(rows[has_top_k]))
+        self._choose_by_top_p(self._select(rows[~has_top_k & has_top_p]))
+        self._choose_from_all(self._select(rows[~has_top_k & ~has_top_p]))
+        # If the temperature is so low that the highest quotient exceeds float32, the row has no token yet. Only
+        # the most likely token remains.
+        rows_without_token = rows[np.isnan(self.values[rows])]
+        if rows_without_token.size:
+            self._plan.keep_only_best(rows_without_token)
+            self.choose_tokens(rows_without_token)
+
+    def _select(self, rows: Ints) -> BatchRowSelection:
+        return BatchRowSelection.create(self._table, rows, self._plan.temperature[rows], self._penalized)
 
     def _choose_from_all(self, selection: BatchRowSelection) -> None:
         """Draw from all tokens of the rows."""
@@ -171,10 +170,8 @@ class _BatchStep:
         # A greedy row has k = 1.
         for positions, candidates in find_top_candidates(selection, self._plan.top_k[selection.rows]):
             finite_positions = np.isfinite(candidates.logits[:, 0]).nonzero()[0]
-            rows, finite_candidates = (
-                selection.rows[positions[finite_positions]],
-                candidates.select_rows(finite_positions),
-            )
+            finite_candidates = candidates.select_rows(finite_positions)
+            rows = selection.rows[positions[finite_positions]]
             kept_counts = count_reaching_p(
                 finite_candidates.logits, self._plan.top_k[rows], self._plan.top_p[rows]
             )
@@ -199,16 +196,19 @@ def uniform_numbers(seeds: Ints, positions: Ints) -> Doubles:
     """Return number ``positions[i]`` of the sequence of ``seeds[i]``, each in [0, 1): float64 (n,)."""
     # A seed is 0..2^32-1; -1 means an unpredictable number. Source: MT19937 as libstdc++ draws from it. Number n
     # is what call n of `MersenneTwister.uniform` returns, counted from 0.
-    pairs = zip(seeds.tolist(), positions.tolist(), strict=True)
-    u: Doubles = np.array([_random_number_at(seed, at) if seed >= 0 else 0.0 for seed, at in pairs], np.float64)
+    numbers = np.zeros(seeds.size)
+    for row, (seed, position) in enumerate(zip(seeds.tolist(), positions.tolist(), strict=True)):
+        if seed >= 0:
+            numbers[row] = _random_number_at(seed, position)
     is_unseeded = seeds < 0
     if is_unseeded.any():
-        u[is_unseeded] = np.random.default_rng().random(np.count_nonzero(is_unseeded))
-    return u
+        numbers[is_unseeded] = np.random.default_rng().random(np.count_nonzero(is_unseeded))
+    return numbers
 
 
 def _random_number_at(seed: int, position: int) -> float:
-    return _random_number_page(seed, position // _PAGE_SIZE)[position % _PAGE_SIZE]
+    page, position_in_page = divmod(position, _PAGE_SIZE)
+    return _random_number_page(seed, page)[position_in_page]
 
 
 _PAGE_SIZE = 256  # number of random numbers that are generated together
@@ -224,16 +224,18 @@ def _random_number_page(seed: int, page: int) -> list[float]:
 
 def draw_from_candidates(logits: Floats, kept_counts: Ints, u: Doubles) -> tuple[Ints, Doubles]:
     """Draw a candidate of each row, as `Candidates.pick`; return its position and its probability, both (R,)."""
-    # ``logits``: candidates from high to low, (R, n), of which the first ``kept_counts`` count.
+    # ``logits``: candidates from high to low, (R, n). Only the first ``kept_counts`` of a row are drawn from.
     weights = softmax_weights(logits)
     weights[np.arange(weights.shape[1]) >= kept_counts[:, None]] = 0
     sums = np.add.accumulate(weights, axis=1, dtype=np.float64)
-    positions = _first_position_reaching(sums, sums[:, -1] * u)
+    total = sums[:, -1]
+    positions = _first_position_reaching(sums, total * u)
+    # `Candidates.pick` adds the weights of a long row block by block, which may round differently.
     for row in (kept_counts > LONG_ROW).nonzero()[0]:
         row_logits = np.full(kept_counts[row], -np.inf, np.float32)
         row_logits[: logits.shape[1]] = logits[row, : kept_counts[row]]
         positions[row] = Candidates(row_logits).pick(float(u[row]))
-    probs: Doubles = weights[np.arange(positions.size), positions] / sums[:, -1]
+    probs: Doubles = weights[np.arange(positions.size), positions] / total
     return positions, probs
 
 
@@ -243,22 +245,22 @@ def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, D
     # `Candidates.pick` does. Weights in single precision are used first, which is twice as fast. If u is so near
     # to the border of a token that rounding errors matter, the exact weights decide. ``scaled``, (R, V), is
     # overwritten.
-    gaps = np.subtract(scaled, highest[:, None], out=scaled)
-    tokens, probs, is_certain = _locate_tokens(np.exp(gaps), u, np.float32)
+    differences = np.subtract(scaled, highest[:, None], out=scaled)
+    tokens, probs, is_certain = _locate_tokens(np.exp(differences), u, np.float32)
     uncertain_rows = (~is_certain).nonzero()[0]
     if uncertain_rows.size:
-        exact_row_weights = exact_weights(gaps[uncertain_rows])
-        tokens[uncertain_rows], probs[uncertain_rows], _ = _locate_tokens(
-            exact_row_weights, u[uncertain_rows], np.float64
-        )
+        weights = exact_weights(differences[uncertain_rows])
+        exact = _locate_tokens(weights, u[uncertain_rows], np.float64)
+        tokens[uncertain_rows] = exact.tokens
+        probs[uncertain_rows] = exact.probs
     return tokens, probs
 
 
 class _LocatedTokens(NamedTuple):
     """The drawn token of each row."""
 
-    tokens: Ints  # Token ids, (R,)
-    probs: Doubles  # Probabilities of these tokens, (R,)
+    tokens: Ints  # token ids, (R,)
+    probs: Doubles  # probabilities of these tokens, (R,)
     is_certain: Mask  # for each row, whether exact weights are sure to draw the same token, (R,)
 
 
@@ -269,26 +271,29 @@ _MAX_RELATIVE_ERROR = 64 * 2.0**-24
 
 def _locate_tokens(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTokens:
     """Find the token that ``u`` selects in each row. The sums of blocks have a certain ``dtype``."""
-    row_numbers, width = np.arange(u.size), weights.shape[1]
+    all_rows = np.arange(u.size)
+    width = weights.shape[1]
     block_size = BLOCK_ROWS if width > LONG_ROW else width
-    block_ends = np.add.accumulate(
-        np.add.reduceat(weights, np.arange(0, width, block_size), axis=1, dtype=dtype), axis=1, dtype=np.float64
-    )
-    total = block_ends[:, -1]
-    block_numbers = _first_position_reaching(block_ends, total * u)
-    ids = (block_numbers * block_size)[:, None] + np.arange(block_size)
+    block_sums = np.add.reduceat(weights, np.arange(0, width, block_size), axis=1, dtype=dtype)
+    sums_up_to_blocks = np.add.accumulate(block_sums, axis=1, dtype=np.float64)
+    total = sums_up_to_blocks[:, -1]
+    block = _first_position_reaching(sums_up_to_blocks, total * u)
+    ids = (block * block_size)[:, None] + np.arange(block_size)
+    # The last block may be shorter than the others. Ids after the last token get the weight 0.
     block_weights = np.where(ids < width, np.take_along_axis(weights, np.minimum(ids, width - 1), axis=1), 0)
     sums = np.add.accumulate(block_weights, axis=1, dtype=np.float64)
     if block_size == width:
         total = sums[:, -1]
-    target = total * u - np.where(block_numbers > 0, block_ends[row_numbers, block_numbers - 1], 0.0)
+    sum_before_block = np.where(block > 0, sums_up_to_blocks[all_rows, block - 1], 0.0)
+    target = total * u - sum_before_block
     position = _first_position_reaching(sums, target)
-    sum_before = np.where(position > 0, sums[row_numbers, position - 1], 0.0)
-    is_certain = (
-        np.minimum(target - sum_before, sums[row_numbers, position] - target) > _MAX_RELATIVE_ERROR * total
-    )
+    lower_sum = np.where(position > 0, sums[all_rows, position - 1], 0.0)
+    upper_sum = sums[all_rows, position]
+    distance = np.minimum(target - lower_sum, upper_sum - target)
     return _LocatedTokens(
-        block_numbers * block_size + position, block_weights[row_numbers, position] / total, is_certain
+        tokens=block * block_size + position,
+        probs=block_weights[all_rows, position] / total,
+        is_certain=distance > _MAX_RELATIVE_ERROR * total,
     )
 
 

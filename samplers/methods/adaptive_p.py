@@ -73,16 +73,13 @@ class AdaptiveP(Selector):
     def select(self, candidates: Candidates) -> int:
         probs = candidates.llama_cpp_probs()
         if self.target >= 0:
-            target = np.float32(self.target)
-            moving_target = np.clip(
-                np.float32(2) * target - self._weighted_probability_sum / self._weight_sum,
-                np.float32(0),
-                np.float32(1),
-            )
+            mean = self._weighted_probability_sum / self._weight_sum
+            moving_target = np.clip(np.float32(2) * np.float32(self.target) - mean, np.float32(0), np.float32(1))
             candidates.set_logits(_transform_logits(probs - moving_target, candidates.logits))
         position = self._random.discrete(candidates)
         token = int(candidates.ids[position])
-        self._drawn_token, self._drawn_prob = token, probs[position]
+        self._drawn_token = token
+        self._drawn_prob = probs[position]
         return token
 
     def trace_select(self, candidates: Candidates) -> Selection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -77,7 +77,7 @@ class Ban(Sampler):
     )
 
     state_slots: ClassVar[tuple[str, ...]] = ("_text_end",)
-    __slots__ = ("_completions", "_ids", "_is_banned_by_id", "_pieces", "_text_end")
+    __slots__ = ("_completions", "_ids", "_is_banned_by_id", "_max_string_bytes", "_pieces", "_text_end")
 
     def bind(self, context: BuildContext) -> None:
         hint = "; or use ban.strings"
@@ -89,37 +89,37 @@ class Ban(Sampler):
             vocabulary = need_vocabulary(context, "strings")
             pieces = text_pieces(vocabulary)
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
-            texts = [encode_utf8(text, "strings") for text in self.strings]
-            index = once_for_vocabulary(
-                vocabulary, f"index of texts, {self.ignore_case}", lambda _: TokenBytesIndex(self._pieces)
-            )
-            self._completions = [
-                TextCompletions(text.lower() if self.ignore_case else text, index) for text in texts
-            ]
+            strings = [encode_utf8(string, "strings") for string in self.strings]
+            if self.ignore_case:
+                strings = [string.lower() for string in strings]
+            fact_name = f"index of texts, {self.ignore_case}"
+            index = once_for_vocabulary(vocabulary, fact_name, lambda _: TokenBytesIndex(self._pieces))
+            self._completions = [TextCompletions(string, index) for string in strings]
+        self._max_string_bytes = max((len(text.text) for text in self._completions), default=0)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        max_string_bytes = max((len(text.text) for text in self._completions), default=0)
-        self._text_end = b""
+        text_end = b""
         for token in reversed(prompt):
-            if len(self._text_end) >= max_string_bytes:
+            if len(text_end) >= self._max_string_bytes:
                 break
-            self._text_end = self._bytes_of(token) + self._text_end
-        self._text_end = self._text_end[-max_string_bytes:] if max_string_bytes else b""
+            text_end = self._bytes_of(token) + text_end
+        self._text_end = text_end[-self._max_string_bytes :] if self._max_string_bytes else b""
 
     def accept(self, token: int) -> None:
-        if self._completions:
-            max_string_bytes = max(len(text.text) for text in self._completions)
-            self._text_end = (self._text_end + self._bytes_of(token))[-max_string_bytes:]
+        if self._max_string_bytes:
+            self._text_end = (self._text_end + self._bytes_of(token))[-self._max_string_bytes :]
 
     def apply(self, candidates: Candidates) -> None:
         if self._is_banned_by_id.size != candidates.vocab_size:
             self._is_banned_by_id = self._find_banned_tokens(candidates.vocab_size)
-        is_banned_by_id = self._is_banned_by_id
+        is_banned = self._is_banned_by_id
         completing_ids = [ids for text in self._completions for ids in text.completing(self._text_end)]
         if completing_ids:
-            is_banned_by_id = is_banned_by_id.copy()
-            is_banned_by_id[np.concatenate(completing_ids)] = True
-        is_allowed = ~(is_banned_by_id if candidates.is_full_vocabulary else is_banned_by_id[candidates.ids])
+            is_banned = is_banned.copy()
+            is_banned[np.concatenate(completing_ids)] = True
+        if not candidates.is_full_vocabulary:
+            is_banned = is_banned[candidates.ids]
+        is_allowed = ~is_banned
         if not (candidates.logits[is_allowed] > -np.inf).any():
             raise SamplingError("ban: every candidate left is banned")
         candidates.filter_rows(is_allowed)
@@ -132,13 +132,14 @@ class Ban(Sampler):
         """Return the tokens that are banned at every position, bool (size,)."""
         if self._completions and len(self._pieces) != size:
             raise SamplingError(f"ban: the row has {size} logits, the vocabulary {len(self._pieces)}")
-        is_banned_by_id = np.zeros(size, dtype=np.bool_)
-        single_tokens: Iterable[int] = (token for text in self._completions for token in text.single_tokens)
-        for token in (*self._ids, *single_tokens):
+        is_banned = np.zeros(size, dtype=np.bool_)
+        for token in self._ids:
             if token >= size:
                 raise SamplingError(f"ban.tokens: token id {token} is not within 0..{size - 1}")
-            is_banned_by_id[token] = True
-        return is_banned_by_id
+            is_banned[token] = True
+        for text in self._completions:
+            is_banned[text.single_tokens] = True
+        return is_banned
 
     def _bytes_of(self, token: int) -> bytes:
         if not 0 <= token < len(self._pieces):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # ln of the greatest float32, FLOAT_MAX_LOG in llama.cpp. Greater exponents of e overflow.
 _LOG_MAX = np.float32(88.7228391)
+# Powers of a base up to this one do not overflow; the same number as in llama.cpp
+_MAX_UNLIMITED_BASE = np.float32(1.000001)
 
 
 class Dry(Sampler):
@@ -97,11 +99,14 @@ class Dry(Sampler):
 
     def reset(self, prompt: Sequence[int]) -> None:
         self._history = list(prompt)
-        self._checked_size = self._checked_count = 0
+        self._checked_size = 0  # the size of the vocabulary that the tokens were checked for
+        self._checked_count = 0  # number of tokens that were checked
         self._last_breaker = LastBreakerTracker(self._breakers, self._history)
-        self._repetitions: SuffixAutomaton | WindowSuffixMatcher = (
-            SuffixAutomaton(self._history) if self.last_n < 0 else WindowSuffixMatcher(self._history, self.last_n)
-        )
+        self._repetitions: SuffixAutomaton | WindowSuffixMatcher
+        if self.last_n < 0:
+            self._repetitions = SuffixAutomaton(self._history)
+        else:
+            self._repetitions = WindowSuffixMatcher(self._history, self.last_n)
 
     def accept(self, token: int) -> None:
         self._history.append(token)
@@ -128,33 +133,41 @@ class Dry(Sampler):
 
     def _check_vocabulary(self, size: int) -> None:
         """Raise ``SamplingError`` if new tokens or the vocabulary of the breakers do not fit ``size`` tokens."""
-        checked_count = self._checked_count if self._checked_size == size else 0
-        check_tokens("dry", self._history[checked_count:], size)
-        self._checked_size, self._checked_count = size, len(self._history)
-        if self._breakers.vocab_size not in (0, size):
+        if self._checked_size != size:
+            self._checked_size = size
+            self._checked_count = 0
+        check_tokens("dry", self._history[self._checked_count :], size)
+        self._checked_count = len(self._history)
+        has_breakers = self._breakers.vocab_size > 0
+        if has_breakers and self._breakers.vocab_size != size:
             raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.vocab_size}")
 
-    def _lower_logits(self, candidates: Candidates, lengths: dict[int, int]) -> None:
-        if not self._breakers.single_tokens.isdisjoint(lengths):
-            lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single_tokens}
-        if not lengths:
+    def _lower_logits(self, candidates: Candidates, length_by_token: dict[int, int]) -> None:
+        """Lower the logits of tokens that would continue a repetition, given the length of each repetition."""
+        exempt_tokens = self._breakers.single_tokens
+        if not exempt_tokens.isdisjoint(length_by_token):
+            length_by_token = {token: n for token, n in length_by_token.items() if token not in exempt_tokens}
+        if not length_by_token:
             return
-        positions, order = candidates.positions_of(np.fromiter(lengths, np.intp, len(lengths)))
+        tokens = np.fromiter(length_by_token, np.intp, len(length_by_token))
+        lengths = np.fromiter(length_by_token.values(), np.intp, len(length_by_token))
+        positions, token_indexes = candidates.positions_of(tokens)
         if not positions.size:
             return
-        max_length = max(lengths.values())
+        max_length = int(lengths.max())
         if max_length >= self._penalties.size:
-            self._penalties = self._compute_penalties(2 * max_length)
-        penalties = self._penalties[np.fromiter(lengths.values(), np.intp, len(lengths))[order]]
+            self._penalties = self._compute_penalties(2 * max_length)  # twice, so that this is done seldom
+        penalties = self._penalties[lengths[token_indexes]]
         candidates.set_logits_at(positions, candidates.logits[positions] - penalties)
 
     def _compute_penalties(self, max_length: int) -> Floats:
         """Return the penalties by the length of a repetition, for lengths up to ``max_length`` tokens, float32."""
         exponents = np.maximum(np.arange(max_length + 1, dtype=np.int32) - self.allowed_length, 0)
         base = np.float32(self.base)
-        if base > np.float32(1.000001):
+        if base > _MAX_UNLIMITED_BASE:
             max_exponent = int(_LOG_MAX / np.float32(math.log(base)))
-            exponents = np.minimum(exponents, max_exponent) if max_exponent > 0 else exponents
+            if max_exponent > 0:
+                exponents = np.minimum(exponents, max_exponent)
         with np.errstate(over="ignore"):
             powers = np.float64(base) ** exponents
             return (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
@@ -163,6 +176,8 @@ class Dry(Sampler):
 # Least number of tokens by which the arrays grow. Larger arrays double, so that a token costs constant time.
 _MIN_GROWTH_TOKENS = 256
 Tokens = NDArray[np.int64]
+Lengths = NDArray[np.int64]  # numbers of tokens
+TokenPositions = NDArray[np.int64]  # positions of tokens in a text
 
 
 class WindowSuffixMatcher:
@@ -176,56 +191,61 @@ class WindowSuffixMatcher:
     def __init__(self, tokens: Sequence[int], window: int) -> None:
         self._history = tokens
         self._window_length = window
-        self._size = 0
+        self._size = 0  # number of tokens that were read
+        # The tokens and the match lengths by position. The arrays may be longer than the text.
         self._tokens: Tokens = np.zeros(0, dtype=np.int64)
-        self._lengths: Tokens = np.zeros(0, dtype=np.int64)
-        self._matches: Tokens | None = None
+        self._lengths: Lengths = np.zeros(0, dtype=np.int64)
+        # The positions of the penalty window where the match length is not 0; None if no token was read yet
+        self._matches: TokenPositions | None = None
 
     def followers(self, max_length: int, min_length: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of the longest one."""
+        """Return the tokens that would continue a repetition, each with the length of its longest repetition."""
         matches = self._match_all() if self._matches is None else self._match_new(self._matches)
         self._matches = matches
-        first, last = self._first, self._size - 1
-        positions = matches if min_length > 0 else np.arange(first, last)
-        lengths = np.minimum(self._lengths[positions], np.minimum(positions - first + 1, max_length))
+        window_start = self._window_start
+        positions = matches if min_length > 0 else np.arange(window_start, self._size - 1)
+        lengths_in_window = positions - window_start + 1
+        lengths = np.minimum(self._lengths[positions], np.minimum(lengths_in_window, max_length))
         is_long_enough = lengths >= min_length
         tokens = self._tokens[positions[is_long_enough] + 1]
-        # The longest length of each token, plus 1, so that 0 means "not a follower".
+        # The greatest length of each token, plus 1, so that 0 means "not a follower".
         longest = np.zeros(tokens.max(initial=-1) + 1, dtype=np.int64)
         np.maximum.at(longest, tokens, lengths[is_long_enough] + 1)
         followers = longest.nonzero()[0]
         return dict(zip(followers.tolist(), (longest[followers] - 1).tolist(), strict=True))
 
     @property
-    def _first(self) -> int:
+    def _window_start(self) -> int:
         """The first position of the penalty window."""
         return max(self._size - self._window_length, 0)
 
-    def _match_all(self) -> Tokens:
+    def _match_all(self) -> TokenPositions:
         """Compute all match lengths; return the positions where the length is not 0."""
         self._size = len(self._history)
         self._tokens = np.array(self._history, dtype=np.int64)
         self._lengths = np.zeros(self._size, dtype=np.int64)
-        self._lengths[self._first :] = suffix_match_lengths(self._tokens[self._first :].tolist())
+        window_start = self._window_start
+        self._lengths[window_start:] = suffix_match_lengths(self._tokens[window_start:].tolist())
         return self._lengths.nonzero()[0]
 
-    def _match_new(self, matches: Tokens) -> Tokens:
+    def _match_new(self, matches: TokenPositions) -> TokenPositions:
         """Read new tokens; return the positions of the penalty window where the match length is not 0."""
-        for at in range(self._size, len(self._history)):
-            if at == self._tokens.size:
-                capacity = np.zeros(max(at, _MIN_GROWTH_TOKENS), dtype=np.int64)
-                self._tokens = np.concatenate([self._tokens, capacity])
-                self._lengths = np.concatenate([self._lengths, capacity])
-            matches = self._extend(matches, self._history[at])
-            self._tokens[at] = self._history[at]
+        for position in range(self._size, len(self._history)):
+            if position == self._tokens.size:
+                added_entries = np.zeros(max(position, _MIN_GROWTH_TOKENS), dtype=np.int64)
+                self._tokens = np.concatenate([self._tokens, added_entries])
+                self._lengths = np.concatenate([self._lengths, added_entries])
+            token = self._history[position]
+            matches = self._update_lengths(matches, token)
+            self._tokens[position] = token
             self._size += 1
-        return matches[matches.searchsorted(self._first) :]
+        return matches[matches.searchsorted(self._window_start) :]
 
-    def _extend(self, matches: Tokens, token: int) -> Tokens:
-        """Update the match lengths for one more token."""
-        # Where it occurs, the length of the position before grows by 1.
-        first = self._first
-        positions = (self._tokens[first : self._size] == token).nonzero()[0] + first
+    def _update_lengths(self, matches: TokenPositions, next_token: int) -> TokenPositions:
+        """Update the match lengths for the next token of the text; return the positions where it occurs."""
+        # At a position of the token, the match length is that of the position before, plus 1. Elsewhere it is 0.
+        window_start = self._window_start
+        positions = (self._tokens[window_start : self._size] == next_token).nonzero()[0] + window_start
         # Position 0 has no position before it. There, index -1 reads an unused entry.
         lengths = np.where(positions > 0, self._lengths[positions - 1], 0) + 1
         self._lengths[matches] = 0
@@ -233,25 +253,30 @@ class WindowSuffixMatcher:
         return positions
 
 
-def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
+def suffix_match_lengths(tokens: Sequence[int]) -> Lengths:
     """Return the match length of each position: the number of tokens up to it that equal the last tokens.
 
     The result is int64 (n,), with 0 for the last position.
 
     Source: the Z-algorithm on the reversed sequence. It takes linear time, since each successful comparison
-    increases ``right``.
+    increases ``match_end``.
     """
     token_count = len(tokens)
     backwards = list(reversed(tokens))
     lengths = [0] * token_count
-    left = right = 0
+    # The match found so far that ends last: ``backwards`` begins with backwards[match_start:match_end].
+    match_start = 0
+    match_end = 0
     for position in range(1, token_count):
-        length = min(right - position, lengths[position - left]) if position < right else 0
+        length = 0
+        if position < match_end:
+            length = min(match_end - position, lengths[position - match_start])
         while position + length < token_count and backwards[length] == backwards[position + length]:
             length += 1
         lengths[position] = length
-        if position + length > right:
-            left, right = position, position + length
+        if position + length > match_end:
+            match_start = position
+            match_end = position + length
     return np.array(lengths[::-1], dtype=np.int64)
 
 
@@ -269,28 +294,28 @@ class SuffixAutomaton:
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = tokens
-        self._read_count = 0
-        self._is_first_repeated = False
-        # The lists are indexed by state. State 0 is the empty sequence. `_length` has the length of the longest
-        # sequence of each state.
-        self._next: list[dict[int, int]] = [{}]
+        self._read_count = 0  # number of tokens that were added
+        self._is_first_token_repeated = False
+        # The lists are indexed by state. State 0 is the empty sequence.
+        self._next: list[dict[int, int]] = [{}]  # the transitions of each state: the next state by token
         self._link = [-1]
-        self._length = [0]
-        self._end = 0
+        self._length = [0]  # the length of the longest sequence of each state
+        self._state_of_text = 0  # the state of the entire text
 
     def followers(self, max_length: int, min_length: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of the longest one."""
-        for at in range(self._read_count, len(self._tokens)):
-            self._extend(self._tokens[at])
-            self._read_count += 1
+        """Return the tokens that would continue a repetition, each with the length of its longest repetition."""
+        for token in self._tokens[self._read_count :]:
+            self._add(token)
         followers: dict[int, int] = {}
         if max_length < min_length or len(self._tokens) <= min_length:
             return followers
-        shortest = self._state_of_last_tokens(min_length)
-        # The first token of the text follows no sequence, not even the empty one.
-        excluded = set() if shortest or self._is_first_repeated else {self._tokens[0]}
-        follower_count = len(self._next[shortest]) - len(excluded)
-        state = self._link[self._end]
+        # The last `min_length` tokens are the shortest repetition that counts. Its transitions are all followers.
+        shortest_state = self._state_of_last_tokens(min_length)
+        excluded: set[int] = set()
+        if shortest_state == 0 and not self._is_first_token_repeated:
+            excluded.add(self._tokens[0])  # no token precedes it, so that it follows no sequence
+        follower_count = len(self._next[shortest_state]) - len(excluded)
+        state = self._link[self._state_of_text]
         while len(followers) < follower_count and state >= 0 and self._length[state] >= min_length:
             skipped = followers.keys() if state else followers.keys() | excluded
             new_tokens = self._next[state].keys() - skipped if skipped else self._next[state]
@@ -299,17 +324,20 @@ class SuffixAutomaton:
         return followers
 
     def _state_of_last_tokens(self, count: int) -> int:
-        """Return the state of the last ``count`` tokens. Its transitions include every follower to be returned."""
+        """Return the state of the last ``count`` tokens."""
         state = 0
         for token in self._tokens[len(self._tokens) - count :]:
             state = self._next[state][token]
         return state
 
-    def _extend(self, token: int) -> None:
+    def _add(self, token: int) -> None:
         """Add one token: a transition from each suffix of the text, up to the first suffix that already has it."""
-        self._is_first_repeated = self._is_first_repeated or (self._read_count > 0 and token == self._tokens[0])
-        new_state = self._add_state({}, 0, self._length[self._end] + 1)
-        state, self._end = self._end, new_state
+        if self._read_count > 0 and token == self._tokens[0]:
+            self._is_first_token_repeated = True
+        self._read_count += 1
+        state = self._state_of_text
+        new_state = self._add_state(transitions={}, link=0, length=self._length[state] + 1)
+        self._state_of_text = new_state
         while state >= 0 and token not in self._next[state]:
             self._next[state][token] = new_state
             state = self._link[state]
@@ -322,7 +350,9 @@ class SuffixAutomaton:
 
     def _split(self, state: int, token: int, target: int) -> int:
         """Split off the sequences of ``target`` that are suffixes of the text; return their new state."""
-        suffix_state = self._add_state(dict(self._next[target]), self._link[target], self._length[state] + 1)
+        suffix_state = self._add_state(
+            transitions=dict(self._next[target]), link=self._link[target], length=self._length[state] + 1
+        )
         self._link[target] = suffix_state
         while state >= 0 and self._next[state].get(token) == target:
             self._next[state][token] = suffix_state
@@ -342,6 +372,7 @@ _MAX_TAIL_TOKENS = 20
 
 # Number of tokens at the end of the text that are searched first. Most texts have a breaker among them.
 _FIRST_BLOCK_TOKENS = 256
+_BLOCK_GROWTH = 8  # each block before has so many times more tokens
 
 
 class SequenceBreakers:
@@ -356,86 +387,107 @@ class SequenceBreakers:
     def __init__(
         self, tails: Mapping[int, Collection[Sequence[int]]], vocab_size: int, single_tokens: Iterable[int] = ()
     ) -> None:
-        self._tails = {
-            first: sorted({tuple(tail) for tail in token_tails if tail}, key=len, reverse=True)
-            for first, token_tails in tails.items()
-        }
+        """Collect breakers.
+
+        Args:
+            tails: for the first token of each breaker, the tokens that may follow it, such as ``[[7], [8, 9]]``.
+                An empty list of tokens means that the first token is a breaker by itself.
+            vocab_size: the size of the vocabulary; 0 if there are no breakers.
+            single_tokens: more tokens that are a breaker by themselves.
+        """
         self.vocab_size = vocab_size
-        complete = {first for first, token_tails in tails.items() if any(not tail for tail in token_tails)}
-        self.single_tokens = frozenset(complete.union(single_tokens))
+        all_single_tokens = set(single_tokens)
+        self._tails: dict[int, list[tuple[int, ...]]] = {}  # by first token, the longest tail first
+        for first, token_tails in tails.items():
+            distinct_tails = {tuple(tail) for tail in token_tails if tail}
+            self._tails[first] = sorted(distinct_tails, key=len, reverse=True)
+            if not all(token_tails):
+                all_single_tokens.add(first)
+        self.single_tokens = frozenset(all_single_tokens)
         self._is_first = np.zeros(vocab_size, dtype=np.bool_)
         self._is_first[[*tails, *self.single_tokens]] = True
-        self.max_tail = max(
-            (len(token_tails[0]) for token_tails in self._tails.values() if token_tails), default=0
-        )
+        self.max_tail = max((len(tail) for token_tails in self._tails.values() for tail in token_tails), default=0)
 
     @classmethod
     def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
         """Return all token sequences that write one of some strings."""
-        # Other bytes may precede or follow the string in these tokens. The part of a string that the first token
-        # does not contain is tokenized separately. As in llama.cpp, only the first 40 bytes of a string and the
-        # first 20 tokens of this part count. If this part begins inside a character, each of its bytes becomes a
-        # token; llama.cpp tokenizes it as a replacement character.
+        # Other bytes may precede or follow the string in these tokens. The first token may contain only a
+        # beginning of the string. The rest of the string is then tokenized separately. As in llama.cpp, only the
+        # first 40 bytes of a string and the first 20 tokens of its rest count.
         tails: dict[int, set[tuple[int, ...]]] = {}
         single_tokens: set[int] = set()
         tokens_of_rest: dict[bytes, list[int] | None] = {}
         index = pieces_index(vocabulary)
         for text in dict.fromkeys(texts):
             data = encode_utf8(text, "breakers")[:_MAX_BREAKER_BYTES]
-            containing = set(index.containing(data))
-            single_tokens |= containing
-            for ids, rest in tokens_starting(data, index):
+            containing_tokens = set(index.containing(data))
+            single_tokens |= containing_tokens
+            for first_tokens, rest in tokens_starting(data, index):
                 if rest not in tokens_of_rest:
                     tokens_of_rest[rest] = _tokenize_rest(rest, vocabulary)
                 tokens = tokens_of_rest[rest]
-                if tokens is not None:
-                    tail = tuple(tokens[:_MAX_TAIL_TOKENS])
-                    for first in set(ids.tolist()) - containing:
-                        tails.setdefault(first, set()).add(tail)
+                if tokens is None:
+                    continue
+                tail = tuple(tokens[:_MAX_TAIL_TOKENS])
+                for first in set(first_tokens.tolist()) - containing_tokens:
+                    tails.setdefault(first, set()).add(tail)
         return cls(tails, vocabulary.size, single_tokens)
 
     @classmethod
     def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
         """Return breakers of one token each: for each string, the last token of "a" followed by the string."""
         tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "breakers"))[-1] for text in texts}
-        return cls({}, vocabulary.size, tokens)
+        return cls(tails={}, vocab_size=vocabulary.size, single_tokens=tokens)
 
-    def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:
+    def last(self, tokens: Tokens) -> BreakerPosition | None:
         """Return the position of the last breaker in ``tokens``; None if there is none."""
-        end = tokens.size if self.single_tokens or self._tails else 0
+        if not self.single_tokens and not self._tails:
+            return None
+        block_end = tokens.size
         block_tokens = _FIRST_BLOCK_TOKENS
-        while end > 0:
-            start = max(end - block_tokens, 0)
-            for first in (self._is_first[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
-                token, following_tokens = (
-                    int(tokens[first]),
-                    tokens[first + 1 : first + 1 + self.max_tail].tolist(),
-                )
-                for tail in self._tails.get(token, ()):  # the longest first
-                    if following_tokens[: len(tail)] == list(tail):
-                        return BreakerPosition(first, first + 1 + len(tail))
-                if token in self.single_tokens:
-                    return BreakerPosition(first, first + 1)
-            end, block_tokens = start, 8 * block_tokens
+        while block_end > 0:
+            block_start = max(block_end - block_tokens, 0)
+            possible_starts = self._is_first[tokens[block_start:block_end]].nonzero()[0] + block_start
+            for position in possible_starts[::-1].tolist():
+                breaker = self._breaker_at(position, tokens)
+                if breaker is not None:
+                    return breaker
+            block_end = block_start
+            block_tokens *= _BLOCK_GROWTH
+        return None
+
+    def _breaker_at(self, position: int, tokens: Tokens) -> BreakerPosition | None:
+        """Return the longest breaker that begins at a position; None if no breaker begins there."""
+        first = int(tokens[position])
+        next_tokens = tuple(tokens[position + 1 : position + 1 + self.max_tail].tolist())
+        for tail in self._tails.get(first, ()):
+            if next_tokens[: len(tail)] == tail:
+                return BreakerPosition(position, position + 1 + len(tail))
+        if first in self.single_tokens:
+            return BreakerPosition(position, position + 1)
         return None
 
 
 class BreakerPosition(NamedTuple):
     """The position of a breaker in a sequence of tokens."""
 
-    first: int  # Position of the first token of the breaker
-    after: int  # Position of the token that follows the breaker
+    first: int  # position of the first token of the breaker
+    after: int  # position of the token that follows the breaker
 
 
-def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | None:
+def _tokenize_rest(rest: bytes, vocabulary: Vocabulary) -> list[int] | None:
     """Return the tokens of the rest of a string; None if the vocabulary has no tokens for these bytes."""
+    # If the rest begins inside a character, each of its bytes becomes a token. llama.cpp tokenizes it as a
+    # replacement character.
     try:
-        rest_bytes.decode()
+        rest.decode()
     except UnicodeDecodeError:
         index = pieces_index(vocabulary)
-        tokens_of_bytes = [index.equal_to(bytes([byte])) for byte in rest_bytes]
-        return [tokens[0] for tokens in tokens_of_bytes] if all(tokens_of_bytes) else None
-    return vocabulary.tokenize(rest_bytes)
+        tokens_of_bytes = [index.equal_to(bytes([byte])) for byte in rest]
+        if not all(tokens_of_bytes):
+            return None
+        return [tokens[0] for tokens in tokens_of_bytes]
+    return vocabulary.tokenize(rest)
 
 
 # Number of lists of breakers whose tokens are kept for each vocabulary. Clients send the same list each time.
@@ -444,15 +496,18 @@ _MAX_KEPT_LISTS = 32
 
 def _find_breakers(texts: Sequence[str], match: str, vocabulary: Vocabulary) -> SequenceBreakers:
     """Return the breakers of a list, which are found once. ``match``: see `Dry`."""
-    kept = once_for_vocabulary(vocabulary, "breakers", lambda _: dict[tuple[str, ...], SequenceBreakers]())
+    kept_breakers = once_for_vocabulary(
+        vocabulary, "breakers", lambda _: dict[tuple[str, ...], SequenceBreakers]()
+    )
     key = (match, *texts)
-    breakers = kept.pop(key, None)
+    breakers = kept_breakers.pop(key, None)
     if breakers is None:
         find = SequenceBreakers.all_spellings if match == "overlap" else SequenceBreakers.single_token_breakers
         breakers = find(texts, vocabulary)
-    kept[key] = breakers  # the last one used is the last one in the dict
-    while len(kept) > _MAX_KEPT_LISTS:
-        kept.pop(next(iter(kept)), None)
+    kept_breakers[key] = breakers  # the dict is ordered by last use
+    while len(kept_breakers) > _MAX_KEPT_LISTS:
+        least_recently_used = next(iter(kept_breakers))
+        kept_breakers.pop(least_recently_used, None)
     return breakers
 
 
@@ -470,15 +525,12 @@ class LastBreakerTracker:
     def distance(self, window_length: int) -> int:
         """Return the number of tokens after the last breaker in the penalty window, or the window's length."""
         text_length = len(self._tokens)
-        # A breaker that ends among the new tokens may begin before them.
-        start = max(self._read_count - self._breakers.max_tail, 0)
         if self._read_count < text_length:
+            # A breaker that ends among the new tokens may begin before them.
+            start = max(self._read_count - self._breakers.max_tail, 0)
             position = self._breakers.last(np.array(self._tokens[start:], dtype=np.int64))
             if position is not None:
                 self._position = BreakerPosition(start + position.first, start + position.after)
             self._read_count = text_length
-        return (
-            text_length - self._position.after
-            if self._position.first >= text_length - window_length
-            else window_length
-        )
+        is_in_window = self._position.first >= text_length - window_length
+        return text_length - self._position.after if is_in_window else window_length

@@ -61,7 +61,7 @@ class Dynatemp(Sampler):
         if reach <= 0:
             divide(candidates, middle)
             return
-        count = len(candidates) + candidates.masked_count
+        count = candidates.llama_cpp_count
         if count <= 1:
             return
         candidates.sort_descending()

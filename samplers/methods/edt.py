@@ -62,7 +62,8 @@ class Edt(Sampler):
 
     def _temperature_at(self, entropy: float) -> float:
         """Return the temperature at an entropy in nats, if theta is not 0."""
-        return self.temperature * self.base ** (self.theta / entropy if entropy > 0 else math.inf)
+        exponent = self.theta / entropy if entropy > 0 else math.inf
+        return self.temperature * self.base**exponent
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         if not self.theta:
@@ -84,9 +85,9 @@ def _entropy(candidates: Candidates) -> float:
     # that an entropy near 0 is exact.
     weights = candidates.weights().astype(np.float64)
     total = float(np.add.reduce(weights))
-    gaps = np.maximum(candidates.logits - candidates.max, _MIN_GAP)
-    return math.log(total) - float(np.add.reduce(weights * gaps)) / total
+    differences = np.maximum(candidates.logits - candidates.max, _MIN_DIFFERENCE)
+    return math.log(total) - float(np.add.reduce(weights * differences)) / total
 
 
-# Below the highest logit by this much, a weight is 0 in float32, while -inf times 0 would be NaN
-_MIN_GAP = np.float32(-200)
+# A weight is 0 in float32 at this difference from the highest logit. At -inf, the product would be NaN.
+_MIN_DIFFERENCE = np.float32(-200)

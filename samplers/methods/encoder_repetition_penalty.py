@@ -60,9 +60,8 @@ class EncoderRepetitionPenalty(Sampler):
             penalty = np.float32(self.penalty)
             # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                candidates.set_logits_at(
-                    penalized_rows, np.where(old_logits < 0, old_logits / penalty, old_logits * penalty)
-                )
+                new_logits = np.where(old_logits < 0, old_logits / penalty, old_logits * penalty)
+                candidates.set_logits_at(penalized_rows, new_logits)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         return logit_changes(before, after)

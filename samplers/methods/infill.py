@@ -65,19 +65,21 @@ class Infill(Sampler):
         probs = candidates.llama_cpp_probs()
         is_end = self._is_end[candidates.ids]
         is_text = ~is_end
-        end_prob, text_prob = sequential_sum(probs[is_end]), sequential_sum(probs[is_text])
+        end_prob = sequential_sum(probs[is_end])
+        text_prob = sequential_sum(probs[is_text])
         if np.float32(3) * end_prob * np.float32(candidates.llama_cpp_count) > text_prob:
             candidates.filter_rows(is_end)
             self._keep_masked_ends(candidates)
             return
-        probs = self._merge_prefixes(candidates, probs)
-        is_kept = (probs >= _MIN_TEXT_PROBABILITY) | is_end
+        merged_probs = self._merge_prefixes(candidates, probs)
+        is_kept = is_end | (merged_probs >= _MIN_TEXT_PROBABILITY)
         text_count = int(np.count_nonzero(is_kept & is_text))
         if not text_count:
             self._keep_end_token(candidates)
             return
-        prob_shares = probs / sequential_sum(probs[is_kept])
-        candidates.filter_rows(is_kept & (is_end | (prob_shares >= np.float32(1 / (text_count + 1)))))
+        shares = merged_probs / sequential_sum(merged_probs[is_kept])
+        min_share = np.float32(1 / (text_count + 1))
+        candidates.filter_rows(is_kept & (is_end | (shares >= min_share)))
         self._keep_masked_ends(candidates)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
@@ -93,10 +95,11 @@ class Infill(Sampler):
         return f"{parts} {comparison(end_weight, '<=', text_prob)}: {token_count(len(after))} to continue with"
 
     def _keep_masked_ends(self, candidates: Candidates) -> None:
-        """Of the masked rows, keep only those of end tokens, since llama.cpp erases the others."""
+        """Keep only the masked rows of end tokens, since llama.cpp erases the other masked rows."""
         if candidates.masked_count:
             masked_ids = candidates.masked_ids()
-            candidates.set_masked(masked_ids[self._is_end[masked_ids] != 0].astype(np.int32))
+            masked_end_ids = masked_ids[self._is_end[masked_ids]]
+            candidates.set_masked(masked_end_ids.astype(np.int32))
 
     def _merge_prefixes(self, candidates: Candidates, probs: Floats) -> Floats:
         """Return the probabilities, float32 (n,), after merging tokens with the tokens that begin with them."""
@@ -109,11 +112,13 @@ class Infill(Sampler):
                     break
                 if extending_row == row or not is_present[extending_row]:
                     continue
-                is_extension_likelier = merged_probs[extending_row] > merged_probs[row]
-                target, source = (extending_row, row) if is_extension_likelier else (row, extending_row)
-                merged_probs[target] += merged_probs[source]
-                merged_probs[source] = 0
-                is_present[source] = False
+                if merged_probs[extending_row] > merged_probs[row]:
+                    likelier, other = extending_row, row
+                else:
+                    likelier, other = row, extending_row
+                merged_probs[likelier] += merged_probs[other]
+                merged_probs[other] = 0
+                is_present[other] = False
         return merged_probs
 
     def _keep_end_token(self, candidates: Candidates) -> None:
@@ -131,13 +136,16 @@ def _find_extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
     sorted_pieces = [pieces[row] for row in order]
     extensions = []
     # In sorted order, the pieces that begin with a given piece directly follow the first equal piece.
-    for first in compress(range(len(sorted_pieces)), map(bytes.startswith, sorted_pieces[1:], sorted_pieces)):
-        piece = sorted_pieces[first]
-        if not piece or (first and sorted_pieces[first - 1] == piece):
+    is_extended_by_next = map(bytes.startswith, sorted_pieces[1:], sorted_pieces)
+    for start in compress(range(len(sorted_pieces)), is_extended_by_next):
+        piece = sorted_pieces[start]
+        is_repeated = start > 0 and sorted_pieces[start - 1] == piece
+        if not piece or is_repeated:
             continue
-        end = first + 2
+        end = start + 2
         while end < len(sorted_pieces) and sorted_pieces[end].startswith(piece):
             end += 1
-        extending_rows = sorted(order[first:end])
-        extensions += [(order[at], extending_rows) for at in range(first, end) if sorted_pieces[at] == piece]
+        extending_rows = sorted(order[start:end])
+        equal_rows = [row for row in extending_rows if pieces[row] == piece]
+        extensions += [(row, extending_rows) for row in equal_rows]
     return sorted(extensions)

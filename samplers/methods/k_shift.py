@@ -72,6 +72,6 @@ class KShift(Sampler):
         if self._generated_count >= self.steps:
             return f"{token_count(self._generated_count)} generated: all stay"
         rank = self._highest(before.candidates).size
-        return (
-            f"only rank {rank:,}" if rank == self.k else f"only rank {rank:,}, since there is no rank {self.k:,}"
-        )
+        if rank < self.k:
+            return f"only rank {rank:,}, since there is no rank {self.k:,}"
+        return f"only rank {rank:,}"

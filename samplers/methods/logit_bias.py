@@ -107,15 +107,16 @@ class LogitBias(Sampler):
             self._bias_by_id[token] = value
 
     def apply(self, candidates: Candidates) -> None:
-        if self._tables is None or self._tables[0].size != candidates.vocab_size:
+        if self._tables is None or self._tables.added_biases.size != candidates.vocab_size:
             self._tables = self._make_tables(candidates.vocab_size)
-        added_biases, is_banned, biased_ids = self._tables
-        biased_rows = biased_ids if candidates.is_full_vocabulary else candidates.positions_where(added_biases)
+        added_biases, is_banned, biased_rows = self._tables
+        if not candidates.is_full_vocabulary:
+            is_banned = is_banned[candidates.ids]
+            biased_rows = candidates.positions_where(added_biases)
         if biased_rows.size:
-            candidates.set_logits_at(
-                biased_rows, candidates.logits[biased_rows] + added_biases[candidates.tokens(biased_rows)]
-            )
-        is_allowed = ~(is_banned if candidates.is_full_vocabulary else is_banned[candidates.ids])
+            biases = added_biases[candidates.tokens(biased_rows)]
+            candidates.set_logits_at(biased_rows, candidates.logits[biased_rows] + biases)
+        is_allowed = ~is_banned
         if not is_allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.filter_rows(is_allowed)

@@ -14,8 +14,8 @@ from ..stages import short_number, token_count
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-# number of highest rows that are searched first, and the factor by which this number grows
-_FIRST_ROW_COUNT, _GROWTH = 64, 16
+_FIRST_ROW_COUNT = 64  # number of highest rows that are searched first
+_GROWTH = 16  # factor by which this number grows
 
 
 class MinK(Sampler):
@@ -54,12 +54,14 @@ class MinK(Sampler):
     def _find_cut(self, candidates: Candidates) -> _Cut:
         logits = candidates.logits
         finite_logits = logits if np.minimum.reduce(logits) > -np.inf else logits[logits > -np.inf]
-        size, lowest = finite_logits.size, float(np.minimum.reduce(finite_logits))
+        size = finite_logits.size
+        lowest = float(np.minimum.reduce(finite_logits))
         reach = float(candidates.max) - lowest
         if not reach:
-            return _Cut(size, 0, reach)
+            return _Cut(kept_count=size, fall_position=0, reach=reach)
         fall_position = _steepest_fall(candidates, size, lowest)
-        return _Cut(max(fall_position, int(min(self.tau / reach, size))), fall_position, reach)
+        min_count = int(min(self.tau / reach, size))
+        return _Cut(max(fall_position, min_count), fall_position, reach)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         cut = self._find_cut(before.candidates)

@@ -65,13 +65,17 @@ class PLess(Sampler):
         """Return the lowest weight that stays. It is at most 1, the weight of the most likely token."""
         # Sums of equal weights, and quotients of equal sums, are exact. So no token is lost to rounding if all are
         # equally likely.
-        total, squares = float(np.add.reduce(weights)), float(np.add.reduce(weights * weights))
-        if not self.norm or vocab_size == 1:
-            return min(squares / total, 1.0)
-        return min((vocab_size * squares - total * total) / (total * (vocab_size - 1)), 1.0)
+        total = float(np.add.reduce(weights))
+        sum_of_squares = float(np.add.reduce(weights * weights))
+        if self.norm and vocab_size > 1:
+            threshold = (vocab_size * sum_of_squares - total * total) / (total * (vocab_size - 1))
+        else:
+            threshold = sum_of_squares / total
+        return min(threshold, 1.0)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        weights, size = self._weights(before.candidates), before.candidates.vocab_size
+        weights = self._weights(before.candidates)
+        size = before.candidates.vocab_size
         probability = max(self._threshold(weights, size), 0.0) / float(np.add.reduce(weights))
         formula = f"({size:,} x sum p^2 - 1) / {size - 1:,}" if self.norm else "sum p^2"
         at = "" if self.temperature is None else f" at temperature {short_number(self.temperature)}"

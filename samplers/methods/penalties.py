@@ -99,6 +99,7 @@ class Penalties(Sampler):
         # must be computed again.
         self._subtracted_amounts: Floats | None = None
         self._outdated_tokens: list[int] = []
+        # The positions of the penalized rows in a full vocabulary; None if they are not known
         self._penalized_positions: Positions | None = None
 
     def accept(self, token: int) -> None:
@@ -116,50 +117,47 @@ class Penalties(Sampler):
 
     def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
         self.reset([*prompt, *output])
-        self._prompt_count = max(self._prompt_count - len(output), 0)
+        self._prompt_count = max(len(self._window_tokens) - len(output), 0)
 
     def apply(self, candidates: Candidates) -> None:
-        if self._counts is None or self._counts[0].size != candidates.vocab_size:
-            self._counts, self._subtracted_amounts, self._outdated_tokens = (
-                self._count_window(candidates.vocab_size),
-                None,
-                [],
-            )
+        if self._counts is None or self._counts.in_window.size != candidates.vocab_size:
+            self._counts = self._count_window(candidates.vocab_size)
+            self._subtracted_amounts = None
+            self._outdated_tokens = []
         penalized_rows = self._penalized_rows(candidates, self._counts.in_window)
         if not penalized_rows.size:
             return
-        new_logits = old_logits = candidates.logits.take(penalized_rows)
+        logits = candidates.logits.take(penalized_rows)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             if self.repeat != 1:
-                repeat = np.float32(self.repeat)
-                multiplied, divided = old_logits * repeat, old_logits / repeat
-                # The minimum of both gives the same result in less than half the time.
-                is_lower = 1 < repeat < np.inf
-                new_logits = (
-                    np.minimum(multiplied, divided) if is_lower else np.where(old_logits <= 0, multiplied, divided)
-                )
+                logits = self._repeat_penalized(logits)
             if self.frequency or self.presence:
-                new_logits = new_logits - self._subtracted_by_id(self._counts).take(
-                    candidates.tokens(penalized_rows)
-                )
-        candidates.set_logits_at(penalized_rows, new_logits)
+                logits = logits - self._subtracted_by_id(self._counts).take(candidates.tokens(penalized_rows))
+        candidates.set_logits_at(penalized_rows, logits)
+
+    def _repeat_penalized(self, logits: Floats) -> Floats:
+        """Return the logits multiplied by ``repeat`` if they are 0 or below, otherwise divided by it."""
+        repeat = np.float32(self.repeat)
+        multiplied = logits * repeat
+        divided = logits / repeat
+        if 1 < repeat < np.inf:  # then the minimum is the same in less than half the time
+            return np.minimum(multiplied, divided)
+        return np.where(logits <= 0, multiplied, divided)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         return logit_changes(before, after)
 
     def _penalized_rows(self, candidates: Candidates, in_window: Counts) -> Positions:
-        """Return the positions of the rows with a penalty, in any order. Those of a full vocabulary are cached."""
+        """Return the positions of the rows with a penalty, in any order."""
         if not candidates.is_full_vocabulary:
             penalized_rows = candidates.positions_where(in_window)
-        elif self._penalized_positions is None:
-            penalized_rows = self._penalized_positions = candidates.positions_where(in_window)
         else:
+            if self._penalized_positions is None:
+                self._penalized_positions = candidates.positions_where(in_window)
             penalized_rows = self._penalized_positions
-        return (
-            penalized_rows
-            if self._newline_token is None
-            else penalized_rows[candidates.tokens(penalized_rows) != self._newline_token]
-        )
+        if self._newline_token is None:
+            return penalized_rows
+        return penalized_rows[candidates.tokens(penalized_rows) != self._newline_token]
 
     def _subtracted_by_id(self, counts: _WindowCounts) -> Floats:
         """Return what frequency and presence subtract from each token's logit, float32 (V,); cached."""
@@ -187,13 +185,15 @@ class Penalties(Sampler):
     def _forget_oldest(self, token: int) -> None:
         """Subtract the oldest token of the penalty window from the counts."""
         is_from_prompt = self._prompt_count > 0
-        self._prompt_count -= is_from_prompt
+        if is_from_prompt:
+            self._prompt_count -= 1
         if self._counts is not None:
             in_window, in_output = self._counts
             in_window[token] -= 1
+            if not is_from_prompt:
+                in_output[token] -= 1
             if self._penalized_positions is not None and not in_window[token]:
                 self._penalized_positions = self._penalized_positions[self._penalized_positions != token]
-            in_output[token] -= not is_from_prompt
             self._mark_outdated(token)
 
     def _mark_outdated(self, token: int) -> None:

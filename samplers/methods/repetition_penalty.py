@@ -71,17 +71,18 @@ class RepetitionPenalty(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         positions = self._last_positions.table(candidates.vocab_size)
-        count = len(self._last_positions)
-        penalized_rows = candidates.positions_where(positions >= max(count - (self.range or count), 0))
+        text_length = len(self._last_positions)
+        first_in_range = max(text_length - self.range, 0) if self.range else 0
+        penalized_rows = candidates.positions_where(positions >= first_in_range)
         if not penalized_rows.size:
             return
         old_logits = candidates.logits[penalized_rows]
-        factors = self._penalty_factors(count - 1 - positions[candidates.tokens(penalized_rows)])
+        distances = text_length - 1 - positions[candidates.tokens(penalized_rows)]
+        factors = self._penalty_factors(distances)
         # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            candidates.set_logits_at(
-                penalized_rows, np.where(old_logits <= 0, old_logits * factors, old_logits / factors)
-            )
+            new_logits = np.where(old_logits <= 0, old_logits * factors, old_logits / factors)
+            candidates.set_logits_at(penalized_rows, new_logits)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         return logit_changes(before, after)

@@ -21,11 +21,37 @@ from ..tokens import text_pieces
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-# the scripts in wide use (Unicode Standard Annex 31, table 5), from which messages suggest one
+# The scripts in wide use (Unicode Standard Annex 31, table 5), from which messages suggest one
 _USUAL_SCRIPTS = (
-    *("Arabic", "Armenian", "Bengali", "Bopomofo", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek"),
-    *("Gujarati", "Gurmukhi", "Han", "Hangul", "Hebrew", "Hiragana", "Kannada", "Katakana", "Khmer", "Lao"),
-    *("Latin", "Malayalam", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thaana", "Thai", "Tibetan"),
+    "Arabic",
+    "Armenian",
+    "Bengali",
+    "Bopomofo",
+    "Cyrillic",
+    "Devanagari",
+    "Ethiopic",
+    "Georgian",
+    "Greek",
+    "Gujarati",
+    "Gurmukhi",
+    "Han",
+    "Hangul",
+    "Hebrew",
+    "Hiragana",
+    "Kannada",
+    "Katakana",
+    "Khmer",
+    "Lao",
+    "Latin",
+    "Malayalam",
+    "Myanmar",
+    "Oriya",
+    "Sinhala",
+    "Tamil",
+    "Telugu",
+    "Thaana",
+    "Thai",
+    "Tibetan",
 )
 _SCRIPT_NAME = re.compile(r"[A-Za-z][A-Za-z _-]*")
 
@@ -84,7 +110,14 @@ class Scripts(Sampler):
     )
 
     state_slots: ClassVar[tuple[str, ...]] = ("_unfinished",)
-    __slots__ = ("_allowed", "_characters", "_continuing_tokens", "_pieces", "_tokens_after", "_unfinished")
+    __slots__ = (
+        "_characters",
+        "_continuing_tokens",
+        "_is_allowed_by_id",
+        "_pieces",
+        "_tokens_after",
+        "_unfinished",
+    )
 
     def bind(self, context: BuildContext) -> None:
         vocabulary = need_vocabulary(context, "allow")
@@ -95,8 +128,8 @@ class Scripts(Sampler):
         self._continuing_tokens = [
             token for token, piece in enumerate(self._pieces) if piece and _is_continuation(piece[0])
         ]
-        self._allowed = self._find_allowed()
-        self._tokens_after: dict[bytes, list[int]] = {}
+        self._is_allowed_by_id = self._find_allowed_tokens()
+        self._tokens_after: dict[bytes, list[int]] = {}  # the results of `_tokens_that_continue`
 
     def reset(self, prompt: Sequence[int]) -> None:
         text_end = b""
@@ -121,7 +154,9 @@ class Scripts(Sampler):
             if (candidates.logits[continues] > -np.inf).any():
                 candidates.filter_rows(continues)
                 return
-        is_allowed = self._allowed if candidates.is_full_vocabulary else self._allowed[candidates.ids]
+        is_allowed = self._is_allowed_by_id
+        if not candidates.is_full_vocabulary:
+            is_allowed = is_allowed[candidates.ids]
         if not (candidates.logits[is_allowed] > -np.inf).any():
             raise SamplingError("scripts: every candidate left has a character of a script that is not listed")
         candidates.filter_rows(is_allowed)
@@ -131,35 +166,36 @@ class Scripts(Sampler):
         return f"after the bytes {self._unfinished.hex(' ')}: {dropped}" if self._unfinished else dropped
 
     def _tokens_that_continue(self) -> list[int]:
-        """Return the tokens that make the unfinished character an allowed one, or continue to; maybe none."""
+        """Return the tokens after which the unfinished character is an allowed one, or can still become one."""
         unfinished = self._unfinished
         if not unfinished:
             return []
-        tokens = self._tokens_after.get(unfinished)
-        if tokens is None:
-            tokens = self._tokens_after[unfinished] = [
+        if unfinished not in self._tokens_after:
+            self._tokens_after[unfinished] = [
                 token
                 for token in self._continuing_tokens
                 if self._characters.allow(unfinished + self._pieces[token])
             ]
-        return tokens
+        return self._tokens_after[unfinished]
 
-    def _find_allowed(self) -> NDArray[np.bool_]:
+    def _find_allowed_tokens(self) -> NDArray[np.bool_]:
         """Return the tokens that are allowed after a finished character, bool (V,)."""
         is_allowed = np.ones(len(self._pieces), dtype=np.bool_)
-        texts, owners = [], []
+        tokens = []  # the tokens that are UTF-8
+        texts = []  # their texts
         for token, piece in enumerate(self._pieces):
             try:
                 text = piece.decode()
             except UnicodeDecodeError:
                 is_allowed[token] = self._characters.allow(piece)
-                continue
-            texts.append(text)
-            owners.append(token)
-        # All characters in one array: a search in each text would take ten times as long.
-        lengths = np.fromiter(map(len, texts), dtype=np.intp, count=len(texts))
+            else:
+                tokens.append(token)
+                texts.append(text)
+        # All characters are looked up together. A look-up for each text would take ten times as long.
         codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4")
-        is_allowed[np.repeat(np.array(owners, dtype=np.intp), lengths)[~self._characters.table[codes]]] = False
+        token_of_character = np.repeat(np.array(tokens, dtype=np.intp), [len(text) for text in texts])
+        is_character_allowed = self._characters.table[codes]
+        is_allowed[token_of_character[~is_character_allowed]] = False
         return is_allowed
 
     def _bytes_of(self, token: int) -> bytes:
@@ -170,8 +206,7 @@ class _AllowedCharacters(NamedTuple):
     """The characters of some scripts."""
 
     table: NDArray[np.bool_]  # for each code point, whether it is allowed, (1,114,112,), read-only
-    # All beginnings of allowed characters in UTF-8, without the characters themselves
-    beginnings: frozenset[bytes]
+    beginnings: frozenset[bytes]  # the first bytes of allowed characters in UTF-8, as b"\xc3" of "é"
 
     def allow(self, text: bytes) -> bool:
         """Return whether the bytes are allowed characters, and perhaps the beginning of one at the end."""
@@ -190,26 +225,28 @@ def _allowed_characters(scripts: frozenset[str]) -> _AllowedCharacters:
     import regex  # noqa: PLC0415 - as above
 
     properties = "".join(rf"\p{{Script={name}}}" for name in sorted({*scripts, "Common", "Inherited"}))
-    codes = np.delete(np.arange(_CODE_POINT_COUNT, dtype="<u4"), _SURROGATES)  # these are not in a text
-    every_character = codes.tobytes().decode("utf-32-le")
+    all_codes = np.delete(np.arange(_CODE_POINT_COUNT, dtype="<u4"), _SURROGATES)  # a text has no surrogates
+    all_characters = all_codes.tobytes().decode("utf-32-le")
     table = np.zeros(_CODE_POINT_COUNT, dtype=np.bool_)
     beginnings: set[bytes] = set()
-    for match in regex.finditer(rf"[{properties}]+", every_character):
-        codes = np.frombuffer(match.group().encode("utf-32-le"), dtype="<u4")
-        table[codes] = True
-        beginnings.update(_beginnings(match.group()))
+    for match in regex.finditer(rf"[{properties}]+", all_characters):
+        characters = match.group()
+        allowed_codes = np.frombuffer(characters.encode("utf-32-le"), dtype="<u4")
+        table[allowed_codes] = True
+        beginnings.update(_beginnings(characters))
     table.flags.writeable = False
     return _AllowedCharacters(table, frozenset(beginnings))
 
 
-_CODE_POINT_COUNT = 0x110000
+_CODE_POINT_COUNT = 0x110000  # number of code points of Unicode
 _SURROGATES = slice(0xD800, 0xE000)
-_MAX_UNFINISHED_BYTES = 3
+_MAX_UNFINISHED_BYTES = 3  # a character has at most 4 bytes in UTF-8
 
 
 def _beginnings(characters: Iterable[str]) -> set[bytes]:
-    without_last_byte = {character.encode()[:-1] for character in characters}
-    return {text[:count] for text in without_last_byte for count in range(1, len(text) + 1)}
+    """Return the first bytes of each character in UTF-8, without the last byte: of ``€``, one and two bytes."""
+    longest_beginnings = {character.encode()[:-1] for character in characters}
+    return {longest[:count] for longest in longest_beginnings for count in range(1, len(longest) + 1)}
 
 
 def _is_continuation(byte: int) -> bool:
@@ -221,16 +258,16 @@ def _unfinished_end(text: bytes) -> bytes:
     """Return the bytes at the end that can be the beginning of a character in UTF-8; empty if there are none."""
     for count in range(1, min(_MAX_UNFINISHED_BYTES, len(text)) + 1):
         end = text[-count:]
-        if not _is_continuation(end[0]):
-            return end if _can_begin(end) else b""
+        if not _is_continuation(end[0]):  # the first byte of a character
+            return end if _is_unfinished(end) else b""
     return b""
 
 
 @lru_cache(maxsize=4096)
-def _can_begin(start: bytes) -> bool:
-    """Return whether 1 to 3 bytes are a beginning of a character in UTF-8, but not a character."""
+def _is_unfinished(data: bytes) -> bool:
+    """Return whether 1 to 3 bytes are a beginning of a character in UTF-8, but not an entire character."""
     try:
-        start.decode()
+        data.decode()
     except UnicodeDecodeError as error:
         return error.reason == "unexpected end of data" and error.start == 0
     return False

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import AfterValidator, Field, PlainSerializer
@@ -35,9 +35,11 @@ def _check_ids(ids: list[int]) -> list[int]:
 
 
 def _check_distinct(pairs: list[tuple[list[int], float]]) -> list[tuple[list[int], float]]:
-    counts = Counter(tuple(ids) for ids, _ in pairs)
-    if counts and max(counts.values()) > 1:
-        raise ValueError(f"the sequence {list(counts.most_common(1)[0][0])} is listed twice")
+    seen: set[tuple[int, ...]] = set()
+    for ids, _ in pairs:
+        if tuple(ids) in seen:
+            raise ValueError(f"the sequence {ids} is listed twice")
+        seen.add(tuple(ids))
     return pairs
 
 
@@ -96,10 +98,11 @@ class SequenceBias(Sampler):
 
     state_slots: ClassVar[tuple[str, ...]] = ("_last_tokens", "_text_end")
     __slots__ = (
-        "_always",
-        "_by_previous_tokens",
+        "_bias_anywhere",
+        "_biases_after_tokens",
         "_last_tokens",
-        "_max_text_bytes",
+        "_max_end_bytes",
+        "_max_last_tokens",
         "_pieces",
         "_text_end",
         "_texts",
@@ -107,43 +110,45 @@ class SequenceBias(Sampler):
     )
 
     def bind(self, context: BuildContext) -> None:
-        self._always: dict[int, float] = defaultdict(float)
-        self._by_previous_tokens: dict[tuple[int, ...], list[tuple[int, float]]] = defaultdict(list)
+        self._bias_anywhere: dict[int, float] = defaultdict(float)
+        self._biases_after_tokens: dict[tuple[int, ...], list[tuple[int, float]]] = defaultdict(list)
         for ids, value in self.ids:
-            *previous, last = [token_of(token, context, "ids") for token in ids]
-            if previous:
-                self._by_previous_tokens[tuple(previous)].append((last, value))
+            *first_tokens, last_token = [token_of(token, context, "ids") for token in ids]
+            if first_tokens:
+                self._biases_after_tokens[tuple(first_tokens)].append((last_token, value))
             else:
-                self._always[last] += value
-        self._token_counts = sorted({len(previous) for previous in self._by_previous_tokens})
+                self._bias_anywhere[last_token] += value
+        self._token_counts = sorted({len(first_tokens) for first_tokens in self._biases_after_tokens})
         self._texts: list[_TextBias] = []
         self._pieces: Sequence[bytes] = ()
         if self.bias:
             self._pieces = text_pieces(need_vocabulary(context, "bias"))
-            texts = {encode_utf8(text, "bias"): value for text, value in self.bias.items()}
-            tokens_by_piece = _tokens_by_piece(self._pieces, texts)
-            for text, value in texts.items():
-                for token in _whole_tokens(text, tokens_by_piece):
-                    self._always[token] += value
-                self._texts.append(_TextBias(text, value, tokens_by_piece))
-        self._max_text_bytes = max((len(text.text) - 1 for text in self._texts), default=0)
+            self._bind_texts({encode_utf8(text, "bias"): value for text, value in self.bias.items()})
+        # The last tokens and bytes of the text that can be a beginning of a sequence or a text
+        self._max_last_tokens = max(self._token_counts, default=0)
+        self._max_end_bytes = max((len(text.text) - 1 for text in self._texts), default=0)
+
+    def _bind_texts(self, value_by_text: dict[bytes, float]) -> None:
+        tokens_by_piece = _tokens_by_piece(self._pieces, value_by_text)
+        for text, value in value_by_text.items():
+            for token in _whole_tokens(text, tokens_by_piece):
+                self._bias_anywhere[token] += value
+            self._texts.append(_TextBias(text, value, tokens_by_piece))
 
     def reset(self, prompt: Sequence[int]) -> None:
-        self._last_tokens: tuple[int, ...] = ()
-        self._text_end = b""
+        text_end = b""
         for token in reversed(prompt):
-            if len(self._text_end) >= self._max_text_bytes:
+            if len(text_end) >= self._max_end_bytes:
                 break
-            self._text_end = self._bytes_of(token) + self._text_end
-        self._text_end = self._text_end[-self._max_text_bytes :] if self._max_text_bytes else b""
-        if self._token_counts:
-            self._last_tokens = tuple(prompt[-self._token_counts[-1] :])
+            text_end = self._bytes_of(token) + text_end
+        self._text_end = _last_items(text_end, self._max_end_bytes)
+        self._last_tokens: tuple[int, ...] = tuple(_last_items(prompt, self._max_last_tokens))
 
     def accept(self, token: int) -> None:
-        if self._token_counts:
-            self._last_tokens = (*self._last_tokens, token)[-self._token_counts[-1] :]
-        if self._max_text_bytes:
-            self._text_end = (self._text_end + self._bytes_of(token))[-self._max_text_bytes :]
+        if self._max_last_tokens:
+            self._last_tokens = _last_items((*self._last_tokens, token), self._max_last_tokens)
+        if self._max_end_bytes:
+            self._text_end = _last_items(self._text_end + self._bytes_of(token), self._max_end_bytes)
 
     def apply(self, candidates: Candidates) -> None:
         size = candidates.vocab_size
@@ -155,16 +160,17 @@ class SequenceBias(Sampler):
         tokens = np.array(sorted(biases), dtype=np.intp)
         if tokens[-1] >= size:
             raise SamplingError(f"sequence_bias.ids: token id {tokens[-1]} is not within 0..{size - 1}")
-        values = np.array([biases[token] for token in tokens.tolist()])
-        rows, indexes = candidates.positions_of(tokens)
-        is_dropped = values[indexes] == BAN
-        changed_rows = rows[~is_dropped]
+        bias_of_token = np.array([biases[token] for token in tokens.tolist()])
+        rows, token_indexes = candidates.positions_of(tokens)
+        bias_of_row = bias_of_token[token_indexes]
+        is_banned = bias_of_row == BAN
+        changed_rows = rows[~is_banned]
         if changed_rows.size:
-            new_logits = candidates.logits[changed_rows].astype(np.float64) + values[indexes[~is_dropped]]
+            new_logits = candidates.logits[changed_rows].astype(np.float64) + bias_of_row[~is_banned]
             candidates.set_logits_at(changed_rows, new_logits)
-        if is_dropped.any():
+        if is_banned.any():
             is_kept = np.ones(len(candidates), dtype=np.bool_)
-            is_kept[rows[is_dropped]] = False
+            is_kept[rows[is_banned]] = False
             if not is_kept.any():
                 raise SamplingError("sequence_bias: every candidate left is banned")
             candidates.filter_rows(is_kept)
@@ -176,22 +182,32 @@ class SequenceBias(Sampler):
 
     def _current_biases(self) -> dict[int, float]:
         """Return the sum of the biases of each token that is biased after the text so far."""
-        biases = defaultdict(float, self._always)
+        biases = defaultdict(float, self._bias_anywhere)
         for token, value in self._completions():
             biases[token] += value
         return biases
 
     def _completions(self) -> Iterator[tuple[int, float]]:
+        """Yield the tokens that would complete a sequence or a text, each with the bias."""
         for count in self._token_counts:
-            if count <= len(self._last_tokens):  # a shorter text would match sequences of its own length again
-                yield from self._by_previous_tokens.get(self._last_tokens[-count:], ())
+            if count <= len(self._last_tokens):  # a slice of more tokens would be the entire text
+                yield from self._biases_after_tokens.get(self._last_tokens[-count:], ())
         for text in self._texts:
-            for beginning, tokens in text.endings:
+            for beginning, tokens in text.tokens_after_beginning:
                 if self._text_end.endswith(beginning):
-                    yield from ((token, text.value) for token in tokens)
+                    for token in tokens:
+                        yield token, text.value
 
     def _bytes_of(self, token: int) -> bytes:
         return self._pieces[token] if 0 <= token < len(self._pieces) else b""
+
+
+_Items = TypeVar("_Items", bytes, tuple[int, ...], Sequence[int])
+
+
+def _last_items(items: _Items, count: int) -> _Items:
+    """Return the last items; none for a count of 0, for which the slice ``items[-count:]`` would return all."""
+    return items[max(len(items) - count, 0) :]
 
 
 class _TextBias:
@@ -200,26 +216,33 @@ class _TextBias:
     def __init__(self, text: bytes, value: float, tokens_by_piece: dict[bytes, list[int]]) -> None:
         self.text = text
         self.value = value  # the bias
-        counts = range(max(1, len(text) - max(map(len, tokens_by_piece), default=0)), len(text))
-        endings = ((text[:count], tokens_by_piece.get(text[count:])) for count in counts)
-        # each beginning of the text, with the tokens that are exactly the rest
-        self.endings: list[tuple[bytes, list[int]]] = [(start, tokens) for start, tokens in endings if tokens]
+        # Each beginning of the text, with the tokens that are exactly the rest
+        self.tokens_after_beginning: list[tuple[bytes, list[int]]] = []
+        max_piece_bytes = max((len(piece) for piece in tokens_by_piece), default=0)
+        for byte_count in range(max(1, len(text) - max_piece_bytes), len(text)):
+            tokens = tokens_by_piece.get(text[byte_count:])
+            if tokens:
+                self.tokens_after_beginning.append((text[:byte_count], tokens))
 
 
 def _tokens_by_piece(pieces: Sequence[bytes], texts: Iterable[bytes]) -> dict[bytes, list[int]]:
-    """Return the tokens that are an ending of a text, or a text after a space, by their bytes."""
-    max_piece_bytes = max(map(len, pieces), default=0)
-    endings = {b" " + text for text in texts}
+    """Return the tokens that are an ending of a text, or a space and a text, by their bytes."""
+    max_piece_bytes = max((len(piece) for piece in pieces), default=0)
+    needed_pieces: set[bytes] = set()
     for text in texts:
-        endings.update(text[start:] for start in range(max(0, len(text) - max_piece_bytes), len(text)))
+        needed_pieces.add(b" " + text)
+        first_start = max(0, len(text) - max_piece_bytes)
+        needed_pieces.update(text[start:] for start in range(first_start, len(text)))
     tokens_by_piece = defaultdict(list)
     for token, piece in enumerate(pieces):
-        if piece in endings:
+        if piece in needed_pieces:
             tokens_by_piece[piece].append(token)
     return dict(tokens_by_piece)
 
 
 def _whole_tokens(text: bytes, tokens_by_piece: dict[bytes, list[int]]) -> list[int]:
     """Return the tokens that are a text, or a space and the text."""
-    after_space = [] if text[:1].isspace() else tokens_by_piece.get(b" " + text, [])
-    return [*tokens_by_piece.get(text, []), *after_space]
+    tokens = list(tokens_by_piece.get(text, ()))
+    if not text[:1].isspace():
+        tokens += tokens_by_piece.get(b" " + text, ())
+    return tokens

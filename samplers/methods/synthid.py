@@ -18,8 +18,8 @@ from ..watermark import GValues, context_hash, extend_hash, ngram_hashes
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-MAX_KEYS = 256  # Greatest number of keys. Each key costs a pass over all candidates; the paper has 30 keys.
-MAX_NGRAM_LEN = 1000  # Greatest length of an n-gram. Each token of the text costs as many products.
+MAX_KEYS = 256  # greatest number of keys; each costs a pass over all candidates, and the paper has 30
+MAX_NGRAM_LEN = 1000  # greatest length of an n-gram; each token of the text costs as many products
 MAX_TABLE_SIZE = 1 << 24  # greatest size of the table, as in transformers
 # The keys of a watermark, which transformers keeps as signed 64-bit integers. The JSON Schema has no limits,
 # because llguidance, which reads the schema of presets as a grammar, supports no integers of 64 bits.
@@ -101,12 +101,13 @@ class Synthid(Sampler):
         self._accepted_count = len(output)
         self._context: tuple[int, ...] = tuple(padded_output[-context_size:])
         self._context_hash: int = context_hash(self._context)
-        first_remembered = max(
-            context_size if self.skip_first_ngram_calls else 0, len(output) - self.context_history_size
-        )
-        remembered = np.array(padded_output[first_remembered:-1], dtype=np.int64)
-        has_context = first_remembered < len(output)
-        hashes = ngram_hashes(remembered, context_size).view(np.uint64).tolist() if has_context else []
+        # The context of token n of the output is padded_output[n : n + context_size].
+        first_marked = context_size if self.skip_first_ngram_calls else 0
+        first_remembered = max(first_marked, len(output) - self.context_history_size)
+        hashes: list[int] = []
+        if first_remembered < len(output):
+            tokens_of_contexts = np.array(padded_output[first_remembered:-1], dtype=np.int64)
+            hashes = ngram_hashes(tokens_of_contexts, context_size).view(np.uint64).tolist()
         self._history: deque[int] = deque(hashes)
         self._history_counts: Counter[int] = Counter(hashes)
 
@@ -123,10 +124,10 @@ class Synthid(Sampler):
         probs = candidates.weights().astype(np.float64)
         probs /= np.add.reduce(probs)
         hashes = extend_hash(self._context_hash, candidates.ids)
-        for g in self._g_values.of_hashes(hashes):
-            factors = g.astype(np.float64)  # one conversion: NumPy is slow at mixed types
-            factors += 1.0 - np.add.reduce(probs * factors)
-            probs *= factors
+        for g_values in self._g_values.of_hashes(hashes):
+            g = g_values.astype(np.float64)  # NumPy is slow at mixed types
+            expected_g = np.add.reduce(probs * g)
+            probs *= g + (1.0 - expected_g)
         # Rounding may leave a mass above 1, and then a probability below 0.
         is_possible = probs > 0
         if not is_possible.all():
@@ -138,8 +139,7 @@ class Synthid(Sampler):
         reason = self._unmarked_reason()
         if reason is not None:
             return f"not marked: {reason}"
-        means = [short_number(self._mean_g(stage)) for stage in (before, after)]
-        return f"mean g {' -> '.join(means)}"
+        return f"mean g {short_number(self._mean_g(before))} -> {short_number(self._mean_g(after))}"
 
     @property
     def _is_before_first_ngram(self) -> bool:
@@ -149,9 +149,10 @@ class Synthid(Sampler):
         """Return the reason why the next token is not marked; None if it is marked."""
         if self._is_before_first_ngram:
             return f"fewer than {self.ngram_len - 1} tokens precede"
-        # The history of transformers begins with zeros.
-        is_zero = self._context_hash == 0 and len(self._history) < self.context_history_size
-        return "the context is repeated" if is_zero or self._history_counts[self._context_hash] else None
+        # The history of transformers begins with zeros, so that a hash of 0 counts as repeated.
+        is_in_first_zeros = self._context_hash == 0 and len(self._history) < self.context_history_size
+        is_repeated = is_in_first_zeros or self._history_counts[self._context_hash] > 0
+        return "the context is repeated" if is_repeated else None
 
     def _remember(self, context: int) -> None:
         """Add the hash of a context to the history, from which the oldest one is dropped when it is full."""

@@ -57,7 +57,8 @@ class Tfs(Sampler):
         candidates.sort_descending()
         weights = candidates.weights().astype(np.float64)
         bends = np.abs(np.diff(weights / weights.sum(), n=2))
-        candidates.truncate(max(self._count_padded(bends) if self.pad else self._count_unpadded(bends), 1))
+        count = self._count_padded(bends) if self.pad else self._count_unpadded(bends)
+        candidates.truncate(max(count, 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         return mass_at(before, after)

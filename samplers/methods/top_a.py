@@ -43,7 +43,8 @@ class TopA(Sampler):
     def apply(self, candidates: Candidates) -> None:
         probs = candidates.probs()
         max_prob = np.maximum.reduce(probs)
-        candidates.filter_rows(probs >= min(np.float32(self.a) * max_prob * max_prob, max_prob))
+        threshold = np.float32(self.a) * max_prob * max_prob
+        candidates.filter_rows(probs >= min(threshold, max_prob))
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

@@ -48,16 +48,17 @@ class TopH(Sampler):
         weights = candidates.weights().astype(np.float64)
         terms_of_entropy = entropy_terms(weights / weights.sum())
         cumulative_entropy = np.add.accumulate(terms_of_entropy)
-        candidates.truncate(max(int(cumulative_entropy.searchsorted(self.h * cumulative_entropy[-1], "right")), 1))
+        max_entropy = self.h * cumulative_entropy[-1]
+        kept_count = int(cumulative_entropy.searchsorted(max_entropy, "right"))
+        candidates.truncate(max(kept_count, 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        considered_candidates = before.top(self.top_n) if self.top_n else before
-        kept_entropy = float(np.add.reduce(entropy_terms(considered_candidates.probs_of(after.logits))))
-        max_entropy = self.h * considered_candidates.entropy
-        is_within = kept_entropy <= max_entropy or len(after) > 1
-        parts = (
-            f"{short_number(max_entropy)} = {short_number(self.h)} x {short_number(considered_candidates.entropy)}"
-        )
+        considered = before.top(self.top_n) if self.top_n else before
+        kept_probs = considered.probs_of(after.logits)
+        kept_entropy = float(np.add.reduce(entropy_terms(kept_probs)))
+        max_entropy = self.h * considered.entropy
+        is_within = kept_entropy <= max_entropy or len(after) > 1  # rounding may exceed the limit
+        parts = f"{short_number(max_entropy)} = {short_number(self.h)} x {short_number(considered.entropy)}"
         if is_within:
             return f"entropy {short_number(kept_entropy)} <= {parts} nats"
         return f"entropy {short_number(kept_entropy)} > {parts} nats: the most likely stays"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..stages import StageCandidates
 
 # Numbers of rows to sort at the first and second try. Most distributions reach p within them (measured).
-_FIRST_SORTED_ROWS, _SECOND_SORTED_ROWS = 64, 256
+_FIRST_SORTED_ROWS = 64
+_SECOND_SORTED_ROWS = 256
 # If the highest probability exceeds this, most distributions reach p within the few rows (measured)
 _MIN_TOP_PROB_FOR_FEW_ROWS = 0.15
 _EVERY_ROW = 2**31  # a count above every number of rows, which keeps all rows: their total does not reach p
@@ -61,12 +62,10 @@ class TopP(Sampler):
             return
         if candidates.is_ordered:
             crossing = candidates.certain_position(p)
-            count = (
-                self._kept_count(candidates.llama_cpp_probs())
-                if crossing is None
-                else self._kept_count_at(crossing)
-            )
-            candidates.truncate(count)
+            if crossing is None:
+                candidates.truncate(self._kept_count(candidates.llama_cpp_probs()))
+            else:
+                candidates.truncate(self._kept_count_at(crossing))
             return
         for positions in self._top_positions(candidates):
             count = self._kept_count(candidates.llama_cpp_probs_at(positions))
@@ -81,7 +80,7 @@ class TopP(Sampler):
         return mass_at(before, after)
 
     def _top_positions(self, candidates: Candidates) -> Iterator[Positions]:
-        """Yield the positions of the highest rows, from high to low, of more rows each time, finally of all."""
+        """Yield the positions of the highest rows, from high to low, more each time, and finally all rows."""
         size = len(candidates)
         highest = candidates.llama_cpp_highest_prob()
         if size > _FIRST_SORTED_ROWS and highest > _MIN_TOP_PROB_FOR_FEW_ROWS:
@@ -107,4 +106,5 @@ class TopP(Sampler):
 
     def _kept_count_at(self, crossing: int) -> int:
         """Return the number of rows to keep if the running sum crosses p at the position ``crossing``."""
-        return max(crossing + (self.boundary == "include"), self.min_keep)
+        count = crossing + 1 if self.boundary == "include" else crossing
+        return max(count, self.min_keep)

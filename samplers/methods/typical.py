@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Number of rows to sort at the first try. Most distributions reach p within them (measured).
 _FIRST_SORTED_ROWS = 256
-_SORTED_ROWS_GROWTH = 16  # Factor by which the number of sorted rows grows if they do not reach p
+_SORTED_ROWS_GROWTH = 16  # factor by which the number of sorted rows grows if they do not reach p
 
 
 class Typical(Sampler):
@@ -75,8 +75,10 @@ class Typical(Sampler):
 
     def _kept_count(self, probs: Floats) -> int:
         """Return the number of rows to keep, given probabilities of rows sorted by the distance to the entropy."""
-        cumulative = np.add.accumulate(probs)
-        mass = np.float32(self.p)
-        include = self.boundary == "include"
-        crossing = cumulative.searchsorted(mass, "right") + 1 if include else cumulative.searchsorted(mass)
-        return max(int(crossing), self.min_keep)
+        cumulative_probs = np.add.accumulate(probs)
+        p = np.float32(self.p)
+        if self.boundary == "include":
+            count = int(cumulative_probs.searchsorted(p, "right")) + 1
+        else:
+            count = int(cumulative_probs.searchsorted(p))
+        return max(count, self.min_keep)

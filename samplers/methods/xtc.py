@@ -82,7 +82,7 @@ class Xtc(Sampler):
         self._drawn_number = None
 
     def apply(self, candidates: Candidates) -> None:
-        if self.is_neutral or len(candidates) + candidates.masked_count < 2:
+        if self.is_neutral or candidates.llama_cpp_count < 2:
             return
         if self._drawn_number is None:  # kept until a token is accepted, so that applying twice draws once
             self._drawn_number = self._random.uniform_float()
@@ -95,10 +95,12 @@ class Xtc(Sampler):
         if not self._kept_special_tokens:
             candidates.drop_first(drop_count)
             return
-        mask = np.arange(len(candidates)) >= drop_count
-        mask[:drop_count] = np.isin(candidates.ids[:drop_count], self._kept_special_tokens)
-        if self.keep_special != "cancel" or not mask[:drop_count].any():
-            candidates.filter_rows(mask)
+        is_special = np.isin(candidates.ids[:drop_count], self._kept_special_tokens)
+        if self.keep_special == "cancel" and is_special.any():
+            return
+        is_kept = np.ones(len(candidates), dtype=np.bool_)
+        is_kept[:drop_count] = is_special
+        candidates.filter_rows(is_kept)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         if self._drawn_number is None:
@@ -115,7 +117,8 @@ class Xtc(Sampler):
         threshold = np.float32(self.threshold)
         if threshold <= 0:
             return int(np.count_nonzero(candidates.logits > -np.inf))
-        return int(np.count_nonzero(candidates.llama_cpp_probs_down_to(float(threshold)) >= threshold))
+        probs = candidates.llama_cpp_probs_down_to(float(threshold))
+        return int(np.count_nonzero(probs >= threshold))
 
     def _obstacle(self, candidates: Candidates) -> str:
         """Return the reason why the step dropped no candidate although the random number was low enough."""
