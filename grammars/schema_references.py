@@ -72,8 +72,8 @@ def _similar_pointer(pointer: str, node: Any, missing_token: str) -> str:
 
 def find_target(root: dict[str, Any], reference: str) -> SchemaPart | None:
     """Return the target of a reference that `References.rewrite` has written."""
-    # Returns None if the target is true or false, and for a reference that was not rewritten, because nothing refers
-    # to the definition that contains it.
+    # Returns None if the target is true or false, and for a reference that was not rewritten. References in unused
+    # definitions are not rewritten.
     pointer = unquote(reference[1:])
     is_json_pointer = pointer == "" or pointer.startswith("/")
     if not reference.startswith("#") or not is_json_pointer:

@@ -117,7 +117,7 @@ class _StackExpander:
             case RepeatNode(item, min_count, max_count):
                 stacks: list[Stack] = []
                 if max_count != 0:
-                    remaining_repetition = top
+                    remaining_repetition: Node = top
                     if min_count or max_count:
                         remaining_min = max(min_count - 1, 0)
                         remaining_max = None if max_count is None else max_count - 1

@@ -29,8 +29,8 @@ def write_lark(
     parser_rules: Rules, rules: Rules, root: str, token_ids: Mapping[str, int], eog_tokens: Collection[int]
 ) -> str:
     """Return a Lark grammar."""
-    # In ``parser_rules``, regular parts are lexemes. The ``rules`` that lexemes refer to become terminals. A negated
-    # token reference never matches ``eog_tokens``.
+    # In ``parser_rules``, regular parts are lexemes. The ``rules`` that lexemes refer to become terminals.
+    # A negated token reference never matches ``eog_tokens``.
     lexeme_names: dict[str, str] = {}  # by expression
     rules_in_lexemes: list[str] = []
 

@@ -320,14 +320,19 @@ class _FollowSets:
                 repeated_leaves = 0 if max_count == 1 else self._beginning_of(item).leaves
                 self._record_followers(rule, item, followers | repeated_leaves, is_last)
             case SeqNode(items):
-                for item in reversed(items):
-                    self._record_followers(rule, item, followers, is_last)
-                    beginning = self._beginning_of(item)
-                    if beginning.is_nullable:
-                        followers |= beginning.leaves
-                    else:
-                        followers = beginning.leaves
-                        is_last = False
+                self._record_followers_of_items(rule, items, followers, is_last)
+
+    def _record_followers_of_items(
+        self, rule: str, items: tuple[Node, ...], followers: int, is_last: bool
+    ) -> None:
+        for item in reversed(items):
+            self._record_followers(rule, item, followers, is_last)
+            beginning = self._beginning_of(item)
+            if beginning.is_nullable:
+                followers |= beginning.leaves
+            else:
+                followers = beginning.leaves
+                is_last = False
 
     def _propagate_follow_sets(self) -> None:
         """Add the leaves that follow a rule to the rules and leaves at the end of this rule."""
@@ -344,8 +349,8 @@ class _FollowSets:
 
     def leaves_starting_together(self, have_common_text: Callable[[int, int], bool]) -> list[int]:
         """Return for each leaf the set of leaves that can start at the same position of a text."""
-        # If two leaves start at one position and match a common text, they can also end at one position. The leaves
-        # that follow them can then start together, too.
+        # If two leaves start at one position and match a common text, they can also end at one position. Then the
+        # leaves that follow them can start together, too.
         starting_together = [0] * len(self.leaves)
         pending_pairs: list[tuple[int, int]] = []
         combined_sets: set[tuple[int, int]] = set()

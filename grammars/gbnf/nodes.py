@@ -146,9 +146,9 @@ def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
     """Sort ranges, join ranges that overlap or touch, and remove surrogates, which text cannot contain."""
     merged_ranges: list[tuple[int, int]] = []
     for low, high in sorted(_exclude_range(ranges, *SURROGATES)):
-        last_low, last_high = merged_ranges[-1] if merged_ranges else (0, -2)
-        if low <= last_high + 1:
-            merged_ranges[-1] = (last_low, max(high, last_high))
+        if merged_ranges and low <= merged_ranges[-1][1] + 1:
+            last_low, last_high = merged_ranges.pop()
+            merged_ranges.append((last_low, max(high, last_high)))
         else:
             merged_ranges.append((low, high))
     return tuple(merged_ranges)
