@@ -125,8 +125,8 @@ def _reject_left_recursion_from(
 
 def _reject_long_chains(parser: GbnfParser) -> None:
     """Raise ``GrammarError`` for a chain of more than ``MAX_CHAIN`` rules."""
-    # This is a depth-first search with an explicit stack. The chain of a rule on the stack has length 0 meanwhile, so
-    # that a recursive reference adds nothing.
+    # This is a depth-first search with an explicit stack. A rule on the stack counts as a chain of length 0. So a
+    # recursive reference adds nothing.
     references_by_rule = {name: references(body) for name, body in parser.rules.items()}
     chain_lengths: dict[str, int] = {}
     for start_name, start_references in references_by_rule.items():
