@@ -153,11 +153,12 @@ class LinearRegex:
         """Return the threads after one more character."""
         # ``before``: the character before; empty at the beginning of the text. Threads that began before
         # ``min_start`` are dropped.
-        followed_threads = list(threads.items())
-        if self._may_begin_with(character):
-            followed_threads.append((self._first_state, position))
-        if not followed_threads:
+        may_begin = self._may_begin_with(character)
+        if not threads and not may_begin:
             return NO_THREADS
+        followed_threads = list(threads.items())
+        if may_begin:
+            followed_threads.append((self._first_state, position))
         states = self._states
         stepped: dict[int, int] = {}
         for thread_state, start in followed_threads:
