@@ -9,7 +9,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -18,11 +18,16 @@ from ..common.extras import install_command
 from .tasks import ClusterError
 
 _HEAD_PORT = 6379  # Default port of `ray start --head`
-_SETTINGS_FRAME_TYPE = 4  # Type of the SETTINGS frame of HTTP/2, RFC 9113
+
+# Parts of HTTP/2, RFC 9113
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_SETTINGS_FRAME_TYPE = bytes([4])
+_FRAME_LENGTH_BYTES = 3  # The length of a frame precedes its type
+
 _SECONDS_BETWEEN_CHECKS = 2.0  # time between two checks of the head node
 _MAX_CONNECT_SECONDS = 3.0  # maximum time that the head node may take to accept a connection
 _MAX_FAILED_CHECKS = 4  # After this many failed checks in a row, the head node counts as unreachable
-# Ray sends no usage statistics, and prints nothing on stdout, where results may go
+# With these variables, Ray sends no usage statistics, and prints nothing on stdout, where results may go
 _QUIET_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -43,8 +48,7 @@ class HeadMonitor:
     # Without this check, the process would end without a message: Ray exits when the head node is unreachable.
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._host_and_port = (host.strip("[]"), int(port))
+        self._host_and_port = _host_and_port(address)
         self._unreachable = Event()
         self._closed = Event()
         Thread(target=self._watch, daemon=True).start()
@@ -60,7 +64,10 @@ class HeadMonitor:
     def _watch(self) -> None:
         failure_count = 0
         while not self._closed.wait(_SECONDS_BETWEEN_CHECKS):
-            failure_count = 0 if self._accepts_connection() else failure_count + 1
+            if self._accepts_connection():
+                failure_count = 0
+            else:
+                failure_count += 1
             if failure_count >= _MAX_FAILED_CHECKS:
                 self._unreachable.set()
                 return
@@ -76,23 +83,32 @@ class HeadMonitor:
 @contextmanager
 def connect(address: str | None) -> Iterator[HeadMonitor]:
     """Connect to a cluster inside the block, and yield the monitor of its head node. Raises ``ClusterError``."""
-    # Without an address, a cluster starts on this machine, which ends with the block.
+    # Without an address, a cluster is started on this machine. It ends with the block.
     ray = import_ray()
-    full_address = address
-    if address is not None and ":" not in address:
-        full_address = f"{address}:{_HEAD_PORT}"
-    if full_address is not None:
-        _check_reachable(full_address)
-    with _session_folder() if full_address is None else nullcontext() as folder:
-        _init_ray(ray, full_address, folder)
-        head_monitor = HeadMonitor(ray.get_runtime_context().gcs_address)
-        try:
-            yield head_monitor
-        finally:
-            head_monitor.close()
-            if not head_monitor.is_unreachable:  # `ray.shutdown` would wait for an unreachable head
-                with suppress(Exception):
-                    ray.shutdown()
+    if address is None:
+        with _session_folder() as folder:
+            _init_ray(ray, None, folder)
+            with _head_monitor(ray) as monitor:
+                yield monitor
+        return
+    full_address = address if ":" in address else f"{address}:{_HEAD_PORT}"
+    _check_reachable(full_address)
+    _init_ray(ray, full_address, None)
+    with _head_monitor(ray) as monitor:
+        yield monitor
+
+
+@contextmanager
+def _head_monitor(ray: Any) -> Iterator[HeadMonitor]:
+    """Yield the monitor of the connected cluster's head node, and disconnect from the cluster after the block."""
+    monitor = HeadMonitor(ray.get_runtime_context().gcs_address)
+    try:
+        yield monitor
+    finally:
+        monitor.close()
+        if not monitor.is_unreachable:  # `ray.shutdown` would wait for an unreachable head
+            with suppress(Exception):
+                ray.shutdown()
 
 
 @contextmanager
@@ -107,7 +123,7 @@ def _session_folder() -> Iterator[str]:
 
 
 def _init_ray(ray: Any, address: str | None, folder: str | None) -> None:
-    """Connect Ray to a cluster, or start one with files in ``folder``. Raises ``ClusterError``."""
+    """Connect Ray to a cluster, or start a cluster with files in ``folder``. Raises ``ClusterError``."""
     signal_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(
@@ -128,7 +144,8 @@ def _init_ray(ray: Any, address: str | None, folder: str | None) -> None:
 
 def import_ray() -> Any:
     """Import Ray and return the module. Raises ``ClusterError`` if Ray is not installed."""
-    os.environ.update({name: value for name, value in _QUIET_ENVIRONMENT.items() if name not in os.environ})
+    for name, value in _QUIET_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     try:
         import ray  # noqa: PLC0415 - a large package, which most runs do not need
     except ModuleNotFoundError:
@@ -139,9 +156,8 @@ def import_ray() -> Any:
 def _check_reachable(address: str) -> None:
     """Raise ``ClusterError`` immediately if no head node listens at HOST:PORT."""
     # Without this check, Ray would retry for minutes and then end the process.
-    host, _, port = address.rpartition(":")
     try:
-        with closing(socket.create_connection((host.strip("[]"), int(port)), _MAX_CONNECT_SECONDS)) as connection:
+        with closing(socket.create_connection(_host_and_port(address), _MAX_CONNECT_SECONDS)) as connection:
             is_head = os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(connection)
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -154,13 +170,24 @@ def _check_reachable(address: str) -> None:
         )
 
 
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of HOST:PORT or [IPv6 address]:PORT. Raises ``ValueError`` if the port is not a number."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def _speaks_http2(connection: socket.socket) -> bool:
-    """Return whether a server replies to HTTP/2's greeting with a SETTINGS frame, as Ray's head (gRPC) does."""
-    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([_SETTINGS_FRAME_TYPE]) + bytes(5))
-    frame_start = b""  # three bytes of length, then the type
-    while len(frame_start) < 4 and (data := connection.recv(4 - len(frame_start))):
-        frame_start += data
-    return frame_start[3:] == bytes([_SETTINGS_FRAME_TYPE])
+    """Return whether a server replies to HTTP/2's preface with a SETTINGS frame, as Ray's head (gRPC) does."""
+    flags_and_stream = bytes(5)
+    empty_settings_frame = bytes(_FRAME_LENGTH_BYTES) + _SETTINGS_FRAME_TYPE + flags_and_stream
+    connection.sendall(_HTTP2_PREFACE + empty_settings_frame)
+    length_and_type = b""
+    while len(length_and_type) <= _FRAME_LENGTH_BYTES:
+        data = connection.recv(_FRAME_LENGTH_BYTES + 1 - len(length_and_type))
+        if not data:  # the server has closed the connection
+            return False
+        length_and_type += data
+    return length_and_type[_FRAME_LENGTH_BYTES:] == _SETTINGS_FRAME_TYPE
 
 
 def _connection_failure_message(error: Exception, address: str | None) -> str:
@@ -170,6 +197,7 @@ def _connection_failure_message(error: Exception, address: str | None) -> str:
         return f"{address}: the cluster runs another version of Ray or Python: {ray_message}"
     if address is None:
         return f"Ray cannot be started on this machine: {ray_message}"
-    hint = "; a head that requires a token needs RAY_AUTH_MODE=token and its file ~/.ray/auth_token here"
-    token_hint = "" if _AUTH_MODE_VARIABLE in os.environ else hint
-    return f"cannot join the Ray cluster at {address}: {ray_message}{token_hint}"
+    hint = ""
+    if _AUTH_MODE_VARIABLE not in os.environ:
+        hint = "; a head that requires a token needs RAY_AUTH_MODE=token and its file ~/.ray/auth_token here"
+    return f"cannot join the Ray cluster at {address}: {ray_message}{hint}"

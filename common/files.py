@@ -1,4 +1,4 @@
-"""Files: read within limits, found by name, written atomically, with sentences for errors.
+"""Functions that read files within limits, find them by name, write them atomically, and explain their errors.
 
 Input may be endless, such as a device or a pipe, so every reader has a limit.
 """
@@ -78,7 +78,7 @@ def _read_line(file: IO[AnyStr], max_length: int) -> AnyStr:
 
 
 _GZIP_MARK = b"\x1f\x8b"
-# What other files of lines begin with, and what the user can do. No text begins so.
+# Formats that cannot be read, by the first bytes of their files. No text begins with these bytes.
 _OTHER_FORMS = {
     b"PK\x03\x04": "a ZIP file; unpack it",
     b"(\xb5/\xfd": "compressed with zstd; decompress it: zstd -d",
@@ -90,8 +90,8 @@ _OTHER_FORMS = {
 
 def open_as_utf8(file: IO[bytes]) -> IO[bytes]:
     """Return a file's text as UTF-8, without a byte order mark, as it is read."""
-    # gzip is decompressed. UTF-16 with a byte order mark is recoded, for which the whole text is read at once;
-    # this raises ``InputTooLargeError``. Raises ``DamagedInputError`` for what cannot be read, such as a ZIP file.
+    # gzip is decompressed. A text in UTF-16 with a byte order mark is read at once, so ``InputTooLargeError`` may
+    # be raised. Raises ``DamagedInputError`` for other formats, such as a ZIP file.
     reader = _peekable(file)
     for mark, form in _OTHER_FORMS.items():
         if reader.peek(len(mark)).startswith(mark):
@@ -199,8 +199,9 @@ def file_problem(error: OSError | ValueError, path: Path) -> str:
         return "there is no such file"
     if isinstance(error, InputTooLargeError):
         return str(error.strerror)
-    # Not `Path.is_dir`, which may raise the same error again.
-    if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and os.path.isdir(path)):  # noqa: PTH112
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder, not a file"
+    if isinstance(error, OSError) and os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` may raise the error again
         return "it is a folder, not a file"
     if isinstance(error, PermissionError):
         return "the file may not be read (permission denied)"
@@ -223,8 +224,8 @@ class SearchFolder(NamedTuple):
 
 def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[SearchFolder]:
     """Return the user's ``folders``, given as (origin, path), and then the folder ``built_in``."""
-    # A folder that occurs twice, for example through a link, is listed once: as the built-in one or at its first
-    # place.
+    # A folder that occurs twice, for example through a link, is listed once, at its first place. The built-in
+    # folder is always last.
     by_real_path: dict[Path, SearchFolder] = {}
     for origin, path in folders:
         real_path = _resolve(path)
@@ -261,7 +262,8 @@ def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], is_p
     # owner may read the file; otherwise the umask determines its permissions.
     temporary_name = ""
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
+        is_device_or_pipe = path.exists() and not path.is_file() and not path.is_dir()
+        if is_device_or_pipe:
             with path.open("wb") as stream:
                 write(stream)
             return
@@ -290,11 +292,12 @@ def deferred_interrupts() -> Iterator[None]:
     if current_thread() is not main_thread():  # Python calls signal handlers only in the main thread
         yield
         return
-    deferred: list[tuple[int, FrameType | None]] = []
-    previous_handler = signal.signal(signal.SIGINT, lambda number, frame: deferred.append((number, frame)))
+    deferred_calls: list[tuple[int, FrameType | None]] = []  # the arguments that the handler gets
+    previous_handler = signal.signal(signal.SIGINT, lambda number, frame: deferred_calls.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous_handler)
-        if deferred and callable(previous_handler):
-            previous_handler(*deferred[0])
+        if deferred_calls and callable(previous_handler):
+            signal_number, frame = deferred_calls[0]
+            previous_handler(signal_number, frame)

@@ -34,8 +34,9 @@ class Flag(NamedTuple):
     @property
     def names_a_file(self) -> bool:
         """True if the value is the name of a file, a model or a preset, so that it cannot be empty."""
-        is_kind_of_file = self.completion_kind is not None and self.completion_kind.names_a_file
-        return self.is_path or is_kind_of_file or _FILE_METAVAR_PATTERN.search(self.metavar or "") is not None
+        completes_files = self.completion_kind is not None and self.completion_kind.names_a_file
+        has_file_metavar = _FILE_METAVAR_PATTERN.search(self.metavar or "") is not None
+        return self.is_path or completes_files or has_file_metavar
 
 
 _FILE_METAVAR_PATTERN = re.compile(r"FILE|MODEL|REPO|FOLDER|DIR")
@@ -50,15 +51,20 @@ def declare_flag(
 ) -> Flag:
     """Return a flag with these names, such as ``--mmap/--no-mmap``; ``facts``: other fields of `Flag`."""
     # ``display_name``: the name in messages; None: the first name
-    pairs = [name.partition("/") for name in names]
+    positive_names: list[str] = []
+    negative_names: list[str] = []
+    for name in names:
+        positive_name, _, negative_name = name.partition("/")
+        positive_names.append(positive_name)
+        negative_names.append(negative_name)
+    if isinstance(required_companions, str):
+        required_companions = (required_companions,)
     return Flag(
-        name=display_name or pairs[0][0],
+        name=display_name or positive_names[0],
         help=help,
-        names=tuple(positive for positive, _, _ in pairs if positive),
-        negatives=tuple(negative for _, _, negative in pairs if negative),
-        required_companions=(required_companions,)
-        if isinstance(required_companions, str)
-        else required_companions,
+        names=tuple(filter(None, positive_names)),
+        negatives=tuple(filter(None, negative_names)),
+        required_companions=required_companions,
         **facts,
     )
 
@@ -84,12 +90,11 @@ class Limit:
     def violation(self, value: float) -> str | None:
         """Return why a number is not allowed, as the end of a message; None if the number is allowed."""
         if self.excludes_bounds:
-            is_allowed = self.minimum < value < self.maximum
+            is_within = self.minimum < value < self.maximum
         else:
-            is_allowed = self.minimum <= value <= self.maximum or (
-                value == -1 and self.minus_one_meaning is not None
-            )
-        if is_allowed:
+            is_within = self.minimum <= value <= self.maximum
+        has_special_meaning = value == -1 and self.minus_one_meaning is not None
+        if is_within or has_special_meaning:
             return None
         shown_value = f"{value:g}" if isinstance(value, float) else str(value)
         minus_one_text = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
@@ -132,5 +137,11 @@ class CompletionKind(Enum):
     @property
     def names_a_file(self) -> bool:
         """True if the value is the name of a file, a model or a preset."""
-        kinds = (CompletionKind.FILE, CompletionKind.GGUF_FILE, CompletionKind.GRAMMAR, CompletionKind.MODEL)
-        return self in (*kinds, CompletionKind.PRESET, CompletionKind.PRESET_FILE)
+        return self in (
+            CompletionKind.FILE,
+            CompletionKind.GGUF_FILE,
+            CompletionKind.GRAMMAR,
+            CompletionKind.MODEL,
+            CompletionKind.PRESET,
+            CompletionKind.PRESET_FILE,
+        )

@@ -38,8 +38,8 @@ class Journal:
             self._end_offset = self._size()
             if self.is_regular:
                 self._lock()
-            # False if the file holds more than a beginning of the header, which a killed run leaves
-            self.is_new = self._is_empty_but_for(header)
+            # whether the file is empty, or has only the beginning of a header, which a killed run leaves
+            self.is_new = self._has_no_complete_line(header)
             if self.is_new and self.is_regular:
                 self._start(header)
         except BaseException:
@@ -52,17 +52,20 @@ class Journal:
     def _lock(self) -> None:
         try:
             flock(self._handle, LOCK_EX | LOCK_NB)
-            is_locked = os.path.samestat(os.fstat(self._handle), self.path.stat())  # not removed meanwhile
+            # Another process may have removed the file meanwhile. Then the lock is one of the removed file.
+            is_locked = os.path.samestat(os.fstat(self._handle), self.path.stat())
         except OSError:
             is_locked = False
         if not is_locked:
             raise JournalError(f"{self.path}: another run is writing to it")
 
-    def _is_empty_but_for(self, header: str | None) -> bool:
+    def _has_no_complete_line(self, header: str | None) -> bool:
+        """Return whether the file is empty, or has only the beginning of the header."""
         if header is None or not self.is_regular:
             return self._size() == 0
         first_line = next(self._lines(), b"")
-        return not first_line.endswith(b"\n") and header.encode().startswith(first_line)
+        is_complete = first_line.endswith(b"\n")
+        return not is_complete and header.encode().startswith(first_line)
 
     def _start(self, header: str | None) -> None:
         if header is not None:
@@ -72,7 +75,7 @@ class Journal:
         self._sync_folder()
 
     def header(self) -> Any:
-        """Return the JSON value of the first line; None if it has none, or is incomplete."""
+        """Return the JSON value of the first line; None if the line is not JSON, or is incomplete."""
         line = next(self._lines(), b"")
         try:
             return parse_strict_json(line) if line.endswith(b"\n") else None
@@ -80,16 +83,18 @@ class Journal:
             return None
 
     def records(self, read: Callable[[Any], _Record], *, start: str, name: str, advice: str = "") -> list[_Record]:
-        """Return the records of the lines behind the header. A last line that a killed run tore is removed."""
-        # A ``JournalError`` names the line that is no record; the file is then unchanged. ``read`` raises
-        # ``ValueError`` for a value that is no record. ``start``: what each line begins with; another line without
-        # a newline is no torn record. ``name``: what a line holds, such as ``a result``. ``advice``: what to do
-        # about another line.
+        """Return the records of the lines after the header. An incomplete last line is removed."""
+        # A killed run may leave an incomplete last line. Raises ``JournalError``, with the number of the line, for
+        # a line that is no record; the file is then unchanged. ``read`` returns the record of a JSON value, and
+        # raises ``ValueError`` for a value that is no record. ``start``: the text that each line of a record
+        # begins with. ``name``: the content of a line in messages, such as ``a result``. ``advice``: for a line
+        # that is no record.
         records: list[_Record] = []
         end_offset = 0
         for number, line in enumerate(self._lines(), 1):
+            is_header = self._has_header and number == 1
             is_complete = line.endswith(b"\n")
-            if number > 1 or not self._has_header:
+            if not is_header:
                 if not is_complete and _is_torn(line, start.encode()):
                     break
                 try:
@@ -97,7 +102,7 @@ class Journal:
                 except ValueError as error:
                     problem = f"{self.path}: line {number} is not {name}: {_line_problem(error)}"
                     raise JournalError(problem, advice=advice) from None
-                if not is_complete:  # only its newline is missing; it is made again
+                if not is_complete:  # only the newline is missing; the record is computed again
                     break
                 records.append(record)
             end_offset += len(line)
@@ -120,7 +125,7 @@ class Journal:
         self._end_offset = self._size()
 
     def append(self, line: str) -> None:
-        """Append a line, as far as the system allows it with one write. A failed write is undone."""
+        """Append a line, with one write if the system allows it. A failed write is undone."""
         data = f"{line}\n".encode()
         written_bytes = 0
         try:
@@ -164,7 +169,8 @@ class Journal:
 
 def _is_torn(line: bytes, start: bytes) -> bool:
     """Return whether a line without a newline is the beginning of a record."""
-    if not (line.startswith(start) or start.startswith(line)):
+    may_be_record = line.startswith(start) or start.startswith(line)
+    if not may_be_record:
         return False
     try:
         parse_strict_json(line)

@@ -34,7 +34,8 @@ def physical_cores() -> int:
         return max(1, os.cpu_count() or 1)
 
 
-# the files that the driver of a GPU makes on Linux, by the maker of the GPU, the most specific first
+# Files that the driver of a GPU makes on Linux: the maker of the GPU, the folder and the name. The file of any
+# driver is last.
 _GPU_DRIVER_FILES = (("NVIDIA", "/dev", "nvidiactl"), ("AMD", "/dev", "kfd"), ("unknown", "/dev/dri", "renderD*"))
 
 
@@ -42,7 +43,10 @@ def _gpu_maker() -> str | None:
     """Return the maker of a GPU with a driver here, ``unknown`` if only a driver is known; None without a GPU."""
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         return "Apple"
-    return next((maker for maker, folder, name in _GPU_DRIVER_FILES if any(Path(folder).glob(name))), None)
+    for maker, folder, name in _GPU_DRIVER_FILES:
+        if any(Path(folder).glob(name)):
+            return maker
+    return None
 
 
 def _cpu_name() -> str:
@@ -50,8 +54,10 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    for line in lines:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def _page_count_in_bytes(setting: str) -> int | None:
@@ -66,4 +72,7 @@ def _available_memory_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    for line in lines:
+        if line.startswith("MemAvailable:"):  # such as ``MemAvailable:   16337012 kB``
+            return int(line.split()[1]) * 1024
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class PluginWarning(UserWarning):
@@ -61,17 +61,16 @@ def find_plugins(group: str, normalize: Callable[[str], str] = str) -> dict[str,
         return {}
     from importlib.metadata import entry_points  # noqa: PLC0415 - see load
 
-    found: dict[str, Plugin] = {}
+    plugins: dict[str, Plugin] = {}
     for point in entry_points(group=group):
         name = normalize(point.name)
-        known = found.get(name, Plugin(name, ()))
-        packages = (point.dist.name,) if point.dist is not None else ()
-        found[name] = Plugin(
-            name,
-            tuple(dict.fromkeys([*known.places, point.value])),
-            tuple(dict.fromkeys([*known.packages, *packages])),
-        )
-    return found
+        plugin = plugins.get(name, Plugin(name, places=()))
+        if point.value not in plugin.places:
+            plugin = replace(plugin, places=(*plugin.places, point.value))
+        if point.dist is not None and point.dist.name not in plugin.packages:
+            plugin = replace(plugin, packages=(*plugin.packages, point.dist.name))
+        plugins[name] = plugin
+    return plugins
 
 
 def _may_offer(folder: str, group: str) -> bool:
@@ -80,15 +79,16 @@ def _may_offer(folder: str, group: str) -> bool:
     # start would pay without plug-ins.
     header = f"[{group}]".encode()
     try:
-        packages = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]  # noqa: PTH208
+        names = os.listdir(folder or ".")  # noqa: PTH208
     except NotADirectoryError:  # a zip file, which importlib.metadata can read
         return True
     except OSError:
         return False
-    return any(header in _read(f"{folder or '.'}/{package}/entry_points.txt") for package in packages)
+    packages = [name for name in names if name.endswith((".dist-info", ".egg-info"))]
+    return any(header in _read_or_empty(f"{folder or '.'}/{package}/entry_points.txt") for package in packages)
 
 
-def _read(path: str) -> bytes:
+def _read_or_empty(path: str) -> bytes:
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read()

@@ -1,4 +1,4 @@
-"""Seeds of random numbers: integers of 64 bits, as in OpenAI's API and vLLM, of which a generator gets 32."""
+"""Seeds of random numbers. A seed has 64 bits, as in OpenAI's API and vLLM. A generator gets the low 32 bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_seed(value: int) -> bool:
 
 
 def generator_seed(seed: int) -> int:
-    """Return what a generator gets of a seed: the low 32 bits, 0 to 2^32 - 1."""
+    """Return the low 32 bits of a seed, 0 to 2^32 - 1."""
     return seed & UINT32_MAX
 
 
@@ -27,12 +27,15 @@ def fresh_seed() -> int:
 
 
 def fixed_seed(seed: int | None) -> int:
-    """Return a seed, or a random one for None and -1."""
+    """Return the seed itself, or a random seed for None and -1."""
     return fresh_seed() if seed is None or seed == RANDOM_SEED else seed
 
 
 def following_seed(seed: int, count: int) -> int:
     """Return the seed ``count`` after a seed."""
-    # Seeds count up without -1, which would be random, and begin again with the least one after the greatest one.
-    place = seed + count + (seed < RANDOM_SEED <= seed + count)
-    return place if place <= SEED_MAX else place - _SEED_COUNT
+    # -1 is left out, because it stands for a random seed. After the greatest seed comes the least seed.
+    following = seed + count
+    passes_random_seed = seed < RANDOM_SEED <= following
+    if passes_random_seed:
+        following += 1
+    return following if following <= SEED_MAX else following - _SEED_COUNT

@@ -33,7 +33,7 @@ class WrittenNumber(float):
         return (self.text,)
 
 
-_SHORT_DECIMAL = 15  # maximum length of a number that is certainly the same after it was a float
+_SHORT_DECIMAL = 15  # A float keeps a decimal of this length exactly
 
 
 def read_float(text: str) -> float:
@@ -56,8 +56,8 @@ class NestedTooDeeplyError(ValueError, RecursionError):
 def parse_strict_json(text: str | bytes) -> Any:
     """Return the value of a JSON text. A number that a float would change is a `WrittenNumber`."""
     # Every error is a ``ValueError``: ``json.JSONDecodeError``, ``UnicodeDecodeError`` for bytes that are not
-    # UTF-8, ``NonFiniteNumberError`` for NaN or Infinity, ``NestedTooDeeplyError``, which is also a
-    # ``RecursionError``, or a plain one for an integer with too many digits.
+    # UTF-8, ``NonFiniteNumberError`` for NaN or Infinity, ``NestedTooDeeplyError``, or a plain ``ValueError`` for
+    # a number with too many digits.
     if _bracket_depth(text) > MAX_JSON_DEPTH:
         raise NestedTooDeeplyError("it is nested too deeply")
     try:
@@ -68,8 +68,9 @@ def parse_strict_json(text: str | bytes) -> Any:
         raise
 
 
+# A string ends with a quote, or with the text (\Z). Without \Z, a string without a closing quote would be searched
+# again from each of its characters.
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
-# \Z: a string without a closing quote must not be searched again from each of its characters.
 _NON_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 
@@ -80,7 +81,8 @@ def _bracket_depth(text: str | bytes) -> int:
     if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return 0
     brackets = _NON_BRACKETS.sub("", _JSON_STRING.sub("", text))
-    return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
+    depth_changes = (1 if bracket in "[{" else -1 for bracket in brackets)
+    return max(accumulate(depth_changes), default=0)
 
 
 def _reject_constant(name: str) -> float:
@@ -92,15 +94,17 @@ def json_problem(error: json.JSONDecodeError) -> str:
     return error.msg.removesuffix(" starting at").removesuffix(" at")
 
 
-_MAX_EXACT_INTEGER = 2**53  # the largest float up to which floats have all integers
+_MAX_EXACT_INTEGER = 2**53  # Every integer up to this one is also a float
 
 
 def without_whole_floats(value: Any) -> Any:
-    """Return a value of JSON with integers instead of floats without a fraction, such as 3.0."""
-    # Engines without integers, such as Lua's, write all numbers so. Larger floats than 2^53 remain.
+    """Return a value of JSON with integers instead of whole floats, such as 3 instead of 3.0."""
+    # Languages without integers, such as Lua, write 3.0 for 3. Floats above 2^53 are not changed.
+    if isinstance(value, WrittenNumber):
+        return value
     if isinstance(value, float):
         is_whole = value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER
-        return int(value) if is_whole and not isinstance(value, WrittenNumber) else value
+        return int(value) if is_whole else value
     if isinstance(value, list):
         return [without_whole_floats(item) for item in value]
     if isinstance(value, dict):
@@ -108,9 +112,8 @@ def without_whole_floats(value: Any) -> Any:
     return value
 
 
-# One encoder for all calls: `json.dumps` would make a new one for each.
-# Returns a value as JSON on one line, without escapes for characters beyond ASCII. Raises ``ValueError`` for a
-# number that JSON does not have.
+# Returns a value as JSON on one line, without escapes for characters beyond ASCII. Raises ``ValueError`` for NaN
+# and Infinity. `json.dumps` would make a new encoder for each call.
 encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -120,15 +123,18 @@ def json_line(value: Any) -> str:
 
 
 def encode_exact_json(value: Any) -> str:
-    """Return a value as JSON on one line, its numbers as they were written."""
+    """Return a value as JSON on one line, with its numbers as they were written."""
+    # Each `WrittenNumber` is encoded as a string with its index, which is then replaced by the number's text.
     written_texts: list[str] = []
-    marked = _mark_written_numbers(value, written_texts)
-    text = json.dumps(marked, allow_nan=False)
-    return _NUMBER_MARK.sub(lambda match: written_texts[int(match[1])], text) if written_texts else text
+    marked_value = _mark_written_numbers(value, written_texts)
+    text = json.dumps(marked_value, allow_nan=False)
+    if not written_texts:
+        return text
+    return _NUMBER_MARK.sub(lambda match: written_texts[int(match[1])], text)
 
 
+# \udfff is half of a surrogate pair, so that no valid text contains a mark.
 _NUMBER_MARK = re.compile(r'"\\udfff([0-9]+)\\udfff"')
-# Half of a surrogate pair, which is in no text that is valid.
 
 
 def _mark_written_numbers(value: Any, written_texts: list[str]) -> Any:

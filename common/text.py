@@ -52,15 +52,16 @@ class UndecodableTextError(ValueError):
 def decode_text(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with a byte order mark, and drop the mark. Raises ``UndecodableTextError``."""
     mark, encoding = _byte_order_mark(data)
+    encoded_text = data.removeprefix(mark)
     try:
-        return data[len(mark) :].decode(encoding)
+        return encoded_text.decode(encoding)
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].decode(encoding, "replace").count("\n") + 1
+        text_before = encoded_text[: error.start].decode(encoding, "replace")
         raise UndecodableTextError(
-            encoding.removesuffix("-LE").removesuffix("-BE"),
-            error.start + len(mark),
-            line,
-            error.object[error.start],
+            encoding=encoding.removesuffix("-LE").removesuffix("-BE"),
+            offset=len(mark) + error.start,
+            line=text_before.count("\n") + 1,
+            byte=encoded_text[error.start],
         ) from None
 
 
@@ -68,16 +69,20 @@ def encode_as_utf8(data: bytes) -> bytes:
     """Return the bytes of a text as UTF-8 without a byte order mark."""
     # Bytes without a mark of UTF-16 are not checked. Raises ``UndecodableTextError`` for broken UTF-16.
     mark, encoding = _byte_order_mark(data)
-    return data[len(mark) :] if encoding == "UTF-8" else decode_text(data).encode()
+    return data.removeprefix(mark) if encoding == "UTF-8" else decode_text(data).encode()
 
 
 def is_utf16(data: bytes) -> bool:
-    return _byte_order_mark(data)[1] != "UTF-8"
+    _, encoding = _byte_order_mark(data)
+    return encoding != "UTF-8"
 
 
 def _byte_order_mark(data: bytes) -> tuple[bytes, str]:
     """Return the byte order mark, which may be empty, and the encoding."""
-    return next((item for item in _ENCODING_OF_MARK.items() if data.startswith(item[0])), (b"", "UTF-8"))
+    for mark, encoding in _ENCODING_OF_MARK.items():
+        if data.startswith(mark):
+            return mark, encoding
+    return b"", "UTF-8"
 
 
 def is_utf8(data: bytes) -> bool:
@@ -89,8 +94,10 @@ def is_utf8(data: bytes) -> bool:
 
 
 def without_last_line_end(text: str) -> str:
-    # Editors and ``echo`` end the last line of a file; this line end is not part of the text that a person wrote.
-    return text[: -2 if text.endswith("\r\n") else -1] if text.endswith("\n") else text
+    # Editors and ``echo`` end the last line of a file. This line end is not part of the text that a person wrote.
+    if text.endswith("\r\n"):
+        return text.removesuffix("\r\n")
+    return text.removesuffix("\n")
 
 
 def replace_surrogates(text: str) -> str:
@@ -106,7 +113,9 @@ def count_noun(count: int, noun: str) -> str:
 def join_alternatives(choices: Iterable[str]) -> str:
     """Return choices as words: ``a, b or c``."""
     names = list(choices)
-    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    if len(names) <= 1:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 _MAX_LISTED_NAMES = 100
@@ -121,19 +130,19 @@ def unknown_name(kind: str, name: object, known_names: Iterable[str], *, aliases
 
 
 def _list_names(names: list[str]) -> str:
-    others = len(names) - _MAX_LISTED_NAMES
-    shown = ", ".join(names[:_MAX_LISTED_NAMES]) or "none"
-    return shown if others <= 0 else f"{shown} and {others:,} more"
+    shown_names = ", ".join(names[:_MAX_LISTED_NAMES]) or "none"
+    hidden_count = len(names) - _MAX_LISTED_NAMES
+    return f"{shown_names} and {hidden_count:,} more" if hidden_count > 0 else shown_names
 
 
 def did_you_mean(name: str, known_names: Iterable[str], min_similarity: float = _MIN_SIMILARITY) -> str:
     """Return ``did you mean A?`` for the most similar known name; empty if no name is similar enough."""
-    # Capitals make no difference, nor does a dash in place of an underscore.
-    known_by_folded: dict[str, str] = {}
-    for known in known_names:
-        known_by_folded.setdefault(_fold(known), known)
-    nearest = nearest_name(_fold(name), known_by_folded, min_similarity)
-    return f"did you mean {known_by_folded[nearest]}?" if nearest else ""
+    # Names that differ only in capitals, dashes and underscores count as equal.
+    known_by_folded_name: dict[str, str] = {}
+    for known_name in known_names:
+        known_by_folded_name.setdefault(_fold(known_name), known_name)
+    nearest = nearest_name(_fold(name), known_by_folded_name, min_similarity)
+    return f"did you mean {known_by_folded_name[nearest]}?" if nearest else ""
 
 
 def _fold(name: str) -> str:
@@ -144,8 +153,10 @@ def nearest_name(name: str, known_names: Iterable[str], min_similarity: float = 
     """Return the known name that is most similar to ``name``; None if no name is similar enough."""
     # ``min_similarity`` is difflib's, 0 to 1. A name with two adjacent letters swapped takes precedence.
     names = list(known_names)
-    swapped = next((known for known in names if _has_two_swapped_letters(name, known)), None)
-    matches = [swapped] if swapped else difflib.get_close_matches(name, names, 1, min_similarity)
+    for known_name in names:
+        if _has_two_swapped_letters(name, known_name):
+            return known_name
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=min_similarity)
     return matches[0] if matches else None
 
 
@@ -153,13 +164,12 @@ def _has_two_swapped_letters(name: str, known_name: str) -> bool:
     """Return whether two names differ only in the order of two adjacent letters."""
     if len(name) != len(known_name):
         return False
-    differing_indices = [
-        index for index, pair in enumerate(zip(name, known_name, strict=True)) if pair[0] != pair[1]
-    ]
-    if len(differing_indices) != 2 or differing_indices[1] != differing_indices[0] + 1:
+    differing_indices = [index for index in range(len(name)) if name[index] != known_name[index]]
+    if len(differing_indices) != 2:
         return False
     first, second = differing_indices
-    return (name[first], name[second]) == (known_name[second], known_name[first])
+    are_adjacent = second == first + 1
+    return are_adjacent and name[first] == known_name[second] and name[second] == known_name[first]
 
 
 def without_error_number(text: str) -> str:

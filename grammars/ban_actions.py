@@ -1,10 +1,10 @@
-"""What a text does at a ban, with the default: for the rules of a text and for the table of settings."""
+"""What happens when a text matches a ban."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-# what happens at a match after all retries at its place
+# what happens at a match after `DEFAULT_BAN_RETRIES`, or another number of retries, at its place
 BanAction = Literal["step_back", "keep", "stop"]
 
 BAN_ACTIONS: tuple[BanAction, ...] = get_args(BanAction)

@@ -1,7 +1,7 @@
-"""The search for bans in a text that is generated: matches, and the text that may still become one.
+"""The search for bans in a text that is generated. It finds matches, and text that may still become a match.
 
-Phrases are searched in tries, with one thread for each start that may still become a phrase, and regular
-expressions in automata. States are never changed in place, so that a saved state is a reference.
+Phrases are searched in tries, with one thread for each place at which a phrase may have begun. Regular expressions
+are searched in automata. States are never changed in place, so that a state is saved without a copy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class _Trie:
     whole_words: bool
 
 
-# the starts that may still become a phrase, in ascending order, each with the node that the text reached
+# The live threads of a trie: the position at which a phrase may have begun, and the node that the text after this
+# position reached. Sorted by the position.
 _PhraseThreads = tuple[tuple[int, _TrieNode], ...]
 
 
@@ -61,12 +62,19 @@ class BanScanner:
             if ban.is_regex:
                 self._regexes.append((index, regex_of(ban)))
                 continue
-            rules = ban.ignores_case, ban.whole_words
-            trie = tries.setdefault(rules, _Trie(_TrieNode(), *rules))
-            _add_phrase(trie.root, ban.text.casefold() if ban.ignores_case else ban.text, index)
+            rules = (ban.ignores_case, ban.whole_words)
+            if rules not in tries:
+                tries[rules] = _Trie(_TrieNode(), folds_case=ban.ignores_case, whole_words=ban.whole_words)
+            phrase = ban.text.casefold() if ban.ignores_case else ban.text
+            _add_phrase(tries[rules].root, phrase, index)
         self._tries = list(tries.values())
-        # the state after the text so far, which may be saved, and set again
-        self.state = ScannerState(0, "", tuple(() for _ in self._tries), tuple(NO_THREADS for _ in self._regexes))
+        # The state after the text so far. A caller may save it, and later set it again.
+        self.state = ScannerState(
+            position=0,
+            last_character="",
+            phrase_threads=((),) * len(self._tries),
+            regex_threads=(NO_THREADS,) * len(self._regexes),
+        )
 
     def live_starts(self) -> set[int]:
         """Return the positions at which a match may begin that later text completes."""
@@ -77,10 +85,10 @@ class BanScanner:
         return starts
 
     def push(self, text: str) -> list[BanMatch]:
-        """Append text; return the matches that it completed, also those that ended before and are decided now."""
+        """Append text, and return the matches that are certain now."""
+        # A match may have ended before this text, if its condition depends on the next character.
         matches: list[BanMatch] = []
-        position, before = self.state.position, self.state.last_character
-        phrase_threads, regex_threads = self.state.phrase_threads, self.state.regex_threads
+        position, before, phrase_threads, regex_threads = self.state
         for character in text:
             min_start = position + 1 - MAX_MATCH_CHARACTERS
             phrase_threads = tuple(
@@ -130,19 +138,20 @@ def _step_phrases(  # noqa: PLR0913, PLR0917 - called for each character; an obj
 ) -> _PhraseThreads:
     """Return the threads of a trie after one more character, and add the matches."""
     folded = character.casefold() if trie.folds_case else character
-    has_start = folded[0] in trie.root.following or len(folded) > 1
+    # Some characters, such as ß, fold to several characters. A phrase may begin with any of them.
+    may_begin = folded[0] in trie.root.following or len(folded) > 1
     if trie.whole_words:
-        if threads and not is_word_character(character):  # decides about phrases that end before this character
+        if threads and not is_word_character(character):  # a phrase that ended before this character is a match
             matches += (BanMatch(start, node.ban_index) for start, node in threads if node.ban_index is not None)
-        has_start = has_start and not is_word_character(before)
-    if not threads and not has_start:
+        may_begin = may_begin and not is_word_character(before)
+    if not threads and not may_begin:
         return ()
     stepped: list[tuple[int, _TrieNode]] = []
     for start, node in threads:
         _follow(trie, start, node, folded, stepped, matches)
-    if has_start:
-        for first in range(len(folded)):  # a phrase may begin inside a character that folds to several
-            _follow(trie, position, trie.root, folded[first:], stepped, matches)
+    if may_begin:
+        for folded_start in range(len(folded)):
+            _follow(trie, position, trie.root, folded[folded_start:], stepped, matches)
     return tuple(stepped)
 
 
@@ -154,17 +163,14 @@ def _follow(  # noqa: PLR0913, PLR0917 - called for each character; an object wo
     stepped: list[tuple[int, _TrieNode]],
     matches: list[BanMatch],
 ) -> None:
-    """Follow a start by the folded characters of one character; add the thread if it may still become a phrase."""
-    for number, character in enumerate(characters, 1):
+    """Follow a thread by the folded characters of one character, and add it if a phrase may still match."""
+    for character in characters:
         next_node = node.following.get(character)
         if next_node is None:
             return
         node = next_node
-        is_inside = number < len(characters)
         if node.ban_index is not None and not trie.whole_words:
             matches.append(BanMatch(start, node.ban_index))
-        if is_inside and not node.following:
-            return
     if node.following or trie.whole_words:
         stepped.append((start, node))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -29,18 +29,19 @@ class TextBan:
 
     def as_setting(self) -> str | dict[str, Any]:
         table: dict[str, Any] = {"regex" if self.is_regex else "text": self.text}
-        if self.ignores_case == self.is_regex:
+        ignores_case_by_default = not self.is_regex
+        if self.ignores_case != ignores_case_by_default:
             table["case"] = not self.ignores_case
         if self.whole_words:
             table["words"] = True
-        return self.text if table == {"text": self.text} else table
+        has_only_text = table.keys() == {"text"}
+        return self.text if has_only_text else table
 
 
 def parse_bans(values: object) -> tuple[TextBan, ...]:
     """Return the bans that a preset, a line of a batch or a client writes."""
-    # Raises ``GrammarError`` that names the ban.
-    # The value is a string (a phrase), a table with ``text`` or ``regex``, maybe ``case`` and ``words``, or a list
-    # of both.
+    # One ban is a string, which is a phrase, or a table with ``text`` or ``regex``. A table may also have ``case``
+    # and ``words``. Several bans are a list. Raises ``GrammarError`` that names the ban.
     is_single = isinstance(values, (str, Mapping, TextBan))
     entries = [values] if is_single else values
     if not isinstance(entries, Sequence):
@@ -48,11 +49,12 @@ def parse_bans(values: object) -> tuple[TextBan, ...]:
     if len(entries) > MAX_BANS:
         raise GrammarError(f"{len(entries):,} entries; at most {MAX_BANS:,} are allowed", place=("bans",))
     bans = []
-    for number, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         try:
             bans.append(_parse_ban(entry))
         except GrammarError as error:
-            raise (error.under("bans") if is_single else error.under("bans", number)) from None
+            place = ("bans",) if is_single else ("bans", index)
+            raise error.under(*place) from None
     return tuple(bans)
 
 
@@ -62,18 +64,21 @@ def parse_ban_lines(text: str, origin: str) -> tuple[TextBan, ...]:
     bans: list[TextBan] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            bans += map(_check_ban, _parse_ban_line(line))
+            ban = _parse_ban_line(line)
+            if ban is not None:
+                bans.append(_check_ban(ban))
         except GrammarError as error:
             raise error.within(f"{origin}: line {number}") from None
     return tuple(bans)
 
 
-def _parse_ban_line(line: str) -> Iterator[TextBan]:
+def _parse_ban_line(line: str) -> TextBan | None:
+    """Return the ban on a line, which has not been checked; None for an empty line."""
     stripped = line.strip("\r\n")
-    if len(stripped) > 1 and stripped.startswith("/") and stripped.endswith("/"):
-        yield TextBan(stripped[1:-1], is_regex=True, ignores_case=False)
-    elif stripped.strip():
-        yield TextBan(stripped)
+    is_regex = len(stripped) > 1 and stripped.startswith("/") and stripped.endswith("/")
+    if is_regex:
+        return TextBan(stripped[1:-1], is_regex=True, ignores_case=False)
+    return TextBan(stripped) if stripped.strip() else None
 
 
 _KEYS = ("text", "regex", "case", "words")
@@ -98,7 +103,8 @@ def _parse_ban(entry: object) -> TextBan:
     for name in ("case", "words"):
         if not isinstance(entry.get(name, False), bool):
             raise GrammarError(f"{short_repr(entry[name])} is not true or false", place=(name,))
-    ban = TextBan(entry[key], is_regex, not entry.get("case", is_regex), entry.get("words", False))
+    case_matters = entry.get("case", is_regex)
+    ban = TextBan(entry[key], is_regex, ignores_case=not case_matters, whole_words=entry.get("words", False))
     return _check_ban(ban)
 
 

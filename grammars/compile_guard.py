@@ -1,12 +1,12 @@
-"""Grammars are compiled in another process first, which ends if they take too long, or crash llguidance.
+"""A guard that compiles grammars in another process first, because llguidance may compute for hours, or crash.
 
-llguidance computes a long time for some grammars of a few characters, such as an intersection of regular
-expressions. It holds Python's lock all the time, and cannot be stopped. Long chains of rules or references
-overflow its stack, which ends the process. The limit counts processor time, so that a grammar is not rejected
-because the machine is busy.
+llguidance computes for a long time for some grammars of a few characters, such as an intersection of regular
+expressions. Meanwhile, it holds Python's lock and cannot be stopped. Long chains of rules or references overflow
+its stack, which ends the process. The limit counts processor time, so that a grammar is not rejected because the
+machine is busy.
 
-The server tries each grammar with the tokens of its model. Elsewhere, a grammar that is small in each respect, see
-`is_plainly_safe`, is compiled without another process, whose start takes 0.3 s.
+The server tries each grammar with the tokens of its model. Elsewhere, a grammar that `is_plainly_safe` is compiled
+without another process, whose start takes 0.3 s.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ _FAULTS = {
     -signal.SIGSEGV: _OUT_OF_STACK,
     -signal.SIGBUS: _OUT_OF_STACK,
 }
-_MAX_REMEMBERED = 1_000
+_MAX_REMEMBERED_FAULTS = 1_000
 
 
 @dataclass(eq=False)
 class TokenTable:
     """The tokens of a model, for grammars in a process that has no model."""
 
-    pieces: list[bytes]  # the bytes of every token
+    pieces: list[bytes]  # the bytes of each token
     eog: frozenset[int]  # the ids of end-of-generation tokens
     control: frozenset[int]  # the ids of control tokens
-    special: dict[bytes, int]  # the ids of tokens by their text, for tokens that a grammar names
-    _ids: dict[bytes, int] = field(default_factory=dict)
+    special: dict[bytes, int]  # the ids of control and end-of-generation tokens by their text
+    _text_token_ids: dict[bytes, int] = field(default_factory=dict)  # the ids of other tokens by their bytes
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> TokenTable:
         eog = frozenset(vocabulary.eog)
         control = frozenset(token for token in range(vocabulary.size) if vocabulary.is_control(token))
-        named = {vocabulary.pieces[token]: token for token in control | eog}
-        return cls(list(vocabulary.pieces), eog, control, named)
+        special = {vocabulary.pieces[token]: token for token in control | eog}
+        return cls(list(vocabulary.pieces), eog, control, special)
 
     @property
     def size(self) -> int:
@@ -78,18 +78,20 @@ class TokenTable:
         """Return tokens whose bytes are the text. They need not be the tokens that the model would choose."""
         if special and data in self.special:
             return [self.special[data]]
-        if not self._ids:
-            self._ids = {piece: token for token, piece in enumerate(self.pieces) if token not in self.control}
-        whole = self._ids.get(data)
-        if whole is not None:
-            return [whole]
-        return [self._ids[byte] for byte in (data[at : at + 1] for at in range(len(data))) if byte in self._ids]
+        if not self._text_token_ids:
+            self._text_token_ids = {
+                piece: token for token, piece in enumerate(self.pieces) if token not in self.control
+            }
+        if data in self._text_token_ids:
+            return [self._text_token_ids[data]]
+        single_bytes = (bytes([byte]) for byte in data)
+        return [self._text_token_ids[byte] for byte in single_bytes if byte in self._text_token_ids]
 
 
 class Task(NamedTuple):
-    """What the other process compiles: the fields of a `GrammarSpec`, or Lark as it is (``kind`` is empty)."""
+    """A grammar that the other process compiles: the fields of a `GrammarSpec`, or a translation to Lark."""
 
-    kind: str
+    kind: str  # the kind of a `GrammarSpec`; empty if ``source`` is llguidance's Lark
     source: str
     root: str = "root"
     after: str | None = None
@@ -97,11 +99,11 @@ class Task(NamedTuple):
 
 
 class CompileGuard:
-    """A compiler of grammars in other processes; a grammar that does not end in time is an error."""
+    """A compiler of grammars in other processes. A compilation that takes too long is an error of the grammar."""
 
-    # The processes are started when they are needed. ``process_count``: number of grammars that can be compiled at
-    # a time. ``cpu_seconds``: limit of processor time for one grammar; None = `MAX_CPU_SECONDS`. ``unavailable``:
-    # makes the error for a process that ended for another reason than the grammar.
+    # A process is started when it is needed. ``process_count``: number of grammars that can be compiled at a time.
+    # ``cpu_seconds``: limit of processor time for one grammar; None: `MAX_CPU_SECONDS`. ``unavailable``: makes the
+    # error for a process that ended for a reason that is not the grammar's fault.
 
     def __init__(
         self,
@@ -113,20 +115,22 @@ class CompileGuard:
         self._vocabulary = vocabulary
         self._cpu_seconds = MAX_CPU_SECONDS if cpu_seconds is None else cpu_seconds
         self._unavailable = unavailable
+        # one entry for each grammar that can be compiled now; None: the process is not started yet
         self._idle: SimpleQueue[_Compiler | None] = SimpleQueue()
         for _ in range(process_count):
             self._idle.put(None)
-        self._results: LimitedCache[bytes, str] = LimitedCache(_MAX_REMEMBERED)
+        # what is wrong with each grammar, by the digest of the task; empty if nothing is wrong
+        self._faults: LimitedCache[bytes, str] = LimitedCache(_MAX_REMEMBERED_FAULTS)
 
     def check(self, task: Task, origin: str = "") -> None:
         """Raise ``GrammarError`` if the grammar cannot be compiled in time. Reports no other errors."""
         # Raises the error of ``unavailable`` if the process ends for a reason that is not the grammar's fault.
         # ``origin``: the place of the error.
         key = sha256(repr(task).encode("utf-8", "surrogatepass")).digest()
-        fault = self._results.get(key)
+        fault = self._faults.get(key)
         if fault is None:
             fault = self._compile(task)
-            self._results.put(key, fault)
+            self._faults.put(key, fault)
         if fault:
             raise GrammarError(
                 f"the compilation of this grammar {fault.format(seconds=self._cpu_seconds)}",
@@ -136,19 +140,23 @@ class CompileGuard:
 
     def _compile(self, task: Task) -> str:
         """Return what is wrong with a grammar; empty if it is compiled within the limits."""
-        compiler, fault = self._idle.get(), None
+        compiler = self._idle.get()
+        reusable_compiler: _Compiler | None = None
         try:
-            for _ in range(2):  # an idle process may have ended, such as by the system for lack of memory
-                compiler = compiler or _Compiler(TokenTable.of(self._vocabulary), self._cpu_seconds)
+            for _ in range(2):  # the system may have ended an idle process, for example for lack of memory
+                if compiler is None:
+                    compiler = _Compiler(TokenTable.of(self._vocabulary), self._cpu_seconds)
                 fault = compiler.compile(task, self._unavailable)
+                if fault == "":
+                    reusable_compiler = compiler
                 if fault is not None:
                     return fault
                 compiler.close()
                 compiler = None
         finally:
-            if compiler is not None and fault != "":
+            if compiler is not None and compiler is not reusable_compiler:
                 compiler.close()
-            self._idle.put(compiler if fault == "" else None)
+            self._idle.put(reusable_compiler)
         raise self._unavailable("the process that compiles grammars was ended twice; try again later")
 
     def close(self) -> None:
@@ -172,14 +180,14 @@ class _Compiler:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for this process
+                start_new_session=True,  # Ctrl-C ends only this process
             )
         with suppress(OSError):
             self._connection.send((table, cpu_seconds))
 
     def compile(self, task: Task, unavailable: Callable[[str], Exception]) -> str | None:
         """Return what is wrong with a grammar; empty if its compilation ends in time, with or without an error."""
-        # Returns None if the process has ended for another reason.
+        # Returns None if the process has ended for a reason that is not the grammar's fault.
         try:
             self._connection.send(task)
             if self._connection.poll(_MAX_WAIT_SECONDS):
@@ -196,38 +204,47 @@ class _Compiler:
         self._process.wait()
 
 
+# Limits of a grammar that is compiled without another process, see `is_plainly_safe`
 _MAX_PLAIN_CHARACTERS = 60_000
 _MAX_PLAIN_LINES = 500
 _MAX_PLAIN_DEPTH = 60
 _MAX_PLAIN_REFERENCES = 60
-_BRACKETS = re.compile(r"[^()\[\]{}]+")
-_LARGE_COUNT = re.compile(r"(?<!\\x)\{[0-9,]*[0-9]{4}|(?:Length|Items|Properties)\"?: ?[0-9.e+]{5}|[0-9]{16}")
-_IS_SCHEMA = re.compile(r"start: %json ")
+_NON_BRACKETS = re.compile(r"[^()\[\]{}]+")
+_LARGE_COUNT = re.compile(
+    r"""
+    (?<!\\x)\{[0-9,]*[0-9]{4}  # a repetition such as x{1000}, but not a character such as \x{1000}
+    | (?:Length|Items|Properties)"?:[ ]?[0-9.e+]{5}  # a limit of a JSON Schema, such as "maxLength": 10000
+    | [0-9]{16}
+    """,
+    re.VERBOSE,
+)
+_SCHEMA_START = "start: %json "
 _LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/')
-_LARK_INTERSECTION = re.compile(r"[&~]")
+_INTERSECTION_OR_COMPLEMENT = re.compile(r"[&~]")
 
 
-is_other_process = Event()  # set in the process that compiles grammars for another one
+is_other_process = Event()  # set in the process that compiles grammars for another process
 
 
 def is_plainly_safe(lark: str) -> bool:
     """Return True for a grammar, in llguidance's dialect of Lark, that is small in each respect."""
-    # Its length, its rules, its references, the depth of its brackets and its counts are far below those with
-    # which llguidance takes long or crashes. Brackets in texts are counted, too, so a safe grammar may be called
-    # unsafe.
+    # The limits are far below the sizes with which llguidance takes long or crashes. Brackets in literals are
+    # counted, too, so the result may be False for a safe grammar.
     if is_other_process.is_set():
         return True
     if len(lark) > _MAX_PLAIN_CHARACTERS or lark.count("\n") > _MAX_PLAIN_LINES:
         return False
     if lark.count('"$ref"') > _MAX_PLAIN_REFERENCES or _LARGE_COUNT.search(lark):
         return False
-    if not _IS_SCHEMA.match(lark) and _LARK_INTERSECTION.search(_LITERAL.sub("", lark)):
+    is_schema = lark.startswith(_SCHEMA_START)
+    if not is_schema and _INTERSECTION_OR_COMPLEMENT.search(_LITERAL.sub("", lark)):
         return False
-    depth = deepest = 0
-    for bracket in _BRACKETS.sub("", lark):
+    depth = 0
+    max_depth = 0
+    for bracket in _NON_BRACKETS.sub("", lark):
         depth += 1 if bracket in "([{" else -1
-        deepest = max(deepest, depth)
-    return deepest <= _MAX_PLAIN_DEPTH
+        max_depth = max(max_depth, depth)
+    return max_depth <= _MAX_PLAIN_DEPTH
 
 
 _CPU_SECONDS_WITHOUT_SERVER = 20
@@ -236,11 +253,11 @@ _CPU_SECONDS_WITHOUT_SERVER = 20
 @cache
 def _guard_of_bytes() -> CompileGuard:
     """Return the guard of grammars outside of the server, which is closed when the program ends."""
-    guard = CompileGuard(BYTE_VOCABULARY, 1, _CPU_SECONDS_WITHOUT_SERVER)
+    guard = CompileGuard(BYTE_VOCABULARY, process_count=1, cpu_seconds=_CPU_SECONDS_WITHOUT_SERVER)
     atexit.register(guard.close)
     return guard
 
 
 def check_in_other_process(lark: str) -> None:
     """Raise ``GrammarError`` for Lark that takes too much time or memory, or crashes llguidance."""
-    _guard_of_bytes().check(Task("", lark))
+    _guard_of_bytes().check(Task(kind="", source=lark))

@@ -16,7 +16,7 @@ from .matcher import new_matcher
 from .spec import GrammarSpec
 
 _MAX_MEMORY_BYTES = 4 << 30
-# Half of the stack that a thread usually has, so that what suffices here suffices there
+# Half of the stack that a thread usually has. A grammar that is compiled with it can be compiled in a thread.
 _MAX_STACK_BYTES = 4 << 20
 
 
@@ -24,18 +24,23 @@ def serve(connection: Connection) -> None:
     """Compile the grammars that arrive, until the process that sends them closes the connection."""
     is_other_process.set()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for limit, size in ((resource.RLIMIT_AS, _MAX_MEMORY_BYTES), (resource.RLIMIT_STACK, _MAX_STACK_BYTES)):
-        with suppress(ValueError, OSError):
-            resource.setrlimit(limit, (size, resource.getrlimit(limit)[1]))
+    with suppress(ValueError, OSError):
+        _set_limit(resource.RLIMIT_AS, _MAX_MEMORY_BYTES)
+    with suppress(ValueError, OSError):
+        _set_limit(resource.RLIMIT_STACK, _MAX_STACK_BYTES)
     table: TokenTable
     table, cpu_seconds = connection.recv()
     with suppress(EOFError, OSError):
         while True:
             task: Task = connection.recv()
             # The system ends the process at this limit, also inside of a function of C or Rust.
-            _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-            resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time()) + cpu_seconds, hard))
+            _set_limit(resource.RLIMIT_CPU, ceil(time.process_time()) + cpu_seconds)
             connection.send(_fault_of(task, table))
+
+
+def _set_limit(kind: int, limit: int) -> None:
+    _, hard_limit = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit, hard_limit))
 
 
 def _fault_of(task: Task, table: TokenTable) -> str:
@@ -44,7 +49,7 @@ def _fault_of(task: Task, table: TokenTable) -> str:
         if task.kind:
             state = GrammarSpec("grammar", *task).start(table)
             if isinstance(state, GrammarState):
-                len(state.forced_text)  # large counts of one text take long here only
+                _ = state.forced_text  # only this takes long for a literal with a large count
             state.mask()
         else:
             matcher = new_matcher(table, task.source)

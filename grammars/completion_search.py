@@ -1,7 +1,7 @@
 """A search for a short text that completes a sentence.
 
 The search extends candidate texts byte by byte, using only the masks of the grammar. `spell` writes a completion
-with the tokens that the model does not suppress. The tokenizer's own spelling may contain suppressed ones.
+with tokens that are not suppressed, because the tokenizer may write it with a suppressed token.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 from typing import Protocol
 
@@ -30,11 +31,11 @@ _MAX_STEPS = 120_000  # Maximum number of extensions that one search tries. Each
 
 _MAX_SHORTENING_TRIES = 2_000  # maximum number of attempts to remove a part of a completion
 
-# maximum length of a completion of the walk that is shortened: each attempt reads all of it
+# A longer completion of the walk is not shortened, because each attempt reads all of it
 _MAX_SHORTENED_BYTES = 200
 
-# number of bytes that the walk writes without an end in sight, before it writes each hint and other letters
-_MAX_PATIENT_STEPS = 64
+# After this many bytes that ended no part of the text, the walk writes all hints, and varies the bytes
+_MAX_STEPS_WITHOUT_END = 64
 
 _MAX_TRIED_HINTS = 20_000  # maximum number of ends of hints that one walk tries
 
@@ -87,8 +88,8 @@ class _LimitedState:
         return mask
 
     def accept_prefix(self, tokens: list[int]) -> int:
-        allowed_count = next((i for i, byte in enumerate(tokens) if byte in self._excluded_bytes), len(tokens))
-        return self._state.accept_prefix(tokens[:allowed_count])
+        allowed_tokens = list(takewhile(lambda byte: byte not in self._excluded_bytes, tokens))
+        return self._state.accept_prefix(allowed_tokens)
 
     def roll_back(self, count: int) -> None:
         self._state.roll_back(count)
@@ -113,12 +114,13 @@ class _Cursor:
 
 
 def _common_length(first: bytes, second: bytes) -> int:
-    common_length, max_length = 0, min(len(first), len(second))
+    max_length = min(len(first), len(second))
     if first[:max_length] == second[:max_length]:
         return max_length
     if first[: max_length - 1] == second[: max_length - 1]:  # the usual case: the last byte is replaced
         return max_length - 1
-    while common_length < max_length:
+    common_length = 0
+    while common_length < max_length:  # binary search
         middle = (common_length + max_length + 1) // 2
         if first[common_length:middle] == second[common_length:middle]:
             common_length = middle
@@ -127,92 +129,102 @@ def _common_length(first: bytes, second: bytes) -> int:
     return common_length
 
 
-_LETTERS = bytes(range(ord("a"), ord("z") + 1))
-_BYTES_IN_TEXT = b'"'
-# bytes that the walk prefers to letters, where many letters are allowed and elsewhere; the best first
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+# Bytes that the walk prefers to letters, the best first: inside of a string, and elsewhere in JSON
+_BYTES_IN_STRING = b'"'
 _BYTES_OF_STRUCTURE = b'}],"0123456789:'
 
 
 class _Walk:
-    """A walk that continues one text with the bytes, and the ends of hints, that end its parts."""
+    """A walk that extends one text. It prefers bytes, and ends of hints, that end a part of the text."""
 
-    # In a string whose pattern has no anchors, all masks are the same until the pattern is matched. A search by
-    # masks finds no way; a hint is a text that matches the pattern.
+    # In a string whose pattern has no anchors, all masks are the same until the pattern is matched. The masks do
+    # not show how to match it. A hint is a text that matches the pattern.
 
     def __init__(self, cursor: _Cursor, hints: Sequence[bytes], is_json: bool, is_reversed: bool) -> None:
         self._cursor = cursor
         self._is_json = is_json
-        # Of two keys, one may lead to ever deeper objects.
+        # The order decides between keys with different first letters. One key may lead to ever deeper objects.
         letters = _LETTERS[::-1] if is_reversed else _LETTERS
-        self._bytes_in_text = _BYTES_IN_TEXT + letters
+        self._bytes_in_string = _BYTES_IN_STRING + letters
         self._bytes_of_structure = _BYTES_OF_STRUCTURE + letters
-        self._ends = sorted({hint[start:] for hint in hints for start in range(len(hint))}, key=len)
+        ends_of_hints = {hint[start:] for hint in hints for start in range(len(hint))}
+        self._ends_of_hints = sorted(ends_of_hints, key=len)
         self._hints = hints
-        self._tried_count = 0
+        self._tried_end_count = 0
+        self._text = b""
+        self._steps_without_end = 0  # number of bytes since the last end of a part of the text
 
     def complete(self) -> bytes | None:
         """Return a text that completes the sentence; None if the walk reaches no end."""
-        text, patient_steps = b"", 0
-        while len(text) <= MAX_COMPLETION_BYTES:
-            if not self._cursor.go_to(text):
+        while len(self._text) <= MAX_COMPLETION_BYTES:
+            if not self._cursor.go_to(self._text):
                 return None
             state = self._cursor.state
             if state.is_complete:
-                return text
+                return self._text
             forced_text = state.forced_text
             if forced_text:
-                text, patient_steps = text + forced_text, 0
+                self._text += forced_text
+                self._steps_without_end = 0
                 continue
             mask = state.mask()[:256]
             if not mask.any():
                 return None
-            is_text = mask[list(_LETTERS)].sum() > _MAX_GROUP_BYTES
-            if is_text and not (self._is_json and mask[_QUOTE]):
-                end = self._find_end(text, mask)
-                if end is not None:
-                    text, patient_steps = text + end, 0
-                    continue
-                patient_steps += bool(self._hints)  # else only the length is missing
-                if patient_steps == _MAX_PATIENT_STEPS:
-                    text = self._with_all_hints(text)
-                    continue
-            elif is_text:
-                patient_steps = 0
+            is_in_string = mask[list(_LETTERS)].sum() > _MAX_GROUP_BYTES
+            if is_in_string:
+                self._extend_string(mask)
             else:
-                patient_steps += 1
-            text += _choose_byte(mask, self._bytes_in_text if is_text else self._bytes_of_structure, patient_steps)
+                self._steps_without_end += 1
+                self._text += _choose_byte(mask, self._bytes_of_structure, self._steps_without_end)
         return None
 
-    def _find_end(self, text: bytes, mask: NDArray[np.bool_]) -> bytes | None:
-        """Return an end of a hint after which a part of the text, or all of it, may end; None if there is none."""
-        for end in self._ends:
-            self._tried_count += 1
-            if self._tried_count > _MAX_TRIED_HINTS:
+    def _extend_string(self, mask: NDArray[np.bool_]) -> None:
+        can_end_string = self._is_json and mask[_QUOTE]
+        if can_end_string:
+            self._steps_without_end = 0
+        else:
+            end = self._find_end(mask)
+            if end is not None:
+                self._text += end
+                self._steps_without_end = 0
+                return
+            if self._hints:  # without hints, no pattern must be matched, and the string is only too short
+                self._steps_without_end += 1
+            if self._steps_without_end == _MAX_STEPS_WITHOUT_END:
+                self._append_hints()
+                return
+        self._text += _choose_byte(mask, self._bytes_in_string, self._steps_without_end)
+
+    def _find_end(self, mask: NDArray[np.bool_]) -> bytes | None:
+        """Return an end of a hint that ends the sentence or changes the mask; None if there is none."""
+        for end in self._ends_of_hints:
+            self._tried_end_count += 1
+            if self._tried_end_count > _MAX_TRIED_HINTS:
                 return None
-            if self._cursor.go_to(text + end):
+            if self._cursor.go_to(self._text + end):
                 state = self._cursor.state
                 if state.is_complete or not np.array_equal(state.mask()[:256], mask):
                     return end
         return None
 
-    def _with_all_hints(self, text: bytes) -> bytes:
-        """Return the text with all hints that may follow, for patterns that must all match."""
+    def _append_hints(self) -> None:
+        """Append all hints that may follow, because several patterns may have to match."""
         for hint in self._hints:
-            if self._cursor.go_to(text + hint):
-                text += hint
-        return text
+            if self._cursor.go_to(self._text + hint):
+                self._text += hint
 
 
 _QUOTE = ord('"')
 
 
-def _choose_byte(mask: NDArray[np.bool_], preferred_bytes: bytes, patient_steps: int) -> bytes:
-    """Return the next byte. After many steps without an end, other bytes than the best take turns."""
-    preferred = [byte for byte in preferred_bytes if mask[byte]]
-    turn = max(patient_steps - _MAX_PATIENT_STEPS, 0)
-    if not preferred or turn > len(preferred):
-        preferred = np.flatnonzero(mask).tolist()
-    return bytes([preferred[turn % len(preferred)]])
+def _choose_byte(mask: NDArray[np.bool_], preferred_bytes: bytes, steps_without_end: int) -> bytes:
+    """Return an allowed byte: the most preferred one, or each in turn after many steps without an end."""
+    choices = [byte for byte in preferred_bytes if mask[byte]]
+    turn = max(steps_without_end - _MAX_STEPS_WITHOUT_END, 0)
+    if not choices or turn > len(choices):
+        choices = np.flatnonzero(mask).tolist()
+    return bytes([choices[turn % len(choices)]])
 
 
 @dataclass
@@ -235,15 +247,15 @@ def search_completion(
     is_json: bool = False,
 ) -> bytes:
     """Return a text that makes the state's text a complete sentence; not always the shortest one."""
-    # Short texts are tried first. If none of them completes the sentence, a text is continued byte by byte, with
-    # bytes that end a part of it, and with hints: texts that match the grammar's regexes. Then texts that lead to
-    # new masks are tried first, and the completion is shortened. ``is_json``: all sentences are JSON, whose
-    # strings end with a quote. Raises ``GrammarError`` if no completion is found.
+    # Three searches are tried: one that extends the shortest texts first, two walks, and one that extends the
+    # texts with new masks first. ``hints``: texts that match the grammar's regexes. ``is_json``: all sentences are
+    # JSON, whose strings end with a quote. Raises ``GrammarError`` if no completion is found.
     cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
     if completion is None:
-        walks = (_Walk(cursor, hints, is_json, is_reversed) for is_reversed in (False, True))
-        completion = next((text for walk in walks if (text := walk.complete()) is not None), None)
+        completion = _Walk(cursor, hints, is_json, is_reversed=False).complete()
+        if completion is None:
+            completion = _Walk(cursor, hints, is_json, is_reversed=True).complete()
         if completion is not None and len(completion) <= _MAX_SHORTENED_BYTES:
             completion = _shorten(cursor, completion)
     if completion is not None:
@@ -269,7 +281,7 @@ def _search_by_cost(
 ) -> bytes | None:
     """Return the completion of the lowest cost; None if no completion is found."""
     # Candidates with the same mask and the same first number of the cost are equivalent. ``tries_every_byte``:
-    # instead of one byte of each large group.
+    # whether all bytes are tried, instead of one byte of each large group.
     cursor.go_to(b"")
     start_candidate = _Candidate(b"", cursor.state.mask(), frozenset(), 0)
     equivalent_counts: Counter[tuple[int, bytes]] = Counter()
@@ -317,17 +329,22 @@ def _next_texts(candidate: _Candidate, forced_text: bytes, tries_every_byte: boo
         bytes_by_group.setdefault(_byte_group(byte), []).append(byte)
     tried_bytes: list[int] = []
     for group, group_bytes in bytes_by_group.items():
-        is_one_enough = group and len(group_bytes) > _MAX_GROUP_BYTES and not tries_every_byte
-        tried_bytes += group_bytes[:1] if is_one_enough else group_bytes
+        is_large = group != "sign" and len(group_bytes) > _MAX_GROUP_BYTES
+        if is_large and not tries_every_byte:
+            tried_bytes.append(group_bytes[0])
+        else:
+            tried_bytes += group_bytes
     return [bytes([byte]) for byte in tried_bytes]
 
 
 def _byte_group(byte: int) -> str:
-    """Return the group of a byte. Bytes of one group usually mean the same; signs have no group."""
+    """Return the group of a byte. To a grammar, letters usually mean the same; each sign has its own meaning."""
     if byte >= 0x80:
         return "non-ASCII"
     character = chr(byte)
-    return "digit" if character.isdigit() else "letter" if character.isalpha() else ""
+    if character.isdigit():
+        return "digit"
+    return "letter" if character.isalpha() else "sign"
 
 
 def _shorten(cursor: _Cursor, text: bytes) -> bytes:
@@ -356,23 +373,26 @@ def spell(data: bytes, vocabulary: Vocabulary) -> list[int] | None:
     """Return the ids of the fewest tokens that write ``data`` without a suppressed token; None if none can."""
     id_by_piece = dict(_usable_pieces(vocabulary))
     max_length = max(map(len, id_by_piece), default=0)
-    token_counts = [0.0]  # by end: the fewest tokens that write the bytes before it; inf if none can
-    last_tokens = [0]  # by end: the last one of these tokens
+    # For each length, the number of tokens that write the first bytes of the data; inf if no tokens can
+    token_counts = [0.0]
+    last_tokens = [0]  # for each length, the last of these tokens
     for end in range(1, len(data) + 1):
         token_counts.append(inf)
         last_tokens.append(0)
         for start in range(max(end - max_length, 0), end):
             token = id_by_piece.get(data[start:end])
             if token is not None and token_counts[start] + 1 < token_counts[end]:
-                token_counts[end], last_tokens[end] = token_counts[start] + 1, token
+                token_counts[end] = token_counts[start] + 1
+                last_tokens[end] = token
     if token_counts[-1] == inf:
         return None
-    tokens: list[int] = []
+    reversed_tokens: list[int] = []
     end = len(data)
     while end:
-        tokens.append(last_tokens[end])
-        end -= len(vocabulary.pieces[tokens[-1]])
-    return tokens[::-1]
+        token = last_tokens[end]
+        reversed_tokens.append(token)
+        end -= len(vocabulary.pieces[token])
+    return reversed_tokens[::-1]
 
 
 def bytes_without_token(vocabulary: Vocabulary) -> frozenset[int]:

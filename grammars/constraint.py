@@ -63,11 +63,13 @@ class CopyableConstraint(Constraint, Protocol):
 
 
 def as_copyable(constraint: Constraint) -> CopyableConstraint | None:
-    return cast(CopyableConstraint, constraint) if callable(getattr(constraint, "copy", None)) else None
+    is_copyable = callable(getattr(constraint, "copy", None))
+    return cast(CopyableConstraint, constraint) if is_copyable else None
 
 
 def as_reversible(constraint: Constraint) -> ReversibleConstraint | None:
-    return cast(ReversibleConstraint, constraint) if callable(getattr(constraint, "roll_back", None)) else None
+    is_reversible = callable(getattr(constraint, "roll_back", None))
+    return cast(ReversibleConstraint, constraint) if is_reversible else None
 
 
 def as_forcing(constraint: Constraint | None) -> ForcingConstraint | None:

@@ -51,21 +51,26 @@ class GrammarError(LogitsmithError):
         return cls(message, *line_and_column(source, offset), source)
 
     def within(self, origin: str, words: Mapping[str, str] | None = None) -> Self:
-        """Return the error in a place that the user typed or opened, which replaces a word for the same.
+        """Return the error in a place that the user typed or opened. The place is not named twice.
 
         ``words``: the words of this place for the advice.
         """
         if self.origin:
-            is_repeated, place = _is_repetition(origin, self.origin), self.place
-        else:  # the key of a preset begins the place
-            is_repeated, place = _is_repetition(origin, str(next(iter(self.place), ""))), self.place[1:]
-        moved = self.at(origin + place_suffix(place)) if is_repeated else super().within(origin)
+            first_name, place_below = self.origin, self.place
+        else:  # the place begins with the key of a preset, such as ``json_schema``
+            first_name, place_below = str(next(iter(self.place), "")), self.place[1:]
+        if _is_repetition(origin, first_name):
+            moved = self.at(origin + place_suffix(place_below))
+        else:
+            moved = super().within(origin)
         return moved.with_words(words or {})
 
     def _full_text(self, source: str | None) -> str:
         if self.line is None:
             return self.message
-        position = f"line {self.line}" + (f", column {self.column}" if self.column is not None else "")
+        position = f"line {self.line}"
+        if self.column is not None:
+            position += f", column {self.column}"
         lines = [] if source is None else source.split("\n")
         if self.column is None or self.line > len(lines):
             return f"{position}: {self.message}"
@@ -78,10 +83,11 @@ def line_and_column(source: str, offset: int) -> tuple[int, int]:
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
 
 
-def _is_repetition(origin: str, words: str) -> bool:
-    """Return True for an origin such as ``--json-schema`` or ``body.json_schema``, and ``JSON Schema``."""
+def _is_repetition(origin: str, name: str) -> bool:
+    """Return True if an origin, such as ``--json-schema``, ends in a name, such as ``JSON Schema``."""
     last_word = re.split(r"[\s.]", origin)[-1]
-    return last_word.removeprefix("--").replace("_", " ").replace("-", " ").casefold() == words.casefold()
+    origin_name = last_word.removeprefix("--").replace("_", " ").replace("-", " ")
+    return origin_name.casefold() == name.casefold()
 
 
 # Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns.
@@ -90,15 +96,35 @@ _EXCERPT_CHARACTERS = 90
 
 def _excerpt_and_caret(line: str, column: int) -> tuple[str, str]:
     """Return the part of a line around a column, and a second line with a caret under the column."""
-    start = max(0, column - 1 - _EXCERPT_CHARACTERS // 2) if len(line) > _EXCERPT_CHARACTERS else 0
+    index = column - 1
+    start = 0
+    if len(line) > _EXCERPT_CHARACTERS:
+        start = max(0, index - _EXCERPT_CHARACTERS // 2)
     excerpt = line[start : start + _EXCERPT_CHARACTERS].replace("\t", " ")
-    return excerpt, " " * (column - 1 - start) + "^"
+    caret_line = " " * (index - start) + "^"
+    return excerpt, caret_line
 
 
 # llguidance's positions refer to its Lark grammar. Only for kind "lark" is this grammar the user's source.
 _POSITION_PREFIX = re.compile(r"^(?:at )?\d+\(\d+\): ")
-_LARK_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*?)(?:\n\s+\d+ \||$)", re.DOTALL)
-REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
+_LARK_ERROR = re.compile(
+    r"""
+    (?:at[ ])?(?P<line>\d+)\((?P<column>\d+)\):[ ]
+    (?P<message>.*?)
+    (?:\n\s+\d+[ ]\||$)  # an excerpt with line numbers, or the end
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# An error of llguidance's regex parser: the regex, the caret below the wrong character, and the message
+REGEX_ERROR = re.compile(
+    r"""
+    regex[ ]parse[ ]error:\n
+    [ ]{4}(?P<regex>.*)\n
+    [ ]{4}(?P<caret_line>[ ]*\^).*\n
+    error:[ ](?P<message>.*)
+    """,
+    re.VERBOSE,
+)
 
 
 def source_error(message: str, kind: str, source: str) -> GrammarError:
@@ -109,17 +135,17 @@ def source_error(message: str, kind: str, source: str) -> GrammarError:
         return GrammarError(f"llguidance rejects the grammar: {first_line(_POSITION_PREFIX.sub('', message))}")
     match = _LARK_ERROR.match(message)
     if match:
-        return GrammarError(match[3].strip(), int(match[1]), int(match[2]), source)
+        return GrammarError(match["message"].strip(), int(match["line"]), int(match["column"]), source)
     return GrammarError(first_line(message))
 
 
 def _regex_error(message: str, source: str) -> GrammarError:
     match = REGEX_ERROR.search(message)
     if match:
-        before = match["text"][: len(match["mark"]) - 1]
-        if match["text"] != source:
-            before = before.replace(r"\/", "/")  # llguidance escapes slashes
-        return GrammarError(match["message"], 1, len(before) + 1, source)
+        text_before = match["regex"][: match["caret_line"].index("^")]
+        if match["regex"] != source:
+            text_before = text_before.replace(r"\/", "/")  # llguidance escapes slashes
+        return GrammarError(match["message"], line=1, column=len(text_before) + 1, source=source)
     return GrammarError(first_line(_POSITION_PREFIX.sub("", message)), origin="regex")
 
 

@@ -124,7 +124,7 @@ class Grammar:
         return GrammarState(self, self._matcher.deep_copy())
 
     def renew(self) -> None:
-        """Compile the grammar again. After an error of llguidance in one text, no other text would be followed."""
+        """Compile the grammar again. After an error in one text, llguidance would fail in all other texts, too."""
         self._matcher = new_matcher(self.vocabulary, self.lark, self._limits)
 
     def matches(self, text: str | bytes) -> bool:
@@ -136,9 +136,7 @@ class Grammar:
             whole_text = text if isinstance(text, str) else text.decode()
             data = self.spell_text(whole_text).text.encode()
         except UnicodeDecodeError:
-            data = (
-                bytes(text) if isinstance(text, bytes) else b""
-            )  # GBNF has no characters of such bytes, Lark may
+            data = text if isinstance(text, bytes) else b""  # Lark may match bytes that are no characters
         except UnicodeEncodeError:
             return False  # no sentence contains half of a surrogate pair
         data = data.strip(self.ignored_outer_whitespace.encode())
@@ -151,8 +149,10 @@ class Grammar:
         return state.is_complete
 
     def spell_text(self, text: str) -> JsonText:
-        """Return a text in the spelling of the grammar, which matters for JSON Schemas only."""
-        return read_json_text(text) if self.kind == "json_schema" else JsonText(text, (0,), (0,))
+        """Return a text in the spelling of the grammar. Only the spelling of JSON may be changed."""
+        if self.kind == "json_schema":
+            return read_json_text(text)
+        return JsonText(text, starts=(0,), original_starts=(0,))
 
     @cached_property
     def byte_grammar(self) -> Grammar:
@@ -164,8 +164,9 @@ class Grammar:
     @cached_property
     def text_matching_grammar(self) -> Grammar:
         """The grammar that `matches` uses: compiled for single bytes, and with any whitespace in JSON."""
-        lenient_lark = self.parsed.lenient_lark
-        return self.byte_grammar if lenient_lark is None else Grammar(self.parsed, BYTE_VOCABULARY, lenient_lark)
+        if self.parsed.lenient_lark is None:
+            return self.byte_grammar
+        return Grammar(self.parsed, BYTE_VOCABULARY, self.parsed.lenient_lark)
 
 
 # Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back further.
@@ -197,7 +198,8 @@ class GrammarState:
         """Return an independent copy of the state."""
         state_copy = GrammarState(self.grammar, self._matcher.deep_copy())
         state_copy._tokens = self._tokens.copy()
-        state_copy._text, state_copy._has_ended = self._text.copy(), self._has_ended
+        state_copy._text = self._text.copy()
+        state_copy._has_ended = self._has_ended
         return state_copy
 
     def mask(self) -> NDArray[np.bool_]:
@@ -244,11 +246,13 @@ class GrammarState:
             return "which is not an id of the vocabulary"
         text = self._vocabulary.pieces[token].decode(errors="backslashreplace")
         text_before = self._text[-_MAX_QUOTED_BYTES:].decode(errors="ignore")
-        return f"{text!r}, {f'after {text_before!r}' if text_before else 'at the beginning of the text'}"
+        place = f"after {text_before!r}" if text_before else "at the beginning of the text"
+        return f"{text!r}, {place}"
 
     def accept_prefix(self, tokens: list[int]) -> int:
         """Append the tokens up to the first that is not allowed. Return the number of appended tokens."""
-        if self._has_ended or any(not 0 <= token < self._vocabulary.size for token in tokens):
+        has_unknown_token = any(not 0 <= token < self._vocabulary.size for token in tokens)
+        if self._has_ended or has_unknown_token:
             return 0
         accepted_count = self._matcher.try_consume_tokens(tokens)
         self._raise_engine_error()
@@ -258,7 +262,8 @@ class GrammarState:
         return accepted_count
 
     def check_limits(self) -> None:
-        """Raise ``GrammarError`` if llguidance cannot follow the text; it then rejects tokens without an error."""
+        """Raise ``GrammarError`` if llguidance cannot follow the text."""
+        # In this case, `accept_prefix` rejects tokens without an error, but `mask` raises the error.
         self.mask()
 
     def roll_back(self, count: int) -> None:
@@ -281,11 +286,12 @@ class GrammarState:
         """
         completion = shortest_completion(self.grammar, self.text)
         tokens: list[int] | None = self._tokenize_completion(completion)
-        if tokens is not None and not self._suppressed_tokens.isdisjoint(tokens):
+        if tokens and not self._suppressed_tokens.isdisjoint(tokens):
             tokens = spell(completion, self._vocabulary)
             if tokens is None:
                 excluded_bytes = bytes_without_token(self._vocabulary)
-                tokens = spell(shortest_completion(self.grammar, self.text, excluded_bytes), self._vocabulary)
+                other_completion = shortest_completion(self.grammar, self.text, excluded_bytes)
+                tokens = spell(other_completion, self._vocabulary)
         if tokens is None or self.copy().accept_prefix(tokens) < len(tokens):
             raise GrammarError("the vocabulary cannot write the end of the sentence")
         return tokens
@@ -385,11 +391,12 @@ class ParsedGrammar:
     _lark: str = ""  # the translation, except for GBNF
 
     def check_use(self) -> None:
-        """Raise ``GrammarError`` for a schema that compiles, but whose texts llguidance cannot follow; once."""
-        _ = self._is_usable
+        """Raise ``GrammarError`` for a schema that compiles, but whose texts llguidance cannot follow."""
+        _ = self._was_use_checked
 
     @cached_property
-    def _is_usable(self) -> bool:
+    def _was_use_checked(self) -> bool:
+        """True after the check. The property is cached, so that a schema is checked only once."""
         if self.schema is not None:
             check_patterns(self.schema)
         return True
@@ -420,20 +427,20 @@ def parse_grammar(
     match kind:
         case "gbnf":
             gbnf = parse_gbnf(source, root)
-            return ParsedGrammar(source, kind, root, gbnf.has_token_references, gbnf)
+            return ParsedGrammar(source, kind, root, gbnf.has_token_references, gbnf=gbnf)
         case "json_schema":
             return _parse_schema(source, root, schema_lenient)
         case "regex":
             return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _LARK_OPTIONS)
         case _:
-            return ParsedGrammar(
-                source, kind, root, _lark_has_token_references(source), _lark=f"{source}\n{_LARK_OPTIONS}"
-            )
+            has_token_references = _lark_has_token_references(source)
+            return ParsedGrammar(source, kind, root, has_token_references, _lark=f"{source}\n{_LARK_OPTIONS}")
 
 
 def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
     schema = parse_json_schema(source)
-    is_lenient = is_lenient or schema.get("x-guidance", {}).get("lenient") is True
+    asks_for_lenience = schema.get("x-guidance", {}).get("lenient") is True
+    is_lenient = is_lenient or asks_for_lenience
     ignored_paths = remove_unsupported(schema, is_lenient=is_lenient)
     replace_exclusive_options(schema, schema_engine_error)
     if is_lenient:
@@ -466,7 +473,15 @@ def _regex_to_lark(source: str) -> str:
     return f"start: /{regex_to_lark(source, use_ascii='')}/\n"
 
 
-_LITERALS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//.*|#.*')
+_LITERALS_AND_COMMENTS = re.compile(
+    r"""
+    "(?:\\.|[^"\\\n])*"  # a string
+    | /(?:\\.|[^/\\\n])+/  # a regex
+    | //.*
+    | \#.*
+    """,
+    re.VERBOSE,
+)
 _TOKEN_REFERENCE = re.compile(r"<[^<>\n]+>")
 
 

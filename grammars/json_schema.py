@@ -1,8 +1,8 @@
 """The translation of JSON Schemas to llguidance's dialect of Lark.
 
-Keywords that llguidance does not support are found with their paths, and are rejected or ignored. Definitions that
-no reference uses are not checked. ``multipleOf`` is supported for small numbers only, because llguidance needs a
-state for each remainder and computes with 32 bits.
+Keywords that llguidance does not support are rejected with their path, or ignored. Unused definitions are not
+checked. ``multipleOf`` is supported for small numbers only, because llguidance needs a state for each remainder
+and computes with 32 bits.
 """
 
 from __future__ import annotations
@@ -84,11 +84,14 @@ def _check_characters(schema: dict[str, Any]) -> None:
     remaining_parts: list[tuple[str, Any]] = [("", schema)]
     while remaining_parts:
         pointer, node = remaining_parts.pop()
+        texts = [pointer]
         if isinstance(node, dict):
             remaining_parts += ((f"{pointer}/{escape_pointer_token(key)}", value) for key, value in node.items())
         elif isinstance(node, list):
             remaining_parts += ((f"{pointer}/{index}", item) for index, item in enumerate(node))
-        for text in (pointer, *([node] if isinstance(node, str) else ())):
+        elif isinstance(node, str):
+            texts.append(node)
+        for text in texts:
             try:
                 text.encode()
             except UnicodeEncodeError:
@@ -99,15 +102,16 @@ def _check_characters(schema: dict[str, Any]) -> None:
 
 
 def open_object(schema: dict[str, Any]) -> str | None:
-    """Return the JSON pointer of an object that lists properties and allows unlisted ones."""
-    # None if there is none.
-    # Schemas below ``allOf`` are skipped, because only all of them together describe an object.
+    """Return the JSON pointer of an object that lists properties and allows other properties, too."""
+    # Returns None if there is no such object. Schemas in ``allOf`` are skipped, because only all of them together
+    # describe an object.
     remaining_parts: list[tuple[str, Any]] = [("", schema)]
     while remaining_parts:
         pointer, part = remaining_parts.pop()
         if not isinstance(part, dict):
             continue
-        if part.get("properties") and not {"additionalProperties", "unevaluatedProperties"} & part.keys():
+        is_closed = "additionalProperties" in part or "unevaluatedProperties" in part
+        if part.get("properties") and not is_closed:
             return pointer
         for key in ("properties", "$defs", "definitions"):
             schemas_by_name = part.get(key)
@@ -130,9 +134,10 @@ def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str
     # The schema's ``x-guidance`` takes precedence over ``style``, llguidance's options for whitespace and
     # separators.
     schema = with_exact_numbers(schema)
+    options = {**style, **schema.get("x-guidance", {})}
     keywords = {keyword: value for keyword, value in schema.items() if keyword not in IDENTIFIERS}
     try:
-        text = json.dumps({**keywords, "x-guidance": {**style, **schema.get("x-guidance", {})}}, allow_nan=False)
+        text = json.dumps({**keywords, "x-guidance": options}, allow_nan=False)
     except RecursionError:
         raise GrammarError(TOO_DEEP) from None
     except ValueError:
@@ -154,17 +159,17 @@ _UNSUPPORTED_KEYWORDS = (
     "$dynamicRef",
     "$recursiveRef",
 )
-# Keywords that have an effect only together with another keyword, and this other keyword
+# Keywords that have no effect without another keyword, and this keyword
 _OWNER_KEYWORDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
 
 
 def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
-    """Remove keywords that llguidance does not support, and return the JSON pointers of those that it lacks."""
-    # Unknown formats and keywords are removed, too: to JSON Schema, they are annotations. A removed keyword makes
-    # the schema allow more JSON, never less. Definitions that no reference uses are not checked. Raises
-    # ``GrammarError`` with the path for a value that a keyword cannot have, for an unknown keyword that resembles
-    # a known one, for a reference without a target, and unless ``is_lenient`` for the first unsupported keyword
-    # that restricts JSON.
+    """Remove the keywords that llguidance does not support, and return their JSON pointers."""
+    # Unknown formats and keywords are removed, too, because JSON Schema defines them as annotations. A removed
+    # keyword makes the schema allow more JSON, never less. Unused definitions are not checked. Raises
+    # ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that resembles a known
+    # keyword, and for a reference without a target. Unless ``is_lenient``, also raises it for the first
+    # unsupported keyword that restricts JSON.
     removed_pointers: list[str] = []
     references = References(schema)
     for pointer, part in walk_schema(schema):
@@ -181,9 +186,10 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
                 raise _unsupported_error(pointer, part, keyword)
             removed_pointers.append(f"{pointer}/{keyword}")
             del part[keyword]
-        for keyword in inexact_limits(part) if is_lenient else ():
-            removed_pointers.append(f"{pointer}/{keyword}")
-            del part[keyword]
+        if is_lenient:
+            for keyword in inexact_limits(part):
+                removed_pointers.append(f"{pointer}/{keyword}")
+                del part[keyword]
     _remove_identifiers(schema)
     _check_common_multiples(schema)
     return removed_pointers
@@ -193,7 +199,20 @@ def _remove_annotations(pointer: str, schema: dict[str, Any], *, is_lenient: boo
     """Remove unknown keywords and formats, and return their JSON pointers."""
     # Raises ``GrammarError`` for a keyword that resembles a known one, unless ``is_lenient``.
     removed_keywords = unknown_keywords(schema)
-    for keyword in () if is_lenient else removed_keywords:
+    if not is_lenient:
+        _reject_misspelled_keywords(pointer, schema, removed_keywords)
+    if _has_unknown_format(schema):
+        removed_keywords.append("format")
+    for keyword in removed_keywords:
+        # An unknown keyword with an object or a list stays, because it may contain the target of a reference.
+        may_contain_target = keyword != "format" and isinstance(schema[keyword], dict | list)
+        if not may_contain_target:
+            del schema[keyword]
+    return [f"{pointer}/{escape_pointer_token(keyword)}" for keyword in removed_keywords]
+
+
+def _reject_misspelled_keywords(pointer: str, schema: Mapping[str, Any], keywords: Iterable[str]) -> None:
+    for keyword in keywords:
         nearest = similar_keyword(keyword)
         if nearest is not None:
             problem = f"{shown(keyword)} is not a keyword of JSON Schema (here {shown(schema[keyword])})"
@@ -201,30 +220,22 @@ def _remove_annotations(pointer: str, schema: dict[str, Any], *, is_lenient: boo
                 f"{pointer}/{escape_pointer_token(keyword)}: {problem}; did you mean {nearest}?",
                 advice=LENIENT_HINT,
             )
-    if _has_unknown_format(schema):
-        removed_keywords.append("format")
-    for keyword in removed_keywords:
-        if keyword == "format" or not isinstance(schema[keyword], dict | list):  # it may have a reference's target
-            del schema[keyword]
-    return [f"{pointer}/{escape_pointer_token(keyword)}" for keyword in removed_keywords]
 
 
 def _remove_identifiers(schema: dict[str, Any]) -> None:
     """Remove the identifiers of all parts below the root, since the references do not need them any more."""
-    definitions = [
-        definition
-        for key in ("$defs", "definitions")
-        if isinstance(schema.get(key), dict)
-        for definition in schema[key].values()
-    ]
-    for part in (*(part.schema for part in walk_schema(schema)), *definitions):
+    parts: list[Any] = [part.schema for part in walk_schema(schema)]
+    for key in ("$defs", "definitions"):
+        if isinstance(schema.get(key), dict):
+            parts += schema[key].values()
+    for part in parts:
         if part is not schema and isinstance(part, dict):
             for keyword in IDENTIFIERS:
                 part.pop(keyword, None)
 
 
 def _forbid_all(pointer: str, schema: dict[str, Any]) -> None:
-    """Write a schema that no JSON matches in a form that llguidance knows. The complete schema must not be one."""
+    """Rewrite a schema that no JSON matches for llguidance. Raises ``GrammarError`` for the complete schema."""
     if not pointer:
         raise GrammarError("/not: no JSON matches the schema, because 'not' excludes all JSON")
     schema.clear()
@@ -240,7 +251,7 @@ def _check_subschemas(pointer: str, schema: Mapping[str, Any]) -> None:
 
 
 def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
-    """Return the unsupported keywords of one schema, which restrict JSON."""
+    """Return the keywords of one schema that restrict JSON and that llguidance does not support."""
     keywords = [keyword for keyword in _UNSUPPORTED_KEYWORDS if keyword in schema]
     keywords += [keyword for keyword, owner in _OWNER_KEYWORDS.items() if keyword in schema and owner in keywords]
     multiple = _read_multiple_of(schema)
@@ -264,8 +275,8 @@ _REGULAR_ADVICE = "write the pattern without look-around, back-references and wo
 
 def _has_unknown_format(schema: Mapping[str, Any]) -> bool:
     types = schema.get("type", "string")
-    allows_strings = "string" in (types if isinstance(types, list) else [types])
-    return allows_strings and "format" in schema and schema["format"] not in FORMATS
+    type_names = types if isinstance(types, list) else [types]
+    return "string" in type_names and "format" in schema and schema["format"] not in FORMATS
 
 
 def _unsupported_error(pointer: str, schema: Mapping[str, Any], keyword: str) -> GrammarError:
@@ -292,7 +303,9 @@ _MAX_MULTIPLE_STATES = 50_000
 def _read_multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
     """Return the ``multipleOf`` of one schema; None if there is none or the value is not a positive number."""
     value = schema.get("multipleOf")
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if not 0 < value < math.inf:
         return None
     return Fraction(str(value))  # exactly as written: 0.1 is a tenth, not the float next to it
 
@@ -301,9 +314,10 @@ def _are_multiples_supported(multiples: Iterable[Fraction]) -> bool:
     """Return True if llguidance supports numbers that are multiples of all these numbers."""
     common_multiple: Fraction | None = None
     for multiple in multiples:
-        common_multiple = (
-            multiple if common_multiple is None else _least_common_multiple(common_multiple, multiple)
-        )
+        if common_multiple is None:
+            common_multiple = multiple
+        else:
+            common_multiple = _least_common_multiple(common_multiple, multiple)
         if not _is_multiple_supported(common_multiple):
             return False
     return True
@@ -335,14 +349,23 @@ def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
 
 def _is_multiple_supported(multiple: Fraction) -> bool:
     """Return True if llguidance needs at most ``_MAX_MULTIPLE_STATES`` states, and its sums do not overflow."""
-    # The states are estimated. A final zero of the number multiplies them by about 3, any other digit by 10.
-    digits, denominator = multiple.numerator, multiple.denominator
+    # The number of states is estimated. A final zero of the number multiplies it by about 3, any other digit by
+    # 10.
+    digits = multiple.numerator  # the digits of the number as an integer, such as 25 for 0.25
+    denominator = multiple.denominator
     while denominator % 10 == 0:
         denominator //= 10
-    while denominator > 1:  # the remaining denominator is a power of 2 or of 5
-        factor = 5 if denominator % 2 == 0 else 2
-        digits, denominator = digits * factor, denominator // (10 // factor)
-    significant_digits, zero_count = digits, 0
+    while denominator > 1:  # a power of 2 or a power of 5
+        if denominator % 2 == 0:
+            digits *= 5
+            denominator //= 2
+        else:
+            digits *= 2
+            denominator //= 5
+    significant_digits = digits
+    zero_count = 0
     while significant_digits % 10 == 0:
-        significant_digits, zero_count = significant_digits // 10, zero_count + 1
-    return digits <= _MAX_DIGITS_VALUE and significant_digits * 3**zero_count <= _MAX_MULTIPLE_STATES
+        significant_digits //= 10
+        zero_count += 1
+    state_count = significant_digits * 3**zero_count
+    return digits <= _MAX_DIGITS_VALUE and state_count <= _MAX_MULTIPLE_STATES

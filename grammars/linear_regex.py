@@ -13,9 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
+from typing import NamedTuple
 
 from .errors import GrammarError
-from .regex_tree import Alternatives, CharacterClass, Concatenation, Group, Node, Position, compile_class
+from .regex_tree import (
+    Alternatives,
+    CharacterClass,
+    Concatenation,
+    Group,
+    Node,
+    Position,
+    Repetition,
+    compile_class,
+)
 
 # Maximum number of states of an automaton. A counted repetition such as ``a{1000}`` has one for each count.
 MAX_STATES = 5_000
@@ -62,8 +72,11 @@ def _is_boundary(before: str, after: str) -> bool:
 
 
 def _is_ascii_boundary(before: str, after: str) -> bool:
-    is_word_before, is_word_after = (is_word_character(side) and side.isascii() for side in (before, after))
-    return is_word_before != is_word_after
+    return _is_ascii_word_character(before) != _is_ascii_word_character(after)
+
+
+def _is_ascii_word_character(character: str) -> bool:
+    return character.isascii() and is_word_character(character)
 
 
 _HOLDS: Mapping[_Condition, Callable[[str, str], bool]] = {
@@ -80,6 +93,17 @@ _HOLDS: Mapping[_Condition, Callable[[str, str], bool]] = {
 }
 
 
+def _always(_condition: _Condition) -> bool:
+    return True
+
+
+class _Fragment(NamedTuple):
+    """The part of the automaton that matches a node, by the numbers of two of its states."""
+
+    first: int
+    last: int
+
+
 @dataclass
 class _State:
     """A state of the automaton."""
@@ -91,8 +115,9 @@ class _State:
     following: list[int] = field(default_factory=list)  # the next states
 
 
-# The ways to match that are followed: for each state that matches a character or has a condition, and for the
-# final state, the earliest position at which a match that is in this state began. Never changed in place.
+# The live threads of a search: the number of each state that the search is in, with the earliest position at which
+# a match in this state began. Only states that match a character, states with a condition, and the final state are
+# listed. Never changed in place.
 Threads = Mapping[int, int]
 
 NO_THREADS: Threads = {}
@@ -110,19 +135,17 @@ class LinearRegex:
 
         try:
             node = parse_regex(pattern, re.IGNORECASE if ignores_case else 0)
-            self._states = [_State()]
-            first, last = self._add(node, 0)
+            final_state = _State()
+            self._states = [final_state]
+            fragment = self._add(node, flags=0)
         except RecursionError:
             raise GrammarError("the regex is nested too deeply") from None
         if whole_words:
-            before = self._add_state(_State(condition=_Condition.NO_WORD_BEFORE, following=[first]))
-            after = self._add_state(_State(condition=_Condition.NO_WORD_AFTER))
-            self._states[last].following.append(after)
-            first, last = before, after
-        self._states[last].following.append(_FINAL_STATE)
-        self._first_state = first
+            fragment = self._between_word_borders(fragment)
+        self._link(fragment.last, _FINAL_STATE)
+        self._first_state = fragment.first
         self._reachable_without_condition: dict[int, tuple[int, ...]] = {}
-        if _FINAL_STATE in self._expand(first, lambda _: True):
+        if _FINAL_STATE in self._expand(self._first_state, _always):
             raise GrammarError(f"the regex {pattern!r} matches the empty text; let it match a character")
         self._may_begin_with = lru_cache(_MAX_CACHED_CHARACTERS)(self._can_begin_with)
 
@@ -133,12 +156,12 @@ class LinearRegex:
         may_begin = self._may_begin_with(character)
         if not threads and not may_begin:
             return NO_THREADS
+        followed_threads = list(threads.items())
+        if may_begin:
+            followed_threads.append((self._first_state, position))
         states = self._states
         stepped: dict[int, int] = {}
-        for thread_state, start in (
-            *threads.items(),
-            *(((self._first_state, position),) if may_begin else ()),
-        ):
+        for thread_state, start in followed_threads:
             if start < min_start:
                 continue
             for state in self._expand_at(thread_state, before, character):
@@ -172,7 +195,7 @@ class LinearRegex:
         return min(starts, default=None)
 
     def _can_begin_with(self, character: str) -> bool:
-        reached = self._expand(self._first_state, lambda _: True)
+        reached = self._expand(self._first_state, _always)
         sets = (self._states[state].characters for state in reached)
         return any(characters is not None and character in characters for characters in sets)
 
@@ -180,7 +203,8 @@ class LinearRegex:
         """Return the states that are reached without a character, up to states with a condition."""
         reached = self._reachable_without_condition.get(state)
         if reached is None:
-            reached = self._reachable_without_condition[state] = tuple(self._expand(state, None))
+            reached = tuple(self._expand(state, None))
+            self._reachable_without_condition[state] = reached
         return reached
 
     def _expand_at(self, state: int, before: str, after: str) -> set[int] | tuple[int, ...]:
@@ -191,10 +215,12 @@ class LinearRegex:
 
     def _expand(self, state: int, does_hold: Callable[[_Condition], bool] | None) -> set[int]:
         """Return the states that are reached without a character."""
-        # Without ``does_hold``, states with a condition are not passed.
-        reached, waiting, seen = set[int](), [state], {state}
-        while waiting:
-            number = waiting.pop()
+        # ``does_hold``: tells whether a condition holds; None: the search ends at each state with a condition.
+        reached: set[int] = set()
+        pending = [state]
+        seen = {state}
+        while pending:
+            number = pending.pop()
             current = self._states[number]
             if current.characters is not None or number == _FINAL_STATE:
                 reached.add(number)
@@ -205,7 +231,7 @@ class LinearRegex:
                     continue
                 if not does_hold(current.condition):
                     continue
-            waiting += (following for following in current.following if following not in seen)
+            pending += (following for following in current.following if following not in seen)
             seen.update(current.following)
         return reached
 
@@ -215,54 +241,69 @@ class LinearRegex:
         self._states.append(state)
         return len(self._states) - 1
 
-    def _add(self, node: Node, flags: int) -> tuple[int, int]:
-        """Add the states of a node; return its first and its last state."""
+    def _link(self, source: int, target: int) -> None:
+        self._states[source].following.append(target)
+
+    def _add(self, node: Node, flags: int) -> _Fragment:
+        """Add the states of a node."""
         match node:
             case CharacterClass():
                 last = self._add_state(_State())
-                return self._add_state(_State(_character_set(node.source, flags), following=[last])), last
+                first = self._add_state(_State(_character_set(node.source, flags), following=[last]))
+                return _Fragment(first, last)
             case Position():
-                condition = self._add_state(_State(condition=_condition(node, flags)))
-                return condition, condition
+                state = self._add_state(_State(condition=_condition(node, flags)))
+                return _Fragment(state, state)
             case Group():
                 return self._add(node.node, (flags | node.added) & ~node.removed)
             case Alternatives():
-                first, last = self._add_state(_State()), self._add_state(_State())
+                first = self._add_state(_State())
+                last = self._add_state(_State())
                 for alternative in node.nodes:
-                    alternative_first, alternative_last = self._add(alternative, flags)
-                    self._states[first].following.append(alternative_first)
-                    self._states[alternative_last].following.append(last)
-                return first, last
+                    fragment = self._add(alternative, flags)
+                    self._link(first, fragment.first)
+                    self._link(fragment.last, last)
+                return _Fragment(first, last)
             case Concatenation():
                 return self._add_sequence(node.nodes, flags)
             case _:
-                return self._add_repetition(node.min_count, node.max_count, node.node, flags)
+                return self._add_repetition(node, flags)
 
-    def _add_sequence(self, nodes: Sequence[Node], flags: int) -> tuple[int, int]:
-        first = last = self._add_state(_State())
+    def _add_sequence(self, nodes: Sequence[Node], flags: int) -> _Fragment:
+        first = self._add_state(_State())
+        last = first
         for node in nodes:
-            node_first, node_last = self._add(node, flags)
-            self._states[last].following.append(node_first)
-            last = node_last
-        return first, last
+            fragment = self._add(node, flags)
+            self._link(last, fragment.first)
+            last = fragment.last
+        return _Fragment(first, last)
 
-    def _add_repetition(self, min_count: int, max_count: int | None, node: Node, flags: int) -> tuple[int, int]:
-        """Add the states of a node that is repeated; return its first and its last state."""
-        first, last = self._add_sequence([node] * min(min_count, MAX_STATES), flags)
+    def _add_repetition(self, node: Repetition, flags: int) -> _Fragment:
+        """Add the states of a node that is repeated."""
+        required = self._add_sequence([node.node] * min(node.min_count, MAX_STATES), flags)
         end = self._add_state(_State())
-        if max_count is None:
+        if node.max_count is None:
             loop = self._add_state(_State(following=[end]))
-            node_first, node_last = self._add(node, flags)
-            self._states[loop].following.append(node_first)
-            self._states[last].following.append(loop)
-            self._states[node_last].following.append(loop)
-            return first, end
-        for _ in range(max_count - min_count):
-            node_first, node_last = self._add(node, flags)
-            self._states[last].following += [node_first, end]
-            last = node_last
-        self._states[last].following.append(end)
-        return first, end
+            repeated = self._add(node.node, flags)
+            self._link(loop, repeated.first)
+            self._link(required.last, loop)
+            self._link(repeated.last, loop)
+            return _Fragment(required.first, end)
+        last = required.last
+        for _ in range(node.max_count - node.min_count):
+            optional = self._add(node.node, flags)
+            self._link(last, optional.first)
+            self._link(last, end)
+            last = optional.last
+        self._link(last, end)
+        return _Fragment(required.first, end)
+
+    def _between_word_borders(self, fragment: _Fragment) -> _Fragment:
+        """Require that the characters before and after a match do not belong to words."""
+        before = self._add_state(_State(condition=_Condition.NO_WORD_BEFORE, following=[fragment.first]))
+        after = self._add_state(_State(condition=_Condition.NO_WORD_AFTER))
+        self._link(fragment.last, after)
+        return _Fragment(before, after)
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..common.text import join_alternatives
 from .errors import line_and_column
 from .grammar import Grammar, GrammarState
 
@@ -36,9 +37,8 @@ class Mismatch:
 
 def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Return the first mismatch of a text with the grammar; None if the text is a complete sentence."""
-    original_text, spelled = text, grammar.spell_text(text)
-    text = spelled.text
-    stripped_text = text.strip(grammar.ignored_outer_whitespace)
+    spelled = grammar.spell_text(text)
+    stripped_text = spelled.text.strip(grammar.ignored_outer_whitespace)
     data = stripped_text.encode(errors="surrogatepass")  # half of a surrogate pair matches nothing
     matching_grammar = grammar.text_matching_grammar
     tokens = matching_grammar.vocabulary.tokenize(data, special=grammar.has_token_references)
@@ -48,19 +48,19 @@ def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
         return None
     if matched_token_count < len(tokens):
         state.check_limits()
-    # The mismatch may be in a later byte of a character. The description is of the state before the character.
-    matched_bytes = data[
-        : len(b"".join(matching_grammar.vocabulary.pieces[token] for token in tokens[:matched_token_count]))
-    ]
-    text_before = matched_bytes.decode(errors="ignore")
+    # The mismatch may be in a later byte of a character. The state before the character is described.
+    pieces = matching_grammar.vocabulary.pieces
+    matched_byte_count = sum(len(pieces[token]) for token in tokens[:matched_token_count])
+    text_before = data[:matched_byte_count].decode(errors="ignore")
     state = matching_grammar.start()
     state.accept_prefix(
         matching_grammar.vocabulary.tokenize(text_before.encode(), special=grammar.has_token_references)
     )
     character = stripped_text[len(text_before)] if len(text_before) < len(stripped_text) else None
-    text_before = text[: len(text) - len(text.lstrip(grammar.ignored_outer_whitespace))] + text_before
-    offset = spelled.original_offset(len(text_before))
-    line, column = line_and_column(original_text, offset)
+    left_stripped_text = spelled.text.lstrip(grammar.ignored_outer_whitespace)
+    stripped_count = len(spelled.text) - len(left_stripped_text)
+    offset = spelled.original_offset(stripped_count + len(text_before))
+    line, column = line_and_column(text, offset)
     return Mismatch(offset, line, column, character, describe_expected(state))
 
 
@@ -75,29 +75,25 @@ def describe_expected(state: GrammarState) -> str:
     first_bytes = {pieces[token][0] for token in tokens if token not in eog and pieces[token]}
     ascii_characters = {chr(byte) for byte in first_bytes if byte < 0x80}
     descriptions = ["the end of the text"] if state.is_complete else []
-    descriptions += _describe_characters(ascii_characters, any(byte >= 0x80 for byte in first_bytes))
-    return (
-        " or ".join([", ".join(descriptions[:-1]), descriptions[-1]] if len(descriptions) > 1 else descriptions)
-        or "nothing"
-    )
+    allows_non_ascii = any(byte >= 0x80 for byte in first_bytes)
+    descriptions += _describe_characters(ascii_characters, allows_non_ascii)
+    return join_alternatives(descriptions) or "nothing"
 
 
 def _describe_characters(allowed_ascii: set[str], allows_non_ascii: bool) -> list[str]:
     forbidden_ascii = [character for character in _PRINTABLE_ASCII if character not in allowed_ascii]
-    if len(forbidden_ascii) <= len(_PRINTABLE_ASCII) // 4:
-        exceptions = f" except {' '.join(map(_character_name, forbidden_ascii))}" if forbidden_ascii else ""
-        return [f"any{'' if allows_non_ascii else ' ASCII'} character{exceptions}"]
-    range_names: list[str] = []
+    are_most_allowed = len(forbidden_ascii) <= len(_PRINTABLE_ASCII) // 4
+    if are_most_allowed:
+        subject = "any character" if allows_non_ascii else "any ASCII character"
+        forbidden_names = " ".join(map(_character_name, forbidden_ascii))
+        return [f"{subject} except {forbidden_names}" if forbidden_ascii else subject]
+    signs = allowed_ascii - set("".join(_CHARACTER_RUNS))
+    names = [_character_name(character) for character in sorted(signs)]
     for run in _CHARACTER_RUNS:
-        range_names += _range_names([character for character in run if character in allowed_ascii])
-    single_names = [
-        _character_name(character) for character in sorted(allowed_ascii - set("".join(_CHARACTER_RUNS)))
-    ]
-    return (
-        [*single_names, *range_names, "a non-ASCII character"]
-        if allows_non_ascii
-        else [*single_names, *range_names]
-    )
+        names += _range_names([character for character in run if character in allowed_ascii])
+    if allows_non_ascii:
+        names.append("a non-ASCII character")
+    return names
 
 
 def _character_name(character: str) -> str:

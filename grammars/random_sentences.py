@@ -40,12 +40,11 @@ def random_sentence(
         kind: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
         schema_lenient: True to ignore unsupported keywords of a JSON Schema; False to raise ``GrammarError``.
     """
-    # The bits, because Python's generator ignores the sign.
+    # Python's generator ignores the sign of a seed, so a negative seed becomes a positive number of 64 bits.
     generator = Random(fixed_seed(seed) % _SEED_COUNT)  # noqa: S311 - not used for secrets
     if kind != "gbnf":
-        return _random_sentence_by_masks(
-            compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator
-        )
+        compiled = compile_grammar(source, kind=kind, schema_lenient=schema_lenient)
+        return _random_sentence_by_masks(compiled, generator)
     grammar = cast(GbnfGrammar, parse_grammar(source, "gbnf", root).gbnf)
     grammar.find_token_ids(None)
     if grammar.has_token_references:
@@ -54,6 +53,8 @@ def random_sentence(
 
 
 _SEED_COUNT = 2**64
+_MIN_PRINTABLE = 0x20  # the first and the last printable character of ASCII
+_MAX_PRINTABLE = 0x7E
 # If a sentence has more characters and pending nodes than this, it gets the shortest possible end
 _SHORTENING_LENGTH = 200
 
@@ -91,29 +92,29 @@ class _SentenceWriter:
     def _choose_option(self, options: tuple[Node, ...], is_long: bool) -> Node:
         if is_long:
             return min(options, key=self._shortest_texts.length)
-        return self._generator.choice([option for option in options if self._shortest_texts.length(option) < inf])
+        finite_options = [option for option in options if self._shortest_texts.length(option) < inf]
+        return self._generator.choice(finite_options)
 
     def _choose_count(self, node: RepeatNode, is_long: bool) -> int:
         count = node.min_count
         if is_long or self._shortest_texts.length(node.item) == inf:
             return count
-        while (
-            node.max_count is None or count < node.max_count
-        ) and self._generator.random() < _CONTINUE_PROBABILITY:
+        max_count = inf if node.max_count is None else node.max_count
+        while count < max_count and self._generator.random() < _CONTINUE_PROBABILITY:
             count += 1
         return count
 
     def _choose_character(self, node: CharsNode) -> str:
         """Return a random character of a class, a printable ASCII character if the class has one."""
-        printable_characters = [
-            chr(code) for low, high in node.ranges for code in range(max(low, 0x20), min(high, 0x7E) + 1)
-        ]
+        printable_characters: list[str] = []
+        for low, high in node.ranges:
+            printable_codes = range(max(low, _MIN_PRINTABLE), min(high, _MAX_PRINTABLE) + 1)
+            printable_characters += map(chr, printable_codes)
         alphanumeric_characters = [character for character in printable_characters if character.isalnum()]
+        if alphanumeric_characters and self._generator.random() < _CONTINUE_PROBABILITY:
+            return self._generator.choice(alphanumeric_characters)
         if printable_characters:
-            should_be_alphanumeric = alphanumeric_characters and self._generator.random() < _CONTINUE_PROBABILITY
-            return self._generator.choice(
-                alphanumeric_characters if should_be_alphanumeric else printable_characters
-            )
+            return self._generator.choice(printable_characters)
         low, high = self._generator.choice(node.ranges)
         return chr(self._generator.randint(low, high))
 
@@ -127,12 +128,13 @@ def _random_sentence_by_masks(grammar: Grammar, generator: Random) -> str:
     """Return a random sentence. Raises ``GrammarError`` if no end is found, or for token references."""
     if grammar.has_token_references:
         raise GrammarError("the grammar has token references; only a model can write its sentences")
-    for shortening_bytes in _SHORTENING_BYTES[:-1]:
+    *first_lengths, last_length = _SHORTENING_BYTES
+    for length in first_lengths:
         try:
-            return _generate_bytes(grammar, generator, shortening_bytes).decode()
+            return _generate_bytes(grammar, generator, length).decode()
         except GrammarError:
             continue
-    return _generate_bytes(grammar, generator, _SHORTENING_BYTES[-1]).decode()
+    return _generate_bytes(grammar, generator, last_length).decode()
 
 
 def _generate_bytes(grammar: Grammar, generator: Random, shortening_bytes: int) -> bytes:
@@ -150,20 +152,30 @@ def _generate_bytes(grammar: Grammar, generator: Random, shortening_bytes: int) 
 _STRUCTURE_CHARACTERS = b'",]}'
 # If this many letters and digits are allowed, a JSON string is being written, and only a quote can end it
 _MIN_LETTERS_IN_STRING = 20
-# Probabilities of letters and digits, of `_STRUCTURE_CHARACTERS`, and of other printable ASCII characters
-_GROUP_WEIGHTS = (0.75, 0.15, 0.1)
+# Probabilities of groups of printable ASCII characters
+_ALPHANUMERIC_WEIGHT = 0.75
+_STRUCTURE_WEIGHT = 0.15
+_OTHER_WEIGHT = 0.1
 
 
 def _choose_byte(next_bytes: list[int], generator: Random) -> int:
     """Return one of the allowed next bytes, printable ASCII if there is any."""
-    printable_bytes = [byte for byte in next_bytes if 0x20 <= byte <= 0x7E]
-    letter_bytes = [byte for byte in printable_bytes if chr(byte).isalnum()]
-    allowed_structure = b'"' if len(letter_bytes) > _MIN_LETTERS_IN_STRING else _STRUCTURE_CHARACTERS
-    structure_members = [byte for byte in printable_bytes if byte in allowed_structure]
-    other_bytes = [byte for byte in printable_bytes if byte not in letter_bytes and byte not in structure_members]
-    groups = (letter_bytes, structure_members, other_bytes)
-    nonempty_groups = [number for number, group_number in enumerate(groups) if group_number]
-    if not nonempty_groups:
+    printable_bytes = [byte for byte in next_bytes if _MIN_PRINTABLE <= byte <= _MAX_PRINTABLE]
+    if not printable_bytes:
         return generator.choice(next_bytes)
-    group_number = generator.choices(nonempty_groups, [_GROUP_WEIGHTS[number] for number in nonempty_groups])[0]
-    return generator.choice(groups[group_number])
+    alphanumeric_bytes = [byte for byte in printable_bytes if chr(byte).isalnum()]
+    is_in_string = len(alphanumeric_bytes) > _MIN_LETTERS_IN_STRING
+    structure_characters = b'"' if is_in_string else _STRUCTURE_CHARACTERS
+    structure_bytes = [byte for byte in printable_bytes if byte in structure_characters]
+    other_bytes = [
+        byte for byte in printable_bytes if byte not in alphanumeric_bytes and byte not in structure_bytes
+    ]
+    weighted_groups = [
+        (alphanumeric_bytes, _ALPHANUMERIC_WEIGHT),
+        (structure_bytes, _STRUCTURE_WEIGHT),
+        (other_bytes, _OTHER_WEIGHT),
+    ]
+    groups = [group for group, _ in weighted_groups if group]
+    weights = [weight for group, weight in weighted_groups if group]
+    group = generator.choices(groups, weights)[0]
+    return generator.choice(group)

@@ -1,7 +1,7 @@
-r"""The syntax of regular expressions: lark makes a tree of a pattern.
+r"""The parser of regular expressions, which makes a tree of a pattern.
 
-Patterns have Python's syntax, without what no finite automaton can match: back-references, lookaround, conditions
-on groups, atomic groups and possessive repetitions.
+Patterns have Python's syntax, without the parts that no finite automaton can match: back-references, lookaround,
+conditions on groups, atomic groups and possessive repetitions.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ position: POSITION
 character: CLASS | ESCAPE | DOT | CHARACTER
 group: (OPEN | NON_REGULAR) alternatives ")"
 
+// such as (?i)
 FLAGS: /\(\?[aimsuLx]+\)/
 COMMENT.3: /\(\?#[^)]*\)/
 NON_REGULAR.3: /\(\?(=|!|<=|<!|>|P=|\([^)]*\))/
+// such as ( or (?: or (?i-s: or (?P<name>
 OPEN.2: /\((?!\?)|\(\?([aimsuLx]*(-[imsx]+)?:|P<[^>]*>)/
+// such as * or {2,5}, and a last ? of a lazy or + of a possessive repetition
 QUANTIFIER.2: /([*+?]|\{\d+\}|\{\d*,\d*\})[?+]?/
 POSITION.2: /[\^$]|\\[AZzbB]/
+// a closing bracket that comes first belongs to the class, as in []a]
 CLASS.2: /\[(\^|(?!\^))(\]|[^\]\\]|\\[\s\S])([^\]\\]|\\[\s\S])*\]/
 ESCAPE.1: /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\})/
         | /\\(0[0-7]{0,2}|[1-7][0-7]{2}|[1-9][0-9]?|[\s\S])/
@@ -91,12 +95,12 @@ def _problem(error: UnexpectedInput, pattern: str) -> str:
 
 
 class _TreeMaker(Transformer[Token, Any]):
-    """The functions that make nodes of the parts that lark has found, named as the rules."""
+    """The functions that make a node for each part of a pattern, named as the rules of the grammar."""
 
     def start(self, children: list[Any]) -> Node:
-        *tokens, node = children
-        for token in tokens:
-            node = Group(node, added=_read_flags(token[2:-1], token))
+        *flag_tokens, node = children
+        for token in flag_tokens:
+            node = Group(node, added=_read_flags(token.strip("(?)"), token))
         return node
 
     def alternatives(self, children: list[Node]) -> Node:
@@ -106,15 +110,23 @@ class _TreeMaker(Transformer[Token, Any]):
         return Concatenation(tuple(children))
 
     def repetition(self, children: list[Any]) -> Node:
-        """Return the node of a repetition. Whether it is lazy does not matter: all ways to match are followed."""
+        """Return the node of a repetition. A lazy one is the same, because all ways to match are followed."""
         node, quantifier = children
-        if len(quantifier) > 1 and quantifier.endswith("+"):
+        has_suffix = len(quantifier) > 1
+        if has_suffix and quantifier.endswith("+"):
             raise _non_regular("a possessive repetition", quantifier)
-        counts = quantifier.removesuffix("?") if len(quantifier) > 1 else quantifier
-        if counts in ("*", "+", "?"):
-            return Repetition(node, int(counts == "+"), 1 if counts == "?" else None)
-        low, comma, high = counts[1:-1].partition(",")
-        min_count, max_count = int(low or 0), (int(high) if high else None) if comma else int(low)
+        counts = quantifier.removesuffix("?") if has_suffix else quantifier
+        if counts == "*":
+            return Repetition(node, min_count=0, max_count=None)
+        if counts == "+":
+            return Repetition(node, min_count=1, max_count=None)
+        if counts == "?":
+            return Repetition(node, min_count=0, max_count=1)
+        min_text, comma, max_text = counts.strip("{}").partition(",")
+        min_count = int(min_text or 0)
+        if not comma:
+            return Repetition(node, min_count, max_count=min_count)
+        max_count = int(max_text) if max_text else None
         if max_count is not None and max_count < min_count:
             raise _invalid(f"the least count of {quantifier} is more than the greatest", quantifier)
         return Repetition(node, min_count, max_count)
@@ -124,13 +136,18 @@ class _TreeMaker(Transformer[Token, Any]):
 
     def group(self, children: list[Any]) -> Node:
         opening: Token = children[0]
+        inner_node: Node = children[1]
         if opening.type == "NON_REGULAR":
-            raise _non_regular(_NON_REGULAR.get(opening[2], "lookaround"), opening)
+            sign_after_question_mark = opening[2]
+            raise _non_regular(_NON_REGULAR.get(sign_after_question_mark, "lookaround"), opening)
         if not opening.endswith(":"):
-            return Group(children[1])
-        added, _, removed = opening[2:-1].partition("-")
-        no_ascii = re.ASCII if "u" in added else re.NOFLAG
-        return Group(children[1], _read_flags(added, opening), _read_flags(removed, opening) | no_ascii)
+            return Group(inner_node)
+        added_letters, _, removed_letters = opening.strip("(?:").partition("-")
+        added = _read_flags(added_letters, opening)
+        removed = _read_flags(removed_letters, opening)
+        if "u" in added_letters:  # Unicode is the opposite of ASCII, and has no flag of its own
+            removed |= re.ASCII
+        return Group(inner_node, added, removed)
 
     def character(self, children: list[Token]) -> Node:
         token = children[0]

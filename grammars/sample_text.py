@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .errors import GrammarError
 from .regex_syntax import parse_regex
 from .regex_tree import Alternatives, CharacterClass, Concatenation, Group, Node, Repetition, compile_class
 
-# characters that are tried for a class; the first that fits is taken
-_CHARACTERS = "a0A " + "".join(map(chr, range(0x21, 0x7F))) + "\t\né"
+_PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
+_CHARACTERS = f"a0A {_PRINTABLE_ASCII}\t\né"  # characters that are tried for a class, the preferred ones first
 _MAX_LENGTH = 2_000
 _MAX_HINTS = 50
 _LARK_REGEX = re.compile(r"/((?:\\.|[^/\\\n])+)/")
 
 
 def hints_of(kind: str, source: str, schema: dict[str, Any] | None) -> list[bytes]:
-    """Return short texts that the regexes of a grammar match, as they stand in a sentence."""
-    # Regexes whose syntax only Rust has are left out.
+    """Return short texts that the regexes of a grammar match, as a sentence contains them."""
+    # A regex that `parse_regex` cannot read gives no hint.
     if kind == "regex":
         patterns = [source]
     elif schema is not None:
         patterns = list(_patterns_of(schema))
     else:
         patterns = _LARK_REGEX.findall(source)
-    hints: dict[bytes, None] = {}
+    hints: list[bytes] = []
     for pattern in patterns[:_MAX_HINTS]:
         text = sample_text(pattern)
         if text:
-            written = json.dumps(text, ensure_ascii=False)[1:-1] if schema is not None else text
-            hints[written.encode()] = None
-    return list(hints)
+            spelling = text if schema is None else _inside_json_string(text)
+            hints.append(spelling.encode())
+    return list(dict.fromkeys(hints))  # without repetitions
+
+
+def _inside_json_string(text: str) -> str:
+    """Return a text as it is written between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _patterns_of(value: Any) -> Iterator[str]:
@@ -49,41 +54,65 @@ def _patterns_of(value: Any) -> Iterator[str]:
             yield from _patterns_of(item)
 
 
-_PROPERTY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
-_CLASSES = {"L": "a-zA-Z", "N": "0-9", "P": "!-/", "Z": " ", "S": "+<=>"}
+_UNICODE_PROPERTY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
+# some characters of each Unicode property, by its name or by the first letter of its name
+_MEMBERS_OF_PROPERTY = {
+    "Lu": "A-Z",
+    "Ll": "a-z",
+    "L": "a-zA-Z",
+    "N": "0-9",
+    "P": "!-/",
+    "Z": " ",
+    "S": "+<=>",
+}
 
 
-def _class_of_property(match: re.Match[str]) -> str:
-    """Return characters of a Unicode property, as part of a class or as a class."""
+def _without_property(match: re.Match[str]) -> str:
+    """Return characters of a Unicode property in place of the property. Outside of a class, they are a class."""
     name = match[1] or match[2]
-    members = {"Lu": "A-Z", "Ll": "a-z"}.get(name) or _CLASSES.get(name[0], "a-z")
-    is_in_class = match.string.rfind("[", 0, match.start()) > match.string.rfind("]", 0, match.start())
+    members = _MEMBERS_OF_PROPERTY.get(name) or _MEMBERS_OF_PROPERTY.get(name[0]) or "a-z"
+    text_before = match.string[: match.start()]
+    is_in_class = text_before.rfind("[") > text_before.rfind("]")
     return members if is_in_class else f"[{members}]"
 
 
 def sample_text(pattern: str) -> str | None:
     """Return a short text that a regex matches; None if the regex cannot be read here."""
     try:
-        return _sample(parse_regex(_PROPERTY.sub(_class_of_property, pattern), 0))
+        return _sample(parse_regex(_UNICODE_PROPERTY.sub(_without_property, pattern), flags=0))
     except (GrammarError, re.error, RecursionError):
         return None
 
 
 def _sample(node: Node) -> str | None:
+    """Return a short text that a node matches; None if none is found."""
     match node:
         case CharacterClass(source):
-            fits = compile_class(source).fullmatch
-            return next((character for character in _CHARACTERS if fits(character)), None)
-        case Group(inner):
-            return _sample(inner)
-        case Repetition(inner, least):
-            text = _sample(inner) if least else ""
-            return None if text is None or len(text) * least > _MAX_LENGTH else text * least
+            character_class = compile_class(source)
+            return next((character for character in _CHARACTERS if character_class.fullmatch(character)), None)
+        case Group(inner_node):
+            return _sample(inner_node)
+        case Repetition(inner_node, min_count):
+            return _repeated(inner_node, min_count)
         case Concatenation(nodes):
-            texts = [_sample(each) for each in nodes]
-            known = [text for text in texts if text is not None]
-            return "".join(known) if len(known) == len(texts) else None
+            texts = _known_texts(nodes)
+            return "".join(texts) if len(texts) == len(nodes) else None
         case Alternatives(nodes):
-            return min((text for each in nodes if (text := _sample(each)) is not None), key=len, default=None)
+            return min(_known_texts(nodes), key=len, default=None)
         case _:
             return ""
+
+
+def _repeated(node: Node, count: int) -> str | None:
+    if not count:
+        return ""
+    text = _sample(node)
+    if text is None or len(text) * count > _MAX_LENGTH:
+        return None
+    return text * count
+
+
+def _known_texts(nodes: Iterable[Node]) -> list[str]:
+    """Return a text of each node, without the nodes for which no text is found."""
+    texts = [_sample(node) for node in nodes]
+    return [text for text in texts if text is not None]

@@ -17,10 +17,11 @@ from .schema_references import References, SchemaPart
 from .tokenizer import BYTE_VOCABULARY
 
 _MESSAGE_PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
-_MAX_TRIALS = 400  # maximum number of parts that are compiled to find an invalid one, which takes a second at most
+_MAX_TRIALS = 400  # maximum number of parts that are compiled to find an invalid part; takes a second at most
 _MAX_PAIRS = 20  # maximum number of pairs of options that are compiled to name two options
 _MAX_REMOVALS = 200  # maximum number of changes that make a schema valid
 
+# Parts of llguidance's messages
 _NOT_EXCLUSIVE_START = "oneOf"
 _LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
 _PROPERTY_COUNT_START = "min/maxProperties only supported"
@@ -86,8 +87,10 @@ def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart,
                 continue
             visited_ids.add(id(child.schema))
             error = schema_engine_error({**shared, **child.schema})
-            if error and (error.split("\n")[0] in message or _is_possible_cause(error, message)):
-                part, message = child, error
+            first_line_of_error = error.split("\n")[0]
+            if error and (first_line_of_error in message or _is_possible_cause(error, message)):
+                part = child
+                message = error
                 break
         else:
             break
@@ -95,7 +98,7 @@ def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart,
 
 
 def _is_possible_cause(part_error: str, message: str) -> bool:
-    """Return True if the schema may be unsatisfiable, as its message says, because the part is."""
+    """Return True if a required property is unsatisfiable, as the message says, and the part is, too."""
     return part_error.startswith("Unsatisfiable") and re.search(r"required .* unsatisfiable", message) is not None
 
 
@@ -110,7 +113,7 @@ def _removable_keywords(message: str, schema: dict[str, Any]) -> list[str]:
 
 def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, Advice]:
     """Return a sentence for llguidance's message about a part of the schema ``root``, and advice, if any."""
-    # The sentence is llguidance's, except where it is about a keyword that can be written in another way.
+    # Most sentences are llguidance's. A sentence about a keyword that can be written in another way is ours.
     if message.startswith(_NOT_EXCLUSIVE_START):
         return (
             f"oneOf: several options may match the same JSON{_example_of_overlap(root, schema)}",
@@ -126,12 +129,14 @@ def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, A
     pattern_error = REGEX_ERROR.search(message)
     if pattern_error:
         keyword = "pattern" if "pattern" in schema else "patternProperties"
-        return f"{keyword}: {pattern_error['text']!r}: {pattern_error['message']}", ()
+        return f"{keyword}: {pattern_error['regex']!r}: {pattern_error['message']}", ()
     line = first_line(message)
+    # llguidance's message names "anyOf" for each of these keywords.
     empty_keyword = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
-    if empty_keyword is not None:  # all of them are anyOf to llguidance
+    if empty_keyword is not None:
         line = line.replace("anyOf", empty_keyword)
-    if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:  # constants are ranges to it
+    # llguidance reads a constant as a range, so its message names limits that the schema does not have.
+    if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
         line = "Unsatisfiable schema: its parts allow different values"
     if line.startswith("unknown field"):
         line = f"x-guidance: {line}"
@@ -144,7 +149,9 @@ def _example_of_overlap(root: dict[str, Any], schema: dict[str, Any]) -> str:
         return ""
     pairs = OptionComparison(References(root).target).overlapping_pairs(schema)
     for pair in islice(pairs, _MAX_PAIRS):
-        if schema_engine_error(schema_of_pair(root, schema, pair)).startswith(_NOT_EXCLUSIVE_START):
-            first, second = (f"/oneOf/{index}, {shown(schema['oneOf'][index])}" for index in pair)
-            return f", such as {first}, and {second}"
+        error = schema_engine_error(schema_of_pair(root, schema, pair))
+        if error.startswith(_NOT_EXCLUSIVE_START):
+            first, second = pair
+            first_option, second_option = shown(schema["oneOf"][first]), shown(schema["oneOf"][second])
+            return f", such as /oneOf/{first}, {first_option}, and /oneOf/{second}, {second_option}"
     return ""

@@ -6,8 +6,7 @@ expressions with deeply nested groups.
 
 from __future__ import annotations
 
-_HEX = "[0-9A-Fa-f]"
-_ENCODED = f"%{_HEX}{{2}}"
+_ENCODED = "%[0-9A-Fa-f]{2}"  # a percent-encoded byte of a URI
 _POINTER = r"(?:/(?:[^~/]|~[01])*)*"
 
 _VARIABLE_CHARACTER = rf"(?:[A-Za-z0-9_]|{_ENCODED})"
@@ -18,7 +17,7 @@ _URI_TEMPLATE = (
 
 
 def _uri(unreserved: str, *, is_relative: bool) -> str:
-    """Return the pattern of a URI, also a relative one; ``unreserved``: ranges of letters and digits."""
+    """Return the pattern of a URI. ``unreserved``: the ranges of letters and digits that it may contain."""
     without_colon = rf"(?:[{unreserved}._~!$&'()*+,;=@-]|{_ENCODED})"
     character = rf"(?:[{unreserved}._~!$&'()*+,;=:@-]|{_ENCODED})"
     name = rf"(?:[{unreserved}._~!$&'()*+,;=-]|{_ENCODED})*"
@@ -26,10 +25,11 @@ def _uri(unreserved: str, *, is_relative: bool) -> str:
     authority = rf"{user}{name}(?::[0-9]*)?"
     segments = f"(?:/{character}*)*"
     rooted = f"//{authority}{segments}|/(?:{character}+{segments})?"
-    tail = rf"(?:\?(?:{character}|[/?])*)?(?:#(?:{character}|[/?])*)?"
+    query_and_fragment = rf"(?:\?(?:{character}|[/?])*)?(?:#(?:{character}|[/?])*)?"
     absolute = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{rooted}|{character}+{segments})?"
     relative = f"(?:{rooted}|{without_colon}+{segments})?"
-    return f"(?:{absolute}|{relative}){tail}" if is_relative else f"(?:{absolute}){tail}"
+    path = f"{absolute}|{relative}" if is_relative else absolute
+    return f"(?:{path}){query_and_fragment}"
 
 
 _ASCII = "A-Za-z0-9"
@@ -41,7 +41,7 @@ _LOCAL_PART = r"[a-zA-Z0-9\p{L}!#$%&'*+/=?^_`{|}~-]+"
 
 
 def _regex(depth: int) -> str:
-    """Return the pattern of regular expressions with groups up to a depth."""
+    """Return the pattern of regular expressions whose groups are nested up to a depth."""
     inner = _regex(depth - 1) if depth else ""
     group = rf"|\((?:\?:)?{inner}\)" if depth else ""
     look_around = rf"|\(\?<?[=!]{inner}\)" if depth else ""
@@ -50,6 +50,7 @@ def _regex(depth: int) -> str:
     return rf"(?:[\^$|]|\\[bB]{look_around}|{atom}(?:{quantifier})?)*"
 
 
+# Such as ``2,5``. The first count has only one digit. So the pattern can require that the second is not smaller.
 _COUNT_RANGE = "|".join(f"{digit},(?:[{digit}-9]|[1-9][0-9]{{1,3}})" for digit in range(10))
 _ESCAPED_SIGN = r"\\[\^$\\.*+?()\[\]{}|/]"
 _CLASS_RANGE = "a-[b-z]|A-[B-Z]|0-[1-9]"

@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema: their values are checked, and what restricts nothing is removed.
+"""The keywords of JSON Schema. Their values are checked, and keywords that restrict nothing are removed.
 
 Keywords of all drafts are read, whichever draft ``$schema`` names.
 """
@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..common.text import unknown_name
 from .errors import GrammarError
@@ -55,7 +55,7 @@ _ANNOTATIONS = frozenset(
     )
 )
 
-# Keywords that restrict JSON in draft 3 only, and what later drafts have in their place
+# Keywords that restrict JSON in draft 3 only, and the keywords that replaced them
 _DRAFT_3 = {
     "extends": "write allOf",
     "disallow": "write not",
@@ -82,36 +82,42 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and 0 <= value < math.inf and value == int(value)
 
 
-def _is_schema(value: Any) -> bool:
-    return isinstance(value, dict | bool)
+class _AllowedValue(NamedTuple):
+    """The values that a keyword may have."""
+
+    description: str  # for messages
+    is_allowed: Callable[[Any], bool]
 
 
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-# for keywords: what their value must be, in words and as a check
-_VALUE_CHECKS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
-    (_COUNTS, "an integer ≥ 0", _is_count),
-    (("minContains", "maxContains"), "an integer ≥ 0", _is_count),
-    (("minimum", "maximum"), "a number", _is_number),
-    (("exclusiveMinimum", "exclusiveMaximum"), "a number", lambda value: isinstance(value, int | float)),
-    (("multipleOf",), "a number above 0", lambda value: _is_number(value) and 0 < value < math.inf),
-    (("pattern", "format", "$ref", "$dynamicRef", "$recursiveRef"), "a string", lambda v: isinstance(v, str)),
-    (("enum", "allOf", "anyOf", "oneOf", "prefixItems", "required"), "a list", lambda v: isinstance(v, list)),
-    (
-        ("properties", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas"),
-        "an object",
-        lambda value: isinstance(value, dict),
-    ),
-    (("$defs", "definitions"), "an object", lambda value: isinstance(value, dict)),
-    (("type",), "a string or a list of strings", lambda value: isinstance(value, str | list)),
-    (("uniqueItems",), "true or false", lambda value: isinstance(value, bool)),
-    (
-        ("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties"),
-        "a schema; must be an object, true or false",
-        _is_schema,
-    ),
-)
-_CHECKS_BY_KEYWORD = {
-    keyword: (expected, is_allowed) for keywords, expected, is_allowed in _VALUE_CHECKS for keyword in keywords
+_CONTAINS_COUNTS = ("minContains", "maxContains")
+
+_COUNT = _AllowedValue("an integer ≥ 0", _is_count)
+_NUMBER = _AllowedValue("a number", _is_number)
+_NUMBER_OR_BOOLEAN = _AllowedValue(
+    "a number", lambda value: isinstance(value, int | float)
+)  # a boolean in draft 4
+_POSITIVE_NUMBER = _AllowedValue("a number above 0", lambda value: _is_number(value) and 0 < value < math.inf)
+_STRING = _AllowedValue("a string", lambda value: isinstance(value, str))
+_LIST = _AllowedValue("a list", lambda value: isinstance(value, list))
+_OBJECT = _AllowedValue("an object", lambda value: isinstance(value, dict))
+_TYPES = _AllowedValue("a string or a list of strings", lambda value: isinstance(value, str | list))
+_BOOLEAN = _AllowedValue("true or false", lambda value: isinstance(value, bool))
+_SCHEMA = _AllowedValue("a schema; must be an object, true or false", lambda value: isinstance(value, dict | bool))
+
+_ALLOWED_VALUES: dict[str, _AllowedValue] = {
+    **dict.fromkeys((*_COUNTS, *_CONTAINS_COUNTS), _COUNT),
+    **dict.fromkeys(("minimum", "maximum"), _NUMBER),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _NUMBER_OR_BOOLEAN),
+    "multipleOf": _POSITIVE_NUMBER,
+    **dict.fromkeys(("pattern", "format", "$ref", "$dynamicRef", "$recursiveRef"), _STRING),
+    **dict.fromkeys(("enum", "allOf", "anyOf", "oneOf", "prefixItems", "required"), _LIST),
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions"), _OBJECT),
+    **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), _OBJECT),
+    "type": _TYPES,
+    "uniqueItems": _BOOLEAN,
+    **dict.fromkeys(("not", "if", "then", "else", "contains", "propertyNames"), _SCHEMA),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), _SCHEMA),
 }
 
 
@@ -131,11 +137,11 @@ def _value_problem(keyword: str, value: Any) -> str | None:
     """Return why a keyword cannot have a value; None if it can."""
     if keyword in _DRAFT_3:
         return f"{keyword!r} is a keyword of draft 3 (here {shown(value)}); {_DRAFT_3[keyword]}"
-    expected, is_allowed = _CHECKS_BY_KEYWORD.get(keyword, ("", lambda _: True))
-    if not is_allowed(value):
+    allowed = _ALLOWED_VALUES.get(keyword)
+    if allowed is not None and not allowed.is_allowed(value):
         is_of_draft_3 = keyword == "required" and isinstance(value, bool)
         hint = "; name the key in the list 'required' of the object that has it" if is_of_draft_3 else ""
-        return f"{shown(value)} is not {expected}{hint}"
+        return f"{shown(value)} is not {allowed.description}{hint}"
     if keyword in ("minLength", "minItems", "minProperties") and value > MAX_COUNT:
         return f"{shown(value)} is too much; the limit is {MAX_COUNT:,}"
     return None
@@ -150,14 +156,23 @@ def _check_type_names(part: SchemaPart) -> None:
             raise GrammarError(f"{part.pointer}/type: {unknown_name('type', type_name, TYPE_NAMES)}")
 
 
-_LOOK_AROUND = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<?[=!]|\(\?>", re.DOTALL)
-_NON_REGULAR = re.compile(r"\\[bB]|\\[1-9k]|\(\?")
+_REGEX_PART = re.compile(
+    r"""
+    \\.  # an escape
+    | \[\^?\]?(?:\\.|[^\]\\])*\]  # a class, in which the signs of the next lines have no meaning
+    | \(\?<?[=!]  # look-around
+    | \(\?>  # an atomic group
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_IRREGULAR_PART = re.compile(r"\\[bB]|\\[1-9k]|\(\?")
 
 
 def irregular_part(pattern: str) -> str | None:
     r"""Return the first part of a regular expression that no mask can follow, such as ``(?=`` or ``\b``."""
     # Returns None if there is none.
-    return next((part[0] for part in _LOOK_AROUND.finditer(pattern) if _NON_REGULAR.match(part[0])), None)
+    parts = (match[0] for match in _REGEX_PART.finditer(pattern))
+    return next((part for part in parts if _IRREGULAR_PART.match(part)), None)
 
 
 def unknown_keywords(schema: Mapping[str, Any]) -> list[str]:
@@ -166,7 +181,7 @@ def unknown_keywords(schema: Mapping[str, Any]) -> list[str]:
         keyword
         for keyword in schema
         if not keyword.startswith("x-")
-        and keyword not in _CHECKS_BY_KEYWORD
+        and keyword not in _ALLOWED_VALUES
         and keyword not in ALL_RESTRICTING
         and keyword not in IDENTIFIERS
         and keyword not in _ANNOTATIONS
@@ -175,10 +190,12 @@ def unknown_keywords(schema: Mapping[str, Any]) -> list[str]:
 
 def similar_keyword(name: str) -> str | None:
     """Return the keyword from which an unknown one differs in capitals, dashes or underscores only."""
-    # None if none.
-    # A leading underscore is how people turn a keyword off.
-    squeezed = name[:1] + name[1:].replace("_", "").replace("-", "")
-    return next((keyword for keyword in ALL_RESTRICTING if keyword.casefold() == squeezed.casefold()), None)
+    # Returns None if there is none, and for a name that begins with a dash or an underscore. People write an
+    # underscore before a keyword to turn it off.
+    first_character = name[:1]
+    squeezed_name = first_character + name[1:].replace("_", "").replace("-", "")
+    folded_name = squeezed_name.casefold()
+    return next((keyword for keyword in ALL_RESTRICTING if keyword.casefold() == folded_name), None)
 
 
 Resolve = Callable[[dict[str, Any]], Any]  # a function that returns the target of a schema's ``$ref``
@@ -188,17 +205,20 @@ _MAX_REFERENCES = 20
 
 
 def allows_all(schema: Any, type_name: str, resolve: Resolve, depth: int = 0) -> bool:
-    """Return True if a schema surely allows all JSON of one type (not ``integer``). False: it may restrict it."""
+    """Return True if a schema surely allows all JSON of a type other than ``integer``."""
     if not isinstance(schema, dict) or depth > _MAX_REFERENCES:
         return schema is True
+    restricting_keywords = (*_RESTRICTING["any"], *_RESTRICTING.get(type_name, ()))
     return all(
-        _allows_all(schema, keyword, type_name, resolve, depth)
-        for keyword in (*_RESTRICTING["any"], *_RESTRICTING.get(type_name, ()))
+        _keyword_allows_all(schema, keyword, type_name, resolve, depth)
+        for keyword in restricting_keywords
         if keyword in schema
     )
 
 
-def _allows_all(schema: dict[str, Any], keyword: str, type_name: str, resolve: Resolve, depth: int) -> bool:
+def _keyword_allows_all(
+    schema: dict[str, Any], keyword: str, type_name: str, resolve: Resolve, depth: int
+) -> bool:
     """Return True if one keyword of a schema allows all JSON of a type."""
     value = schema[keyword]
     match keyword:
@@ -240,14 +260,16 @@ def allows_everything(schema: Any, resolve: Resolve) -> bool:
 def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
     """Remove keywords of one schema that restrict nothing, and write others as llguidance knows them."""
     # The values must have been checked. The schema describes the same JSON afterward.
-    for keyword in (*_COUNTS, "minContains", "maxContains"):
+    for keyword in (*_COUNTS, *_CONTAINS_COUNTS):
         if keyword in schema:
             schema[keyword] = int(schema[keyword])
             if keyword.startswith("max") and schema[keyword] > MAX_COUNT:
                 del schema[keyword]
     if schema.get("format") in FORMAT_PATTERNS:
-        schema["allOf"] = [*schema.get("allOf", []), {"pattern": FORMAT_PATTERNS[schema.pop("format")]}]
-    # These come first: also keywords that restrict nothing, such as an ``if`` alone, evaluate parts of the JSON.
+        format_name = schema.pop("format")
+        schema["allOf"] = [*schema.get("allOf", []), {"pattern": FORMAT_PATTERNS[format_name]}]
+    # The unevaluated parts are first, because keywords that restrict nothing, such as an ``if`` alone, evaluate
+    # parts of the JSON. The next steps remove such keywords.
     _move_unevaluated(schema, "unevaluatedProperties", "additionalProperties", resolve)
     rest_keyword = "additionalItems" if isinstance(schema.get("items"), list) else "items"
     _move_unevaluated(schema, "unevaluatedItems", rest_keyword, resolve)
@@ -258,14 +280,15 @@ def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
 
 
 def _simplify_reference(schema: dict[str, Any], resolve: Resolve) -> None:
-    """Remove what llguidance rejects beside a reference that leads back to a schema around it."""
+    """Remove keywords that llguidance rejects beside a recursive reference."""
     if "$ref" not in schema:
         return
     target = resolve(schema)
     if isinstance(target, dict) and "type" in schema and schema["type"] == target.get("type"):
         del schema["type"]
-    for keyword in [key for key, value in schema.items() if key.startswith("x-") and not isinstance(value, dict)]:
-        del schema[keyword]
+    for keyword, value in list(schema.items()):
+        if keyword.startswith("x-") and not isinstance(value, dict):
+            del schema[keyword]
 
 
 def _simplify_conditions(schema: dict[str, Any], resolve: Resolve) -> None:
@@ -275,11 +298,13 @@ def _simplify_conditions(schema: dict[str, Any], resolve: Resolve) -> None:
     elif "not" in schema and allows_everything(negated, resolve):
         schema["not"] = True
     branches = {keyword: schema[keyword] for keyword in ("then", "else") if keyword in schema}
-    is_decided = "if" in schema and (schema["if"] is False or allows_everything(schema["if"], resolve))
-    if is_decided:
-        decided_branch = branches.get("else" if schema["if"] is False else "then", True)
-        schema["allOf"] = [*schema.get("allOf", []), decided_branch]
-    if is_decided or all(allows_everything(branch, resolve) for branch in branches.values()):
+    is_never = schema.get("if") is False
+    is_always = "if" in schema and allows_everything(schema["if"], resolve)
+    if is_never or is_always:
+        applying_branch = branches.get("else" if is_never else "then", True)
+        schema["allOf"] = [*schema.get("allOf", []), applying_branch]
+    has_no_effect = all(allows_everything(branch, resolve) for branch in branches.values())
+    if is_never or is_always or has_no_effect:
         schema.pop("if", None)
     if "if" not in schema:
         for keyword in branches:
@@ -289,33 +314,41 @@ def _simplify_conditions(schema: dict[str, Any], resolve: Resolve) -> None:
 def _simplify_arrays(schema: dict[str, Any], resolve: Resolve) -> None:
     min_count = schema.get("minContains", 1)
     if "contains" not in schema or (min_count == 0 and "maxContains" not in schema):
-        for keyword in ("contains", "minContains", "maxContains"):
-            schema.pop(keyword, None)
+        _remove_contains(schema)
     elif allows_everything(schema["contains"], resolve):
         schema["minItems"] = max(min_count, schema.get("minItems", 0))
         if "maxContains" in schema:
-            schema["maxItems"] = min(schema["maxContains"], schema.get("maxItems", schema["maxContains"]))
-        for keyword in ("contains", "minContains", "maxContains"):
-            schema.pop(keyword, None)
-    if schema.get("uniqueItems") is False or schema.get("maxItems", 2) <= 1:
+            schema["maxItems"] = min(schema["maxContains"], schema.get("maxItems", math.inf))
+        _remove_contains(schema)
+    has_at_most_one_item = schema.get("maxItems", math.inf) <= 1
+    if schema.get("uniqueItems") is False or has_at_most_one_item:
         schema.pop("uniqueItems", None)
+
+
+def _remove_contains(schema: dict[str, Any]) -> None:
+    for keyword in ("contains", *_CONTAINS_COUNTS):
+        schema.pop(keyword, None)
 
 
 def _simplify_objects(schema: dict[str, Any], resolve: Resolve) -> None:
     if "propertyNames" in schema and allows_all(schema["propertyNames"], "string", resolve):
         del schema["propertyNames"]
-    required = schema.get("required", [])
+    required_keys = set(schema.get("required", []))
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         if keyword in schema:
-            remaining = {
-                name: rule
-                for name, rule in schema[keyword].items()
-                if not (set(rule) <= set(required) if _is_key_list(rule) else allows_everything(rule, resolve))
-            }
-            schema[keyword] = remaining
-            if not remaining:
+            for name, dependency in list(schema[keyword].items()):
+                if _is_always_met(dependency, required_keys, resolve):
+                    del schema[keyword][name]
+            if not schema[keyword]:
                 del schema[keyword]
     _simplify_property_counts(schema)
+
+
+def _is_always_met(dependency: Any, required_keys: set[str], resolve: Resolve) -> bool:
+    """Return True if a dependency, a list of keys or a schema, restricts nothing."""
+    if _is_key_list(dependency):
+        return set(dependency) <= required_keys
+    return allows_everything(dependency, resolve)
 
 
 def _simplify_property_counts(schema: dict[str, Any]) -> None:
@@ -331,16 +364,18 @@ def _is_key_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-# Keywords whose schemas apply to the same JSON, and may evaluate more of its parts
+# Keywords whose schemas apply to the same JSON. They may evaluate parts that the schema itself does not evaluate.
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "$ref", "$dynamicRef", "$recursiveRef", "dependentSchemas")
 
 
 def _move_unevaluated(schema: dict[str, Any], keyword: str, rest_keyword: str, resolve: Resolve) -> None:
-    """Remove a keyword about parts that are not evaluated, or write it as one about the remaining parts."""
-    # Beside ``rest_keyword``, about parts that the same schema does not name, all parts are evaluated.
+    """Remove a keyword about unevaluated parts of the JSON, or write it as ``rest_keyword``."""
+    # ``rest_keyword`` is about the parts that the same schema does not name, such as ``additionalProperties``.
+    # Beside ``rest_keyword``, all parts are evaluated.
     if keyword not in schema:
         return
+    may_other_keywords_evaluate = any(other in schema for other in (*_IN_PLACE, "dependencies", "contains"))
     if rest_keyword in schema or allows_everything(schema[keyword], resolve):
         del schema[keyword]
-    elif not any(other in schema for other in (*_IN_PLACE, "dependencies", "contains")):
+    elif not may_other_keywords_evaluate:
         schema[rest_keyword] = schema.pop(keyword)

@@ -8,7 +8,7 @@ that llguidance cannot read exactly is an error.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -24,19 +24,22 @@ from .schema_parts import all_parts
 from .schema_references import SchemaPart
 from .tokenizer import BYTE_VOCABULARY
 
-LIMIT_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_RANGE_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+LIMIT_KEYWORDS = (*_RANGE_KEYWORDS, "multipleOf")
 MAX_EXACT_INTEGER = 2**53 - 1  # Advice in errors: all integers up to this one are exact
 _OTHER_TYPES = ("null", "boolean", "string", "array", "object")
 _MAX_INT64 = 2**63 - 1
 _SAFE_DIGITS = 15  # number of significant digits that a float always keeps
 _MAX_FRACTION_DIGITS = 22  # number of decimals up to which JSON parsers compute floats exactly
 _MAX_WHOLE_PART = Decimal(10) ** 18  # llguidance computes with the whole part of a limit in 64 bits
-# If a range has at most so many multiples, they are listed; llguidance rounds when it looks for one
+# If a range has at most so many multiples of a step, they are listed, because llguidance may miss them: it rounds
 _MAX_LISTED_MULTIPLES = 3
 _MAX_DECIMALS = _SAFE_DIGITS + _MAX_FRACTION_DIGITS + 1
-_DIVISORS = sorted({*range(2, 100), *(2**twos * 5**fives for twos in range(12) for fives in range(5))})
+# Divisors of a step that llguidance cannot read exactly, see `_readable_steps`
+_PRODUCTS_OF_2_AND_5 = {2**twos * 5**fives for twos in range(12) for fives in range(5)}
+_DIVISORS = sorted({*range(2, 100), *_PRODUCTS_OF_2_AND_5})
 _MAX_PRODUCT = 2**32  # llguidance multiplies the digits of two steps in 32 bits
-_MAX_EXPONENT = 400  # greatest exponent of a number that is looked at, so that huge exponents take no time
+_MAX_EXPONENT = 400  # greatest exponent and greatest number of digits that are read; more would take much time
 _EXACT = Context(prec=1_000)
 
 
@@ -46,14 +49,14 @@ def is_number(value: object) -> bool:
 
 
 def exact_value(number: float) -> Decimal:
-    """Return the value of a number as it was written; of a float without its text, the shortest decimal."""
+    """Return the value of a number as it was written; the shortest decimal of a float whose text is not known."""
     if isinstance(number, WrittenNumber):
         return Decimal(number.text)
     return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
 
 
 def plain_text(value: Decimal) -> str:
-    """Return a decimal without exponent, zeros at the end of its decimals, and the sign of zero."""
+    """Return a decimal in digits, such as ``15`` for ``1.50e1``. Zero has no sign."""
     if not value:
         return "0"
     text = f"{value:f}"
@@ -78,8 +81,12 @@ class Range:
     @property
     def negated(self) -> Range:
         """The range of the numbers with the opposite sign."""
-        low, high = (None if limit is None else -limit for limit in (self.high, self.low))
-        return Range(low, high, self.has_high, self.has_low)
+        return Range(
+            low=None if self.high is None else -self.high,
+            high=None if self.low is None else -self.low,
+            has_low=self.has_high,
+            has_high=self.has_low,
+        )
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -94,12 +101,22 @@ class Range:
         return keywords
 
     def multiples(self, step: Fraction) -> range | None:
-        """Return the multiples of a step in the range, divided by the step; None if they are endless."""
+        """Return the multiples of a step in the range, divided by the step; None if their number is infinite."""
         if self.low is None or self.high is None:
             return None
-        low, high = Fraction(self.low) / step, Fraction(self.high) / step
-        first, last = math.ceil(low), math.floor(high)
-        return range(first + (first == low and not self.has_low), last + 1 - (last == high and not self.has_high))
+        first = _first_integer(Fraction(self.low) / step, self.has_low)
+        last = _last_integer(Fraction(self.high) / step, self.has_high)
+        return range(first, last + 1)
+
+
+def _first_integer(low: Fraction | Decimal, has_low: bool) -> int:
+    """Return the least integer of a range that has a lower limit."""
+    return math.ceil(low) if has_low else math.floor(low) + 1
+
+
+def _last_integer(high: Fraction | Decimal, has_high: bool) -> int:
+    """Return the greatest integer of a range that has an upper limit."""
+    return math.floor(high) if has_high else math.ceil(high) - 1
 
 
 def with_exact_numbers(schema: dict[str, Any]) -> dict[str, Any]:
@@ -111,8 +128,8 @@ def with_exact_numbers(schema: dict[str, Any]) -> dict[str, Any]:
     schema = deepcopy(schema)
     parts = list(all_parts(SchemaPart("", schema)))
     if not any("/allOf/" in str(part.schema.get("$ref")) for part in parts):
-        for pointer, part in reversed(parts):  # inner ones first
-            _join_limits(part, pointer)
+        for part in reversed(parts):  # inner schemas first
+            _join_limits(part)
     for pointer, part in parts:
         for keyword in ("const", "enum"):
             if keyword in part:
@@ -122,54 +139,78 @@ def with_exact_numbers(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def inexact_limits(part: Mapping[str, Any]) -> list[str]:
-    """Return the limits of one schema that masks cannot represent exactly, those farthest from zero first."""
+    """Return the limits of one schema that masks cannot represent exactly, the limit farthest from zero first."""
     limits = {keyword: part[keyword] for keyword in LIMIT_KEYWORDS if is_number(part.get(keyword))}
-    inexact: list[str] = []
+    inexact_keywords: list[str] = []
     while limits:
         try:
             with_exact_numbers({**limits, "type": part.get("type", "number")})
         except GrammarError:
-            inexact.append(max(limits, key=lambda keyword: abs(exact_value(part[keyword]))))
-            del limits[inexact[-1]]
+            keyword = max(limits, key=lambda keyword: abs(exact_value(part[keyword])))
+            inexact_keywords.append(keyword)
+            del limits[keyword]
         else:
             break
-    return inexact
+    return inexact_keywords
 
 
-def _join_limits(part: dict[str, Any], pointer: str) -> None:
+def _join_limits(part: SchemaPart) -> None:
     """Move the limits of the schemas in ``allOf`` to the schema that has the ``allOf``."""
-    # All of them together are one range. As several ranges, llguidance would compute their intersection.
-    members = part.get("allOf")
+    # Together, they are one range. llguidance would compute the intersection of several ranges.
+    members = part.schema.get("allOf")
     if not isinstance(members, list):
         return
-    members = [member for member in members if isinstance(member, dict) and _has_limits(member)]
-    joined = [(pointer, part), *((f"{pointer}/allOf/{number}", member) for number, member in enumerate(members))]
-    if not members or any(_read_limits(each) is None or _read_step(each, path) == 0 for path, each in joined):
+    limited_members = [member for member in members if isinstance(member, dict) and _has_limits(member)]
+    if not limited_members:
         return
-    limits = [keyword for each in (part, *members) for keyword in _range_keywords(each)]
-    steps = [step for path, each in joined if (step := _read_step(each, path)) is not None]
-    for each in (part, *members):
-        for keyword in LIMIT_KEYWORDS:
-            each.pop(keyword, None)
+    joined_parts = [part]
+    for number, member in enumerate(limited_members):
+        joined_parts.append(SchemaPart(f"{part.pointer}/allOf/{number}", member))
+    if any(_read_limits(joined.schema) is None for joined in joined_parts):
+        return
+    steps = [_read_step(joined.schema, joined.pointer) for joined in joined_parts]
+    if 0 in steps:
+        return
+    limits = [limit for joined in joined_parts for limit in _range_limits(joined.schema)]
+    for joined in joined_parts:
+        _remove_limits(joined.schema)
     for keyword, value in limits:
-        choose = max if keyword.lower().endswith("minimum") else min
-        part[keyword] = choose(part[keyword], value, key=exact_value) if keyword in part else value
-    if steps:
-        common = reduce(_least_common_multiple, steps)
-        part["multipleOf"] = WrittenNumber(plain_text(_as_decimal(common)))
+        if keyword in part.schema:
+            stricter = max if _is_minimum(keyword) else min
+            part.schema[keyword] = stricter(part.schema[keyword], value, key=exact_value)
+        else:
+            part.schema[keyword] = value
+    known_steps = [step for step in steps if step is not None]
+    if known_steps:
+        common_step = reduce(_least_common_multiple, known_steps)
+        part.schema["multipleOf"] = WrittenNumber(plain_text(_as_decimal(common_step)))
 
 
 def _has_limits(part: Mapping[str, Any]) -> bool:
     return any(keyword in part for keyword in LIMIT_KEYWORDS)
 
 
-def _range_keywords(part: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the limits of a schema, exclusive ones as numbers."""
+def _remove_limits(part: dict[str, Any]) -> None:
+    for keyword in LIMIT_KEYWORDS:
+        part.pop(keyword, None)
+
+
+def _is_minimum(keyword: str) -> bool:
+    return keyword in ("minimum", "exclusiveMinimum")
+
+
+def _inclusive_keyword(keyword: str) -> str:
+    """Return ``minimum`` for ``exclusiveMinimum``, and ``maximum`` for ``exclusiveMaximum``."""
+    return keyword.removeprefix("exclusive").lower()
+
+
+def _range_limits(part: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the keyword and the number of each limit of a schema's range."""
     limits = []
-    for keyword in LIMIT_KEYWORDS[:4]:
+    for keyword in _RANGE_KEYWORDS:
         value = part.get(keyword)
-        if value is True:
-            value = part.get(keyword.removeprefix("exclusive").lower())
+        if value is True:  # "exclusiveMinimum": true of draft 4
+            value = part.get(_inclusive_keyword(keyword))
         if isinstance(value, int | float) and is_number(value):
             limits.append((keyword, value))
     return limits
@@ -197,13 +238,15 @@ def _inexact_error(pointer: str, number: Decimal) -> GrammarError:
     text = str(number)
     shown = text if len(text) <= 40 else f"{text[:30]}…"
     exponent = number.as_tuple().exponent
-    if isinstance(exponent, int) and exponent >= 0 and not -MAX_EXACT_INTEGER <= number <= MAX_EXACT_INTEGER:
+    is_written_as_integer = isinstance(exponent, int) and exponent >= 0
+    if is_written_as_integer and not -MAX_EXACT_INTEGER <= number <= MAX_EXACT_INTEGER:
         advice = f"integers are exact from -{MAX_EXACT_INTEGER} to {MAX_EXACT_INTEGER}"
     else:
         advice = f"decimals are exact up to {_SAFE_DIGITS} digits"
-    other_advice = (", or ", *LENIENT_HINT) if pointer.rpartition("/")[2] in LIMIT_KEYWORDS else ()
+    last_token = pointer.rpartition("/")[2]
+    lenient_advice = (", or ", *LENIENT_HINT) if last_token in LIMIT_KEYWORDS else ()
     problem = f"{pointer}: {shown} is a number that masks cannot represent exactly"
-    return GrammarError(problem, advice=(advice, *other_advice))
+    return GrammarError(problem, advice=(advice, *lenient_advice))
 
 
 def _json_number(number: Decimal) -> float:
@@ -224,7 +267,7 @@ def _is_short(number: Decimal) -> bool:
 
 
 def _is_extreme(number: Decimal) -> bool:
-    """Return True for a number with so many digits or such an exponent that it is not looked at."""
+    """Return True for a number with so many digits or such an exponent that computing with it takes much time."""
     _, digits, exponent = number.as_tuple()
     return len(digits) > _MAX_EXPONENT or not isinstance(exponent, int) or abs(exponent) > _MAX_EXPONENT
 
@@ -251,32 +294,31 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
         return
     types = part.get("type", ["number", *_OTHER_TYPES])
     types = [types] if isinstance(types, str) else types
-    if not isinstance(types, list) or not {"number", "integer"} & {
-        name for name in types if isinstance(name, str)
-    }:
+    allows_numbers = isinstance(types, list) and ("number" in types or "integer" in types)
+    if not allows_numbers:
         return
     _reject_extreme_limits(part, pointer)
     limits = _read_limits(part)
     step = _read_step(part, pointer)
     is_integer = "number" not in types
     if limits is None or step == 0:
-        return  # a limit that is not a number; llguidance says so
+        return  # a limit is not a number, which is llguidance's error
     if is_integer:
         pieces = _integer_pieces(limits, step, part, pointer)
     else:
         pieces = _decimal_pieces(limits, step, part, pointer)
     if not pieces:
-        return  # no number matches, and llguidance says so
-    for keyword in LIMIT_KEYWORDS:
-        part.pop(keyword, None)
-    others = [name for name in types if name not in ("number", "integer")]
-    if len(pieces) == 1 and not others and not pieces[0].keys() & part.keys():
+        return  # no number matches, which is llguidance's error
+    _remove_limits(part)
+    other_types = [name for name in types if name not in ("number", "integer")]
+    is_one_range = len(pieces) == 1 and not other_types
+    if is_one_range and pieces[0].keys().isdisjoint(part):
         part |= pieces[0]
         return
-    kind = "integer" if is_integer else "number"
-    options: list[dict[str, Any]] = [{"type": kind, **piece} for piece in pieces]
-    if others:
-        options.append({"type": others})
+    number_type = "integer" if is_integer else "number"
+    options: list[dict[str, Any]] = [{"type": number_type, **piece} for piece in pieces]
+    if other_types:
+        options.append({"type": other_types})
     part["allOf"] = [*part.get("allOf", []), {"anyOf": options}]
 
 
@@ -288,25 +330,25 @@ def _reject_extreme_limits(part: Mapping[str, Any], pointer: str) -> None:
 
 def _read_limits(part: Mapping[str, Any]) -> Range | None:
     """Return the range of a schema's limits; None if one of them is not a number."""
-    found = Range()
-    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+    limits = Range()
+    for keyword in _RANGE_KEYWORDS:
         value = part.get(keyword)
         if keyword not in part or value is False:
             continue
         is_exclusive = keyword.startswith("exclusive")
         if value is True and is_exclusive:  # as in draft 4
-            value = part.get(keyword.removeprefix("exclusive").lower())
+            value = part.get(_inclusive_keyword(keyword))
             if value is None:
                 continue
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
         limit = exact_value(value)
-        if keyword.lower().endswith("minimum"):
-            if found.low is None or limit > found.low or (limit == found.low and is_exclusive):
-                found = replace(found, low=limit, has_low=not is_exclusive)
-        elif found.high is None or limit < found.high or (limit == found.high and is_exclusive):
-            found = replace(found, high=limit, has_high=not is_exclusive)
-    return found
+        if _is_minimum(keyword):
+            if limits.low is None or limit > limits.low or (limit == limits.low and is_exclusive):
+                limits = replace(limits, low=limit, has_low=not is_exclusive)
+        elif limits.high is None or limit < limits.high or (limit == limits.high and is_exclusive):
+            limits = replace(limits, high=limit, has_high=not is_exclusive)
+    return limits
 
 
 def _read_step(part: Mapping[str, Any], pointer: str) -> Fraction | None:
@@ -326,21 +368,27 @@ def _integer_pieces(
     limits: Range, step: Fraction | None, part: Mapping[str, Any], pointer: str
 ) -> list[dict[str, Any]]:
     """Return schemas whose union are the integers of a range that are multiples of a step."""
-    low, high = (None if limit is None else Fraction(limit) for limit in (limits.low, limits.high))
-    first = None if low is None else math.ceil(low) + (math.ceil(low) == low and not limits.has_low)
-    last = None if high is None else math.floor(high) - (math.floor(high) == high and not limits.has_high)
-    if first is not None and not (_is_exact_limit(first) and (last is not None or first < _MAX_WHOLE_PART)):
-        raise _limit_error(part, pointer, "inimum")
-    # llguidance reads the greatest 64-bit integer as 2**63, and then reduces it to the greatest 64-bit integer.
-    is_exact = last is None or last == _MAX_INT64 or _is_exact_limit(last)
-    if last is not None and not (is_exact and (first is not None or last > -_MAX_WHOLE_PART)):
-        raise _limit_error(part, pointer, "aximum")
+    first = None if limits.low is None else _first_integer(limits.low, limits.has_low)
+    last = None if limits.high is None else _last_integer(limits.high, limits.has_high)
+    if first is not None:
+        is_supported = last is not None or first < _MAX_WHOLE_PART
+        if not is_supported or not _is_exact_limit(first):
+            raise _limit_error(part, pointer, ("minimum", "exclusiveMinimum"))
+    if last is not None:
+        is_supported = first is not None or last > -_MAX_WHOLE_PART
+        # llguidance reads the greatest 64-bit integer as 2**63, and then reduces it to this integer again.
+        is_exact = last == _MAX_INT64 or _is_exact_limit(last)
+        if not is_supported or not is_exact:
+            raise _limit_error(part, pointer, ("maximum", "exclusiveMaximum"))
     if first is not None and last is not None and first > last:
         return []
-    whole = Range(None if first is None else Decimal(first), None if last is None else Decimal(last))
+    integers = Range(
+        low=None if first is None else Decimal(first),
+        high=None if last is None else Decimal(last),
+    )
     if step is None:
-        return [whole.schema]
-    return _multiples(whole, Fraction(math.lcm(step.numerator, step.denominator), step.denominator))
+        return [integers.schema]
+    return _multiples(integers, _least_common_multiple(step, Fraction(1)))
 
 
 def _is_exact_limit(limit: int) -> bool:
@@ -348,12 +396,9 @@ def _is_exact_limit(limit: int) -> bool:
     return abs(limit) < _MAX_INT64 and int(float(limit)) == limit
 
 
-def _limit_error(part: Mapping[str, Any], pointer: str, side: str) -> GrammarError:
-    """Return the error for a limit that cannot be exact. ``side``: the end of its keyword."""
-    keyword = next(
-        (name for name in LIMIT_KEYWORDS if name.lower().endswith(side) and is_number(part.get(name))),
-        "multipleOf",
-    )
+def _limit_error(part: Mapping[str, Any], pointer: str, keywords: tuple[str, str]) -> GrammarError:
+    """Return the error for a limit that cannot be exact. ``keywords``: keywords that may have the limit."""
+    keyword = next((name for name in keywords if is_number(part.get(name))), "multipleOf")
     return _inexact_error(f"{pointer}/{keyword}", exact_value(part[keyword]))
 
 
@@ -361,9 +406,10 @@ def _decimal_pieces(
     limits: Range, step: Fraction | None, part: Mapping[str, Any], pointer: str
 ) -> list[dict[str, Any]]:
     """Return schemas whose union are the numbers of a range that are multiples of a step."""
-    for limit, side in ((limits.low, "inimum"), (limits.high, "aximum")):
-        if limit is not None and not _is_exact_decimal_limit(limit, step):
-            raise _limit_error(part, pointer, side)
+    if limits.low is not None and not _is_exact_decimal_limit(limits.low, step):
+        raise _limit_error(part, pointer, ("minimum", "exclusiveMinimum"))
+    if limits.high is not None and not _is_exact_decimal_limit(limits.high, step):
+        raise _limit_error(part, pointer, ("maximum", "exclusiveMaximum"))
     if limits.is_empty:
         return []
     pieces = split_range(limits)
@@ -381,26 +427,35 @@ def _is_exact_decimal_limit(limit: Decimal, step: Fraction | None) -> bool:
 
 def _multiples(piece: Range, step: Fraction) -> list[dict[str, Any]]:
     """Return schemas whose union are the multiples of a step in a range."""
-    # For a step of 0.25, llguidance takes 1.50 but not 1.5: it demands as many decimals as the step has. So there
-    # is a schema for the multiples of each number of decimals.
+    # For a step of 0.25, llguidance takes 1.50 but not 1.5: it demands as many decimals as the step has. So each
+    # number of decimals has its own schema.
     factors = piece.multiples(step)
     if factors is not None and len(factors) <= _MAX_LISTED_MULTIPLES:
-        return [{"const": _json_number(_as_decimal(step * factor))} for factor in factors]
-    longer_steps = {_least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))}
-    schemas = [schema for longer in sorted(longer_steps) for schema in _multiples_of_this_length(piece, longer)]
-    return _multiples_of_this_length(piece, step) + (
-        schemas if step.numerator > 1 or step.denominator % 10 else []
-    )
+        return _listed_multiples(step, factors)
+    schemas = _multiples_of_this_length(piece, step)
+    is_power_of_ten = step.numerator == 1 and step.denominator % 10 == 0
+    if not is_power_of_ten:
+        longer_steps = {
+            _least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))
+        }
+        for longer_step in sorted(longer_steps):
+            schemas += _multiples_of_this_length(piece, longer_step)
+    return schemas
 
 
 def _multiples_of_this_length(piece: Range, step: Fraction) -> list[dict[str, Any]]:
+    """Return schemas for the multiples of a step in a range that have as many decimals as the step."""
     factors = piece.multiples(step)
     if factors is not None and len(factors) <= _MAX_LISTED_MULTIPLES:
-        return [{"const": _json_number(_as_decimal(step * factor))} for factor in factors]
-    steps = _readable_steps(step)
-    if len(steps) == 1:
-        return [{**piece.schema, "multipleOf": steps[0]}]
-    return [{**piece.schema, "allOf": [{"multipleOf": each} for each in steps]}]
+        return _listed_multiples(step, factors)
+    readable_steps = _readable_steps(step)
+    if len(readable_steps) == 1:
+        return [{**piece.schema, "multipleOf": readable_steps[0]}]
+    return [{**piece.schema, "allOf": [{"multipleOf": readable_step} for readable_step in readable_steps]}]
+
+
+def _listed_multiples(step: Fraction, factors: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"const": _json_number(_as_decimal(step * factor))} for factor in factors]
 
 
 def _as_decimal(value: Fraction) -> Decimal:
@@ -420,31 +475,40 @@ def _readable_steps(step: Fraction) -> list[float]:
     """Return numbers that llguidance reads exactly, whose common multiples are the multiples of a step."""
     if _is_read_exactly(step):
         return [_json_number(_as_decimal(step))]
-    parts = {divisor: step / divisor for divisor in _DIVISORS if _is_read_exactly(step / divisor)}
-    for first, second in combinations(parts, 2):
-        scale = 10 ** max(_decimals(parts[first]), _decimals(parts[second]))
-        if math.gcd(first, second) == 1 and parts[first] * parts[second] * scale**2 < _MAX_PRODUCT:
-            return [_json_number(_as_decimal(parts[first])), _json_number(_as_decimal(parts[second]))]
+    # The common multiples of step / 2 and step / 3, for example, are the multiples of the step.
+    divisors = [divisor for divisor in _DIVISORS if _is_read_exactly(step / divisor)]
+    for first_divisor, second_divisor in combinations(divisors, 2):
+        if math.gcd(first_divisor, second_divisor) > 1:
+            continue
+        first_step = step / first_divisor
+        second_step = step / second_divisor
+        scale = 10 ** max(_decimals(first_step), _decimals(second_step))
+        if (first_step * scale) * (second_step * scale) < _MAX_PRODUCT:
+            return [_json_number(_as_decimal(first_step)), _json_number(_as_decimal(second_step))]
     return [float(step)]  # llguidance rejects it
 
 
 def _is_read_exactly(step: Fraction) -> bool:
     """Return True if llguidance's loop, which multiplies a float by 10 until it is whole, gets exact digits."""
-    value, decimals = float(step), 0
+    value = float(step)
+    decimals = 0
     while value % 1 and decimals <= _MAX_FRACTION_DIGITS:
-        value, decimals = value * 10, decimals + 1
+        value *= 10
+        decimals += 1
     return value < 2**32 and Fraction(int(value), 10**decimals) == step
 
 
 def split_range(limits: Range) -> list[Range]:
-    """Return ranges whose union is the range, for each of which llguidance's regex is right."""
-    # The regex is wrong for an upper limit of several decimals, for a lower limit that is a prefix of the upper
-    # one, and for 0 as an exclusive lower limit.
+    """Split a range into ranges for which llguidance's regex is right. Their union is the range."""
+    # The regex is wrong for an upper limit of several decimals, for a lower limit whose digits begin the upper
+    # limit, and for 0 as an exclusive lower limit.
     pieces: list[Range] = []
     if limits.low is None or limits.low < 0:
         is_below_zero = limits.high is not None and limits.high < 0
-        negative = limits if is_below_zero else replace(limits, high=Decimal(0), has_high=False)
-        pieces += [piece.negated for piece in _split_above(-(negative.high or Decimal(0)), negative.negated)]
+        negative_limits = limits if is_below_zero else replace(limits, high=Decimal(0), has_high=False)
+        absolute_limits = negative_limits.negated
+        absolute_low = absolute_limits.low or Decimal(0)
+        pieces += [piece.negated for piece in _split_above(absolute_low, absolute_limits)]
     if limits.high is None or limits.high > 0 or (limits.high == 0 and limits.has_high):
         if limits.low is None or limits.low < 0:
             limits = replace(limits, low=Decimal(0), has_low=True)
@@ -471,8 +535,8 @@ def _split_above(low: Decimal, limits: Range) -> list[Range]:
 
 def _split_above_exclusive(low: Decimal, high: Decimal | None, has_high: bool) -> list[Range]:
     """Return the pieces of a range to which the lower limit does not belong."""
-    # llguidance's regex for it demands that the decimals do not end with 0, which a model may write. So there is
-    # also a range that begins right above the limit.
+    # For such a range, llguidance's regex demands that the decimals do not end with 0. A model may write such
+    # decimals. So there is also a range that begins right above the limit.
     digits = max(_SAFE_DIGITS - len(str(math.floor(low))), 0) if low else _MAX_FRACTION_DIGITS
     start = low + Decimal(1).scaleb(-digits)
     pieces = _split_above(start, Range(start, high, has_high=has_high))
@@ -497,6 +561,10 @@ def _split_decimals(low: Decimal, high: Decimal, has_high: bool) -> list[Range]:
 
 
 def _first_end(low: Decimal, high: Decimal) -> Decimal:
-    """Return the beginning of ``high`` up to the first decimal in which it is above ``low``."""
-    ends = (high.quantize(Decimal(1).scaleb(-count), ROUND_FLOOR, _EXACT) for count in range(_MAX_DECIMALS))
-    return next(end for end in ends if end > low)
+    """Return the shortest beginning of the digits of ``high`` that is a number above ``low``."""
+    for decimal_count in range(_MAX_DECIMALS):
+        last_place = Decimal(1).scaleb(-decimal_count)
+        end = high.quantize(last_place, ROUND_FLOOR, _EXACT)
+        if end > low:
+            return end
+    raise ValueError(f"{high} is not above {low}")

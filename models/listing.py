@@ -88,12 +88,14 @@ def list_models(
         if entry.is_missing and not includes_missing:
             continue
         identity = _file_identity(entry.path)
-        is_listed = identity in first_source_by_file
+        is_file_listed = identity in first_source_by_file  # under another tool's name, or the name of a link
         first_source = first_source_by_file.setdefault(identity, entry.source)
-        is_other_model = first_source == entry.source == "Ollama"  # models may share a file, as with adapters
-        if is_listed and not is_other_model and not includes_all_names:
-            continue  # the file is already listed under another tool's name, or found by a link
-        name = entry.name if entry.name.lower() not in used_names else str(entry.path)
+        # Several models of Ollama may have one file, if they have different adapters.
+        is_other_model = first_source == entry.source == "Ollama"
+        if is_file_listed and not is_other_model and not includes_all_names:
+            continue
+        is_name_used = entry.name.lower() in used_names
+        name = str(entry.path) if is_name_used else entry.name
         if name.lower() in used_names:
             continue
         used_names.add(name.lower())
@@ -105,8 +107,8 @@ def current_system() -> SystemFolders:
     """Return the folders of the current user."""
     try:
         home = Path.home()
-    except RuntimeError:
-        home = Path("~")  # the user has no home folder; folders in Path("~") do not exist, either
+    except RuntimeError:  # the user has no home folder
+        home = Path("~")  # a folder that does not exist
     return SystemFolders(os.environ, home)
 
 
@@ -190,7 +192,8 @@ def find_in_folder(folder: Path, report: ProblemReporter) -> Iterator[FoundModel
     # that cannot be read.
     listed_parts: set[Path] = set()
     for directory, files in walk_folders(folder, report):
-        for name in sorted(files, key=lambda name: (directory / name).is_symlink()):  # links after what they name
+        links_last = sorted(files, key=lambda name: (directory / name).is_symlink())
+        for name in links_last:
             path = directory / name
             if path in listed_parts or not is_model_file_name(name) or not path.is_file():
                 continue
@@ -203,12 +206,11 @@ def _find_in_hub_cache(cache: Path, report: ProblemReporter) -> Iterator[ModelEn
     """Yield the models in a folder with the layout of Hugging Face's cache."""
     for folder in subfolders(cache, report):
         if folder.name.startswith(HUB_CACHE_PREFIX):
-            repository = folder.name[len(HUB_CACHE_PREFIX) :].replace("--", "/")
+            repository = folder.name.removeprefix(HUB_CACHE_PREFIX).replace("--", "/")
             files = repository_files(folder, report)
             for file in files.values():
-                yield ModelEntry(
-                    _name_of_hub_file(repository, file.relative, files), "Hugging Face", file.path, file.parts
-                )
+                name = _name_of_hub_file(repository, file.relative, files)
+                yield ModelEntry(name, "Hugging Face", file.path, file.parts)
 
 
 def repository_folder(cache: Path, repository: str) -> Path:
@@ -221,9 +223,10 @@ def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, Foun
     # The snapshot of ``main`` takes precedence. Files that are only in older snapshots are added.
     snapshots = folder / "snapshots"
     current_commit = read_text(folder / "refs" / "main").strip()
-    newest_snapshots_first = sorted(subfolders(snapshots, report), key=modification_time, reverse=True)
+    newest_first = sorted(subfolders(snapshots, report), key=modification_time, reverse=True)
+    current_first = sorted(newest_first, key=lambda path: path.name != current_commit)
     files: dict[str, FoundModel] = {}
-    for snapshot in sorted(newest_snapshots_first, key=lambda path: path.name != current_commit):
+    for snapshot in current_first:
         for file in find_in_folder(snapshot, report):
             known_file = files.get(file.relative)
             if known_file is None or len(known_file.parts) < len(file.parts):
@@ -235,20 +238,20 @@ def _find_in_lm_studio_folder(folder: Path, report: ProblemReporter) -> Iterator
     """Yield LM Studio's models, which are stored as ``PUBLISHER/MODEL/FILE.gguf``."""
     files_by_model: dict[str, list[FoundModel]] = {}
     for file in find_in_folder(folder, report):
-        model_folder = "/".join(file.relative.split("/")[:-1][:2])
-        files_by_model.setdefault(model_folder or _file_stem(file.relative), []).append(file)
-    for model_folder, files in files_by_model.items():
+        *parent_folders, _ = file.relative.split("/")
+        model = "/".join(parent_folders[:2]) or _file_stem(file.relative)
+        files_by_model.setdefault(model, []).append(file)
+    for model, files in files_by_model.items():
         tags = [quantization_tag(file.path.name) for file in files]
         for file, tag in zip(files, tags, strict=True):
-            is_known_by_tag = bool(tag) and tags.count(tag) == 1
-            suffix = (
-                ""
-                if len(files) == 1
-                else f"@{tag.lower()}"
-                if is_known_by_tag
-                else f"/{_file_stem(file.path.name)}"
-            )
-            yield ModelEntry(f"lmstudio:{model_folder}{suffix}", "LM Studio", file.path, file.parts)
+            is_tag_unique = tags.count(tag) == 1
+            if len(files) == 1:
+                suffix = ""
+            elif tag and is_tag_unique:
+                suffix = f"@{tag.lower()}"
+            else:
+                suffix = f"/{_file_stem(file.path.name)}"
+            yield ModelEntry(f"lmstudio:{model}{suffix}", "LM Studio", file.path, file.parts)
 
 
 # the line of Jan's model.yml with the path of the model
@@ -271,12 +274,11 @@ def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[Model
     for file in find_in_folder(folder, report):
         if file.path in named_files:
             continue
-        name = (
-            file.relative.rpartition("/")[0]
-            if _file_stem(file.path.name) == "model"
-            else _file_stem(file.path.name)
-        )
-        yield ModelEntry(name or _file_stem(file.path.name), "Jan", file.path, file.parts)
+        name = _file_stem(file.path.name)
+        parent_folder = file.relative.rpartition("/")[0]
+        if name == "model" and parent_folder:
+            name = parent_folder
+        yield ModelEntry(name, "Jan", file.path, file.parts)
 
 
 def _find_in_plain_folder(folder: Path, source: str, report: ProblemReporter) -> Iterator[ModelEntry]:
@@ -307,77 +309,107 @@ _DIGEST_PATTERN = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 
 def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield Ollama's models. Each model has a manifest that names its GGUF file, which may be missing."""
-    names: set[str] = set()
-    for manifests in (root / name for name in _MANIFEST_FOLDERS):
+    listed_names: set[str] = set()
+    for manifest_folder in _MANIFEST_FOLDERS:
+        manifests = root / manifest_folder
         for directory, files in walk_folders(manifests, report):
-            parent = directory.relative_to(manifests).as_posix()
-            if parent.count("/") != 2:  # manifests are files named by tags, in host/namespace/model
+            model = directory.relative_to(manifests).as_posix()
+            is_model = model.count("/") == 2  # HOST/NAMESPACE/MODEL, a folder of manifests that are named by tags
+            if not is_model:
                 continue
             for tag in files:
-                entry = _ollama_entry(root, f"{parent}:{tag}", read_json(directory / tag))
-                if entry is not None and entry.name not in names:
-                    names.add(entry.name)
+                entry = _ollama_entry(root, f"{model}:{tag}", read_json(directory / tag))
+                if entry is not None and entry.name not in listed_names:
+                    listed_names.add(entry.name)
                     yield entry
 
 
 def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | None:
     layers = _ollama_layers(root, manifest)
+    # The first layer of each type counts.
     digests = {layer.get("mediaType"): layer.get("digest") for layer in reversed(layers)}
     path = _find_blob(root, digests.get(_MODEL_MEDIA_TYPE), allows_missing=True)
     if path is None:
         return None
-    name = next((full_name[len(start) :] for start in _HIDDEN_PREFIXES if full_name.startswith(start)), full_name)
-    parts = (path,) if path.is_file() else ()
-    blobs = [
-        _find_blob(root, layer.get("digest"), allows_missing=True)
-        for layer in layers
-        if layer.get("mediaType") == _ADAPTER_MEDIA_TYPE
-    ]
-    adapters = tuple(blob for blob in blobs if blob is not None)
-    settings_file = _find_blob(root, digests.get(_SETTINGS_MEDIA_TYPE))
-    has_projector = _PROJECTOR_MEDIA_TYPE in digests
-    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, settings_file, adapters, has_projector)
+    adapters: list[Path] = []
+    for layer in layers:
+        if layer.get("mediaType") == _ADAPTER_MEDIA_TYPE:
+            adapter = _find_blob(root, layer.get("digest"), allows_missing=True)
+            if adapter is not None:
+                adapters.append(adapter)
+    return ModelEntry(
+        name=f"ollama:{_shown_ollama_name(full_name)}",
+        source="Ollama",
+        path=path,
+        parts=(path,) if path.is_file() else (),
+        ollama_settings_file=_find_blob(root, digests.get(_SETTINGS_MEDIA_TYPE)),
+        adapters=tuple(adapters),
+        has_projector=_PROJECTOR_MEDIA_TYPE in digests,
+    )
+
+
+def _shown_ollama_name(full_name: str) -> str:
+    """Return the name that Ollama shows for a full name, such as ``registry.ollama.ai/library/llama3.2:1b``."""
+    for prefix in _HIDDEN_PREFIXES:
+        if full_name.startswith(prefix):
+            return full_name.removeprefix(prefix)
+    return full_name
 
 
 def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
-    """Return the layers of a manifest; of a list of manifests, the layers of the first one with a GGUF file."""
+    """Return the layers of a manifest, or of the first manifest with a GGUF file in a list of manifests."""
     if not isinstance(manifest, dict):
         return []
     child_manifests = manifest.get("manifests")
     if isinstance(child_manifests, list):
         for child_manifest in child_manifests:
-            if isinstance(child_manifest, dict) and not child_manifest.get("layers"):
-                blob = _find_blob(root, child_manifest.get("digest"))
-                child_manifest = None if blob is None else read_json(blob)  # noqa: PLW2901 - replaced by the manifest that the digest names
-            layers = _ollama_layers(root, child_manifest)
+            layers = _ollama_layers(root, _complete_manifest(root, child_manifest))
             if any(layer.get("mediaType") == _MODEL_MEDIA_TYPE for layer in layers):
                 return layers
         return []
     layers_value = manifest.get("layers")
-    return [layer for layer in layers_value if isinstance(layer, dict)] if isinstance(layers_value, list) else []
+    if not isinstance(layers_value, list):
+        return []
+    return [layer for layer in layers_value if isinstance(layer, dict)]
+
+
+def _complete_manifest(root: Path, manifest: Any) -> Any:
+    """Return a manifest of a list. If the list has only its digest, the manifest is read from the store."""
+    has_only_digest = isinstance(manifest, dict) and not manifest.get("layers")
+    if not has_only_digest:
+        return manifest
+    blob = _find_blob(root, manifest.get("digest"))
+    return None if blob is None else read_json(blob)
 
 
 def _find_blob(root: Path, digest: object, *, allows_missing: bool = False) -> Path | None:
-    """Return the file with a digest in Ollama's store; None if there is none, unless ``allows_missing``."""
+    """Return the file with a digest in Ollama's store; None if there is no such file."""
+    # ``allows_missing``: whether the path of a missing file is returned, too
     match = _DIGEST_PATTERN.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         return None
     names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # Ollama before 0.1.33 wrote a colon
     paths = [root / "blobs" / name for name in names]
-    return next((path for path in paths if path.is_file()), paths[0] if allows_missing else None)
+    for path in paths:
+        if path.is_file():
+            return path
+    return paths[0] if allows_missing else None
 
 
 def model_name(path: Path, adapters: Iterable[Path] = ()) -> str:
     """Return the name of a model for outputs: the file's name without suffix, or ``ollama:NAME:TAG``."""
     # Files in Ollama's store are named by their digests, so the name is searched in the manifests. If several
-    # manifests name the file, the shortest name is returned, of those with the same adapters if there are any.
+    # manifests name the file, those with the same adapters are preferred. The shortest name is returned.
     entries = ollama_models_of(path)
     if not entries:
         return path.name if _is_blob(path) else path.stem
-    used = set(adapters)
-    best = [entry for entry in entries if entry.adapters and used.issuperset(entry.adapters)]
-    best = best or [entry for entry in entries if not entry.adapters] or entries
-    return min((entry.name for entry in best), key=lambda name: (len(name), name))
+    used_adapters = set(adapters)
+    with_same_adapters = [
+        entry for entry in entries if entry.adapters and used_adapters.issuperset(entry.adapters)
+    ]
+    without_adapters = [entry for entry in entries if not entry.adapters]
+    preferred_entries = with_same_adapters or without_adapters or entries
+    return min((entry.name for entry in preferred_entries), key=lambda name: (len(name), name))
 
 
 def ollama_models_of(path: Path) -> list[ModelEntry]:

@@ -1,4 +1,4 @@
-"""Facts in the name of a model file: a part of a split model (``NAME-00001-of-00003.gguf``), the quantization."""
+"""Names of model files, which may have the number of a part (``NAME-00001-of-00003.gguf``) or a quantization."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def parse_part_name(name: str) -> PartName | None:
     match = _PART_NAME.fullmatch(name)
     if match is None:
         return None
-    number, total = int(match["number"]), int(match["total"])
-    return PartName(match["stem"], number, total) if 1 <= number <= total else None
+    part_name = PartName(match["stem"], number=int(match["number"]), total=int(match["total"]))
+    return part_name if 1 <= part_name.number <= part_name.total else None
 
 
 def part_paths(path: Path) -> list[Path]:
-    """Return the paths of all parts of a file's model, in order, without checking them."""
-    # ``[path]`` if it is not split.
+    """Return the paths of all parts of a file's model, in order. The files need not exist."""
+    # If the model is not split, ``path`` is the only part.
     part_name = parse_part_name(path.name)
     if part_name is None:
         return [path]
-    suffix = path.name[-len(".gguf") :]
-    names = (
-        f"{part_name.stem}-{number:05}-of-{part_name.total:05}{suffix}" for number in range(1, part_name.total + 1)
-    )
-    return [path.with_name(name) for name in names]
+    suffix = path.name[-len(".gguf") :]  # may have capitals
+    paths: list[Path] = []
+    for number in range(1, part_name.total + 1):
+        paths.append(path.with_name(f"{part_name.stem}-{number:05}-of-{part_name.total:05}{suffix}"))
+    return paths
 
 
 def model_bytes(path: Path) -> int:

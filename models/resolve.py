@@ -22,7 +22,13 @@ from .listing import (
 )
 from .names import choose_file, is_model_file_name, part_paths
 
-_HUB_REFERENCE = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:(?P<tag>[^/:]+))?", re.ASCII)
+_HUB_REFERENCE = re.compile(
+    r"""
+    (?P<repository>\w[\w.-]*/\w[\w.-]*)
+    (?:/(?P<file>.+) | :(?P<tag>[^/:]+))?
+    """,
+    re.VERBOSE | re.ASCII,
+)
 _HUB_PREFIXES = ("hf:", "hf.co/", "huggingface.co/")
 _HUB_ADDRESSES = (
     *("https://huggingface.co/", "https://hf.co/", "http://huggingface.co/", "http://hf.co/"),
@@ -47,8 +53,11 @@ class HubReference:
     file: str | None = None
 
     def __str__(self) -> str:
-        suffix = f":{self.tag}" if self.tag else f"/{self.file}" if self.file else ""
-        return f"hf:{self.repository}{suffix}"
+        if self.tag:
+            return f"hf:{self.repository}:{self.tag}"
+        if self.file:
+            return f"hf:{self.repository}/{self.file}"
+        return f"hf:{self.repository}"
 
     def choose(self, paths: Iterable[str]) -> str | None:
         """Return the path of the model among the paths of the repository; None if no file fits.
@@ -58,7 +67,8 @@ class HubReference:
         if self.file is None:
             return choose_file(paths, self.tag)
         first_part = part_paths(Path(self.file))[0].as_posix()
-        return next((path for path in paths if path.lower() in (first_part.lower(), self.file.lower())), None)
+        wanted_paths = (first_part.lower(), self.file.lower())
+        return next((path for path in paths if path.lower() in wanted_paths), None)
 
 
 class ModelNotHereError(ModelError):
@@ -83,19 +93,25 @@ def parse_hub_reference(text: str) -> HubReference:
         raise ModelError(
             f"{text}: gen downloads from Hugging Face only; run `ollama pull {name}`, then gen finds the model"
         )
-    rest = text.removeprefix("hf:")
-    rest = next((rest[len(address) :] for address in _HUB_ADDRESSES if rest.startswith(address)), rest)
-    match = _HUB_REFERENCE.fullmatch(rest.strip("/"))
+    match = _HUB_REFERENCE.fullmatch(_without_hub_address(text.removeprefix("hf:")).strip("/"))
     if match is None:
         raise ModelError(f"{text!r} is not hf:USER/REPO, hf:USER/REPO:QUANT or hf:USER/REPO/FILE.gguf")
     tag, file = match["tag"], match["file"]
-    if tag is not None and tag.lower().endswith(".gguf"):
-        tag, file = None, tag
+    if tag is not None and tag.lower().endswith(".gguf"):  # USER/REPO:FILE.gguf
+        file = tag
+        tag = None
     if file is not None:
-        file = re.sub(r"^(?:resolve|blob)/[^/]+/", "", file.partition("?")[0])
+        file = re.sub(r"^(?:resolve|blob)/[^/]+/", "", file.partition("?")[0])  # the path in the URL of a file
         if not file.lower().endswith(".gguf"):
             raise ModelError(f"{text!r}: {file} is not a GGUF file; the form is hf:USER/REPO/FILE.gguf")
     return HubReference(match["repository"], tag, file)
+
+
+def _without_hub_address(text: str) -> str:
+    for address in _HUB_ADDRESSES:
+        if text.startswith(address):
+            return text.removeprefix(address)
+    return text
 
 
 def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
@@ -122,7 +138,9 @@ def resolve_files(text: str | Path, folders: Iterable[str | Path] = ()) -> Resol
     text = str(text)
     path = Path(text).expanduser()
     looks_like_path = text.startswith((".", "/", "~"))
-    if looks_like_path or (_exists(path) and not (path.is_dir() and os.sep not in text)):
+    # A folder in the current folder may have the name of a model.
+    may_be_name_of_folder = os.sep not in text and _exists(path) and path.is_dir()
+    if looks_like_path or (_exists(path) and not may_be_name_of_folder):
         return ResolvedModel(path)
     if _URL_PATTERN.match(text) and not text.startswith(_HUB_ADDRESSES):
         raise ModelError(
@@ -148,9 +166,9 @@ def resolve_files(text: str | Path, folders: Iterable[str | Path] = ()) -> Resol
 
 def _files_of(entry: ModelEntry) -> ResolvedModel:
     """Return the files of a model. Raises ``ModelError`` for an adapter that is missing."""
-    missing = next((adapter for adapter in entry.adapters if not adapter.is_file()), None)
-    if missing is not None:
-        raise ModelError(f"{entry.name}: its adapter is missing ({missing}); {entry.advice_if_missing}")
+    for adapter in entry.adapters:
+        if not adapter.is_file():
+            raise ModelError(f"{entry.name}: its adapter is missing ({adapter}); {entry.advice_if_missing}")
     return ResolvedModel(entry.path, entry.adapters, entry.has_projector)
 
 
@@ -164,11 +182,11 @@ def _resolve_name_of_tool(
     entry = _find_entry(text, entries)
     if entry is not None:
         return _files_of(entry)
-    names = ", ".join([entry.name for entry in entries if not entry.is_missing][:_MAX_CANDIDATES])
-    if names:
-        raise ModelError(
-            f"{text}: {tool} has no model of this name here{_nearest_name_hint(text, entries)}; it has {names}"
-        )
+    existing_names = [entry.name for entry in entries if not entry.is_missing]
+    if existing_names:
+        hint = _nearest_name_hint(text, entries)
+        names = ", ".join(existing_names[:_MAX_CANDIDATES])
+        raise ModelError(f"{text}: {tool} has no model of this name here{hint}; it has {names}")
     reason = f" ({folder_problems[0]})" if folder_problems else ""
     raise ModelError(f"{text}: there is no model of {tool} on this machine{reason}; gen models lists other models")
 
@@ -184,9 +202,9 @@ def _resolve_name_of_hub(text: str) -> Path:
     chosen_path = reference.choose(files)
     if chosen_path is None:
         raise ModelNotHereError(reference)
-    missing_part = next((part for part in part_paths(files[chosen_path]) if not part.is_file()), None)
-    if missing_part is not None:
-        raise ModelNotHereError(reference, missing_part)
+    for part in part_paths(files[chosen_path]):
+        if not part.is_file():
+            raise ModelNotHereError(reference, missing_part=part)
     return files[chosen_path]
 
 
@@ -206,9 +224,10 @@ def _local_repository_files(repository: str) -> dict[str, Path]:
             files.setdefault(file.relative, file.path)
     prefix = repository.replace("/", "_") + "_"
     for folder in locations.llama_cpp_folders(system):
-        for path in sorted(folder.glob(f"{prefix}*.gguf")) if folder.is_dir() else ():
-            if is_model_file_name(path.name):
-                files.setdefault(path.name[len(prefix) :], path)
+        if folder.is_dir():
+            for path in sorted(folder.glob(f"{prefix}*.gguf")):
+                if is_model_file_name(path.name):
+                    files.setdefault(path.name.removeprefix(prefix), path)
     return files
 
 
@@ -232,17 +251,19 @@ def _find_entry(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
     exact_matches = [entry for entry in entries if lower_text in _lower_case_names(entry)]
     words = [word for word in _without_tool_prefix(lower_text).split("@") if word]
     matches = exact_matches or [entry for entry in entries if _contains_all_words(entry, words)]
+    if not matches:
+        return None
     matches = [entry for entry in matches if not entry.is_missing] or matches
-    if len({(entry.path, entry.adapters) for entry in matches}) <= 1:
-        entry = matches[0] if matches else None
-        if entry is not None and entry.is_missing:
-            raise ModelError(
-                f"{text}: the file of {entry.name} is missing ({entry.path}); {entry.advice_if_missing}"
-            )
-        return entry
-    names = ", ".join(entry.name for entry in matches[:_MAX_CANDIDATES])
-    more = f" and {len(matches) - _MAX_CANDIDATES} more" if len(matches) > _MAX_CANDIDATES else ""
-    raise ModelError(f"{text} fits {len(matches)} models: {names}{more}; type more of the name")
+    different_models = {(entry.path, entry.adapters) for entry in matches}
+    if len(different_models) > 1:
+        names = ", ".join(entry.name for entry in matches[:_MAX_CANDIDATES])
+        if len(matches) > _MAX_CANDIDATES:
+            names += f" and {len(matches) - _MAX_CANDIDATES} more"
+        raise ModelError(f"{text} fits {len(matches)} models: {names}; type more of the name")
+    entry = matches[0]
+    if entry.is_missing:
+        raise ModelError(f"{text}: the file of {entry.name} is missing ({entry.path}); {entry.advice_if_missing}")
+    return entry
 
 
 def _lower_case_names(entry: ModelEntry) -> set[str]:
@@ -271,7 +292,10 @@ def _contains_all_words(entry: ModelEntry, words: list[str]) -> bool:
 def _nearest_name_hint(text: str, entries: list[ModelEntry]) -> str:
     """Return a hint to the most similar name; empty if there is none."""
     # Names are compared without the prefix of the tool, which would make all names of a tool similar.
-    full_names = {_without_tool_prefix(name): entry.name for entry in entries for name in _lower_case_names(entry)}
+    full_names: dict[str, str] = {}
+    for entry in entries:
+        for name in _lower_case_names(entry):
+            full_names[_without_tool_prefix(name)] = entry.name
     nearest = nearest_name(_without_tool_prefix(text.lower()), sorted(full_names))
     return f" (did you mean {full_names[nearest]}?)" if nearest else ""
 

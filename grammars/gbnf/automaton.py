@@ -116,7 +116,7 @@ class _AutomatonBuilder:
     def _add_by_type(self, node: Node) -> _NodeEnds:
         match node:
             case TextNode(text):
-                return self._add_sequence(CharsNode(((ord(character),) * 2,)) for character in text)
+                return self._add_sequence(CharsNode(((code, code),)) for code in map(ord, text))
             case CharsNode(ranges):
                 return self._add_position(ranges)
             case SeqNode(items):
@@ -146,17 +146,23 @@ class _AutomatonBuilder:
             self._bytes_of_ranges[id(ranges)] = first_utf8_bytes(ranges)
         self.first_bytes.append(self._bytes_of_ranges[id(ranges)])
         self.following_positions.append(0)
-        position = 1 << len(self.characters) - 1
-        return _NodeEnds(position, position, False)
+        position = len(self.characters) - 1
+        return _NodeEnds(1 << position, 1 << position, is_nullable=False)
 
     def _add_sequence(self, items: Iterable[Node]) -> _NodeEnds:
-        first_positions, last_positions, is_nullable = 0, 0, True
+        first_positions = 0
+        last_positions = 0
+        is_nullable = True
         for item in items:
             item_ends = self.add(item)
             self._let_follow(last_positions, item_ends.first_positions)
-            first_positions |= item_ends.first_positions if is_nullable else 0
-            last_positions = item_ends.last_positions | (last_positions if item_ends.is_nullable else 0)
-            is_nullable = is_nullable and item_ends.is_nullable
+            if is_nullable:
+                first_positions |= item_ends.first_positions
+            if item_ends.is_nullable:
+                last_positions |= item_ends.last_positions
+            else:
+                last_positions = item_ends.last_positions
+                is_nullable = False
         return _NodeEnds(first_positions, last_positions, is_nullable)
 
     def _let_follow(self, sources: int, targets: int) -> None:
@@ -187,8 +193,9 @@ class Overlap:
 
 def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget: StepBudget) -> Overlap:
     """Compare two automata. Raises ``TooLargeError`` if the budget is exceeded."""
-    have_common_text, continuing_bytes = False, 0
-    # For each position of the first automaton, the set of positions of the second one that were compared with it.
+    have_common_text = False
+    continuing_bytes = 0
+    # For each position of the first automaton, the set of compared positions of the second automaton.
     compared_positions = [0] * len(first.characters)
     overlap_cache: dict[tuple[int, int], bool] = {}
     pending_pairs = [(first.first_positions, second.first_positions)]
@@ -213,7 +220,8 @@ def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget
                     seen_pairs.add(following_pair)
                     pending_pairs.append(following_pair)
                 if first.last_positions >> first_position & 1:
-                    have_common_text = have_common_text or bool(second.last_positions >> second_position & 1)
+                    if second.last_positions >> second_position & 1:
+                        have_common_text = True
                     continuing_bytes |= second.following_bytes[second_position]
     return Overlap(have_common_text, continuing_bytes)
 

@@ -45,15 +45,17 @@ def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
     shortest_texts = grammar.shortest_texts
     if not partial_character:
         return _shortest_text(current_stacks, shortest_texts).encode()
-    candidates = [
-        (expander.after_character(stack), ranges_with_prefix(_next_ranges(stack[0]), partial_character))
-        for stack in current_stacks
-        if stack
-    ]
-    candidates = [(stack, ranges) for stack, ranges in candidates if ranges]
-    suffix = _shortest_text([stack for stack, _ in candidates], shortest_texts)
-    _, ranges = min(candidates, key=lambda candidate: _shortest_length(candidate[0], shortest_texts))
-    return most_readable_character(ranges).encode()[len(partial_character) :] + suffix.encode()
+    # For each possible parse, the characters that begin with the partial character, and the stack after them
+    characters_and_stacks: list[tuple[CodePointRanges, Stack]] = []
+    for stack in current_stacks:
+        if stack:
+            ranges = ranges_with_prefix(_next_ranges(stack[0]), partial_character)
+            if ranges:
+                characters_and_stacks.append((ranges, expander.after_character(stack)))
+    suffix = _shortest_text([stack for _, stack in characters_and_stacks], shortest_texts)
+    ranges, _ = min(characters_and_stacks, key=lambda pair: _shortest_length(pair[1], shortest_texts))
+    completed_character = most_readable_character(ranges).encode()
+    return completed_character[len(partial_character) :] + suffix.encode()
 
 
 class _StackExpander:
@@ -113,17 +115,17 @@ class _StackExpander:
                     below = self._push_node(item, below)
                 return [below]
             case RepeatNode(item, min_count, max_count):
-                fewer_repetitions = None if max_count is None else max_count - 1
-                has_bounds = min_count or max_count
-                remaining_repetition = (
-                    self._shared_node(RepeatNode, item, max(min_count - 1, 0), fewer_repetitions)
-                    if has_bounds
-                    else top
-                )
-                stacks = (
-                    [] if max_count == 0 else [self._push_node(item, self._push_node(remaining_repetition, below))]
-                )
-                return stacks if min_count else [*stacks, below]
+                stacks: list[Stack] = []
+                if max_count != 0:
+                    remaining_repetition: Node = top
+                    if min_count or max_count:
+                        remaining_min = max(min_count - 1, 0)
+                        remaining_max = None if max_count is None else max_count - 1
+                        remaining_repetition = self._shared_node(RepeatNode, item, remaining_min, remaining_max)
+                    stacks.append(self._push_node(item, self._push_node(remaining_repetition, below)))
+                if min_count == 0:
+                    stacks.append(below)
+                return stacks
             case _:
                 raise GrammarError("a grammar with token references cannot be completed by text")
 

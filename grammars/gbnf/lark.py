@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 
 from .nodes import (
@@ -28,8 +29,8 @@ def write_lark(
     parser_rules: Rules, rules: Rules, root: str, token_ids: Mapping[str, int], eog_tokens: Collection[int]
 ) -> str:
     """Return a Lark grammar."""
-    # Regular parts of ``parser_rules`` are lexemes; ``rules`` that lexemes refer to become terminals. A negated
-    # token reference never matches ``eog_tokens``.
+    # In ``parser_rules``, regular parts are lexemes. The ``rules`` that lexemes refer to become terminals.
+    # A negated token reference never matches ``eog_tokens``.
     lexeme_names: dict[str, str] = {}  # by expression
     rules_in_lexemes: list[str] = []
 
@@ -40,7 +41,10 @@ def write_lark(
                 return lexeme_names.setdefault(expression(inner), f"L{len(lexeme_names)}")
             case TokenNode(reference, is_negated):
                 token = token_ids[reference]
-                return f"<[^{','.join(map(str, sorted({token, *eog_tokens})))}]>" if is_negated else f"<[{token}]>"
+                if not is_negated:
+                    return f"<[{token}]>"
+                excluded_tokens = sorted({token, *eog_tokens})
+                return f"<[^{','.join(map(str, excluded_tokens))}]>"
             case RefNode(name):
                 return _rule_name(name)
         raise TypeError(node)
@@ -74,36 +78,38 @@ def _write_node(node: Node, write_leaf: Callable[[Node], str]) -> str:
         case SeqNode(items):
             return " ".join(_write_node(item, write_leaf) for item in items) if items else _EMPTY_TEXT
         case AltNode(options):
-            nonempty_options = [
-                option for option in options if not (isinstance(option, SeqNode) and not option.items)
-            ]
+            nonempty_options = [option for option in options if not _is_empty(option)]
+            if options and not nonempty_options:
+                return _EMPTY_TEXT
             text = " | ".join(_write_node(option, write_leaf) for option in nonempty_options)
-            return (
-                f"({text})"
-                if len(nonempty_options) == len(options)
-                else f"({text})?"
-                if nonempty_options
-                else _EMPTY_TEXT
-            )
+            has_empty_option = len(nonempty_options) < len(options)
+            return f"({text})?" if has_empty_option else f"({text})"
         case RepeatNode(item, min_count, max_count):
             return f"({_write_node(item, write_leaf)}){_repetition_sign(min_count, max_count)}"
         case _:
             return write_leaf(node)
 
 
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, SeqNode) and not node.items
+
+
 def _repetition_sign(min_count: int, max_count: int | None) -> str:
     short_sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((min_count, max_count))
-    return short_sign or f"{{{min_count},{'' if max_count is None else max_count}}}"
+    max_text = "" if max_count is None else str(max_count)
+    return short_sign or f"{{{min_count},{max_text}}}"
 
 
 def _character_class(ranges: CodePointRanges) -> str:
     """Return a character class of Lark. Characters except ASCII letters and digits are written by code point."""
     if not ranges:
         return _NO_CHARACTER
-    written_ranges = (
-        f"{_escape_code_point(low)}-{_escape_code_point(high)}" if high > low else _escape_code_point(low)
-        for low, high in ranges
-    )
+    written_ranges: list[str] = []
+    for low, high in ranges:
+        written_range = _escape_code_point(low)
+        if high > low:
+            written_range += f"-{_escape_code_point(high)}"
+        written_ranges.append(written_range)
     return f"/[{''.join(written_ranges)}]/"
 
 
@@ -114,7 +120,8 @@ def _escape_code_point(code_point: int) -> str:
 
 def _rule_name(name: str) -> str:
     """Return a rule's name for Lark, whose rules are in lower case: a capital A becomes _a, a dash becomes __."""
-    return "r" + "".join("__" if c == "-" else f"_{c.lower()}" if c.isupper() else c for c in name)
+    name_without_dashes = name.replace("-", "__")
+    return "r" + re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name_without_dashes)
 
 
 def _terminal_name(name: str) -> str:

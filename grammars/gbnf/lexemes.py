@@ -1,6 +1,6 @@
 """The division of a grammar into lexemes, which llguidance's lexer reads as regular expressions.
 
-Large lexemes make masks fast. But the lexer is greedy and never goes back: it ends a lexeme only if no lexeme that
+Large lexemes make masks fast. But the lexer is greedy and never goes back. It ends a lexeme only if no lexeme that
 it may be reading can continue. Suppose that two lexemes start together, and that one can continue where the other
 has ended. Then the lexer would reject some texts of the grammar, so the lexeme that continues is split. Lexemes of
 one character never continue.
@@ -9,7 +9,7 @@ one character never continue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, groupby
 from typing import NamedTuple
 
 from ..errors import GrammarError
@@ -89,9 +89,11 @@ def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
             return SeqNode(tuple(_group_regular_items(items, regular)))
         case AltNode(options):
             regular_options = [option for option in options if is_regular(option, regular)]
-            lexemes = [LexemeNode(make_alt(regular_options))] if regular_options else []
             irregular_options = [option for option in options if not is_regular(option, regular)]
-            return AltNode((*lexemes, *(_put_into_lexemes(option, regular) for option in irregular_options)))
+            new_options = [_put_into_lexemes(option, regular) for option in irregular_options]
+            if regular_options:
+                new_options.insert(0, LexemeNode(make_alt(regular_options)))
+            return AltNode(tuple(new_options))
         case RepeatNode(item, min_count, max_count):
             return RepeatNode(_put_into_lexemes(item, regular), min_count, max_count)
         case _:
@@ -101,22 +103,18 @@ def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
 def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
     """Return the items of a sequence. Consecutive regular items become one lexeme."""
     grouped_items: list[Node] = []
-    regular_run: list[Node] = []
-    for item in (*items, None):
-        if item is not None and is_regular(item, regular):
-            regular_run.append(item)
-            continue
-        if regular_run:
-            grouped_items.append(
-                LexemeNode(SeqNode(tuple(regular_run)) if len(regular_run) > 1 else regular_run[0])
-            )
-            regular_run = []
-        if item is not None:
-            grouped_items.append(_put_into_lexemes(item, regular))
+    for is_run_regular, run in groupby(items, lambda item: is_regular(item, regular)):
+        run_items = tuple(run)
+        if not is_run_regular:
+            grouped_items += [_put_into_lexemes(item, regular) for item in run_items]
+        elif len(run_items) == 1:
+            grouped_items.append(LexemeNode(run_items[0]))
+        else:
+            grouped_items.append(LexemeNode(SeqNode(run_items)))
     return grouped_items
 
 
-# With more lexemes than this, all are split without comparisons, whose number grows with the square
+# If there are more lexemes than this, all are split without comparisons, because each pair would be compared
 _MAX_LEXEMES = 600
 
 # Maximum number of steps of a grammar's comparisons. With more steps, all lexemes are split.
@@ -160,16 +158,17 @@ class _LexemeConflicts:
             None if isinstance(leaf, TokenNode) else self._expression_of(leaf) for leaf in follow_sets.leaves
         ]
         leading_bytes = [self._leading_bytes(leaf) for leaf in follow_sets.leaves]
-        starting_together = follow_sets.leaves_starting_together(
-            lambda i, j: self._overlap_of(expressions[i], expressions[j]).have_common_text
-        )
+
+        def have_common_text(first: int, second: int) -> bool:
+            return self._overlap_of(expressions[first], expressions[second]).have_common_text
+
         conflicting_leaves = 0
-        for index, other_leaves in enumerate(starting_together):
-            next_bytes = union(
-                leading_bytes[follower] for follower in bit_indices(follow_sets.following_leaves[index])
-            )
+        for index, other_leaves in enumerate(follow_sets.leaves_starting_together(have_common_text)):
+            following_leaves = bit_indices(follow_sets.following_leaves[index])
+            next_bytes = union(leading_bytes[follower] for follower in following_leaves)
             for other_index in bit_indices(other_leaves & ~conflicting_leaves):
-                if self._overlap_of(expressions[index], expressions[other_index]).continuing_bytes & next_bytes:
+                overlap = self._overlap_of(expressions[index], expressions[other_index])
+                if overlap.continuing_bytes & next_bytes:
                     conflicting_leaves |= 1 << other_index
         return {id(follow_sets.leaves[index]) for index in bit_indices(conflicting_leaves)}
 
@@ -179,21 +178,23 @@ class _LexemeConflicts:
         overlap = self._overlaps.get((first_expression, second_expression))
         if overlap is None:
             if first_expression is None or second_expression is None:
-                # Two references may be to the same token. A token reference never matches a text.
-                overlap = Overlap(first_expression is second_expression, 0)
+                # Two token references may refer to the same token. A token reference and a lexeme never match the
+                # same text.
+                are_both_tokens = first_expression is None and second_expression is None
+                overlap = Overlap(have_common_text=are_both_tokens, continuing_bytes=0)
             else:
                 overlap = self._compare_lexemes(first_expression, second_expression)
             self._overlaps[first_expression, second_expression] = overlap
         return overlap
 
     def _compare_lexemes(self, first_expression: str, second_expression: str) -> Overlap:
-        first_automaton, second_automaton = self._automata[first_expression], self._automata[second_expression]
-        if (
-            first_automaton is None
-            or second_automaton is None
-            or not first_automaton.leading_bytes & second_automaton.leading_bytes
-        ):
-            return Overlap(False, 0)
+        first_automaton = self._automata[first_expression]
+        second_automaton = self._automata[second_expression]
+        no_overlap = Overlap(have_common_text=False, continuing_bytes=0)
+        if first_automaton is None or second_automaton is None:
+            return no_overlap
+        if not first_automaton.leading_bytes & second_automaton.leading_bytes:
+            return no_overlap
         return compare_automata(first_automaton, second_automaton, self._budget)
 
     def _expression_of(self, lexeme: LexemeNode) -> str:
@@ -259,7 +260,7 @@ class _FollowSets:
         self._last_leaves = dict.fromkeys(rules, 0)
         self._last_rules: dict[str, set[str]] = {name: set() for name in rules}
         for name, body in rules.items():
-            self._record_followers(name, body, 0, True)
+            self._record_followers(name, body, followers=0, is_last=True)
         self._propagate_follow_sets()
         # the set of leaves that a sentence can begin with
         self.start_leaves = self._beginning_by_rule[root].leaves
@@ -272,7 +273,8 @@ class _FollowSets:
             for name, body in self._rules.items():
                 beginning = self._beginning_of(body)
                 if beginning != self._beginning_by_rule[name]:
-                    self._beginning_by_rule[name], has_changed = beginning, True
+                    self._beginning_by_rule[name] = beginning
+                    has_changed = True
 
     def _beginning_of(self, node: Node) -> _NodeBeginning:
         match node:
@@ -305,7 +307,8 @@ class _FollowSets:
             case LexemeNode() | TokenNode():
                 index = self._index_by_leaf_id[id(node)]
                 self.following_leaves[index] |= followers
-                self._last_leaves[rule] |= is_last << index
+                if is_last:
+                    self._last_leaves[rule] |= 1 << index
             case RefNode(name):
                 self._follow_of_rule[name] |= followers
                 if is_last:
@@ -317,11 +320,19 @@ class _FollowSets:
                 repeated_leaves = 0 if max_count == 1 else self._beginning_of(item).leaves
                 self._record_followers(rule, item, followers | repeated_leaves, is_last)
             case SeqNode(items):
-                for item in reversed(items):
-                    self._record_followers(rule, item, followers, is_last)
-                    beginning = self._beginning_of(item)
-                    followers = followers | beginning.leaves if beginning.is_nullable else beginning.leaves
-                    is_last = is_last and beginning.is_nullable
+                self._record_followers_of_items(rule, items, followers, is_last)
+
+    def _record_followers_of_items(
+        self, rule: str, items: tuple[Node, ...], followers: int, is_last: bool
+    ) -> None:
+        for item in reversed(items):
+            self._record_followers(rule, item, followers, is_last)
+            beginning = self._beginning_of(item)
+            if beginning.is_nullable:
+                followers |= beginning.leaves
+            else:
+                followers = beginning.leaves
+                is_last = False
 
     def _propagate_follow_sets(self) -> None:
         """Add the leaves that follow a rule to the rules and leaves at the end of this rule."""
@@ -338,8 +349,8 @@ class _FollowSets:
 
     def leaves_starting_together(self, have_common_text: Callable[[int, int], bool]) -> list[int]:
         """Return for each leaf the set of leaves that can start at the same position of a text."""
-        # Two leaves that start at one position and match a common text can also end at one position. Leaves that
-        # follow them can then start together, too.
+        # If two leaves start at one position and match a common text, they can also end at one position. Then the
+        # leaves that follow them can start together, too.
         starting_together = [0] * len(self.leaves)
         pending_pairs: list[tuple[int, int]] = []
         combined_sets: set[tuple[int, int]] = set()
@@ -364,8 +375,8 @@ class _FollowSets:
 class _LexemeSplitter:
     """A division of lexemes by one level: a sequence into its items, alternatives into their options, …"""
 
-    # With ``inlines_rules``, a copy of a rule is put at each reference, because each is followed by different
-    # text.
+    # With ``inlines_rules``, each reference gets its own copy of the rule, because different text follows each
+    # reference.
 
     def __init__(
         self, ids_to_split: set[int], rules: Rules, inlines_rules: bool, copy_numbers: Iterator[int]
@@ -406,7 +417,7 @@ class _LexemeSplitter:
                 return LexemeNode(node)
 
     def _rewrite_reference(self, ref: RefNode) -> Node:
-        """Return what replaces a lexeme that is only a reference to a rule."""
+        """Return the node that replaces a lexeme that is only a reference to a rule."""
         body = self._rules[ref.name]
         if not self._inlines_rules:
             self.new_rules[ref.name] = LexemeNode(body)

@@ -106,15 +106,16 @@ def references(node: Node) -> list[RefNode]:
 
 def make_seq(items: list[Node]) -> Node:
     """Return a sequence. Sequences inside it are flattened, and adjacent literals are joined."""
-    parts = [part for item in items for part in (item.items if isinstance(item, SeqNode) else (item,))]
     flat_items: list[Node] = []
-    for is_text, group in groupby(parts, lambda part: isinstance(part, TextNode)):
-        nodes = list(group)
+    for item in items:
+        flat_items += item.items if isinstance(item, SeqNode) else (item,)
+    joined_items: list[Node] = []
+    for is_text, group in groupby(flat_items, lambda item: isinstance(item, TextNode)):
         if is_text:
-            flat_items.append(TextNode("".join(node.text for node in nodes if isinstance(node, TextNode))))
+            joined_items.append(TextNode("".join(node.text for node in group if isinstance(node, TextNode))))
         else:
-            flat_items += nodes
-    return flat_items[0] if len(flat_items) == 1 else SeqNode(tuple(flat_items))
+            joined_items += group
+    return joined_items[0] if len(joined_items) == 1 else SeqNode(tuple(joined_items))
 
 
 def make_alt(options: list[Node]) -> Node:
@@ -146,7 +147,8 @@ def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
     merged_ranges: list[tuple[int, int]] = []
     for low, high in sorted(_exclude_range(ranges, *SURROGATES)):
         if merged_ranges and low <= merged_ranges[-1][1] + 1:
-            merged_ranges[-1] = (merged_ranges[-1][0], max(high, merged_ranges[-1][1]))
+            last_low, last_high = merged_ranges.pop()
+            merged_ranges.append((last_low, max(high, last_high)))
         else:
             merged_ranges.append((low, high))
     return tuple(merged_ranges)
@@ -185,12 +187,21 @@ def ranges_overlap(first: CodePointRanges, second: CodePointRanges) -> bool:
     return False
 
 
+# the first and the last code point that UTF-8 encodes with this number of bytes
+_CODE_POINTS_BY_UTF8_LENGTH = {
+    1: (0, 0x7F),
+    2: (0x80, 0x7FF),
+    3: (0x800, 0xFFFF),
+    4: (0x10000, LAST_CODE_POINT),
+}
+
+
 def first_utf8_bytes(ranges: CodePointRanges) -> int:
     """Return the set of first UTF-8 bytes of these characters, as the bits 0 to 255 of an int."""
     byte_set = 0
     for low, high in ranges:
-        # Code points of one length in UTF-8: among them, the first byte increases with the code point.
-        for start, end in ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xFFFF), (0x10000, LAST_CODE_POINT)):
+        # Among code points of one length in UTF-8, the first byte increases with the code point.
+        for start, end in _CODE_POINTS_BY_UTF8_LENGTH.values():
             if low <= end and start <= high:
                 first_byte = chr(max(low, start)).encode("utf-8", "surrogatepass")[0]
                 last_byte = chr(min(high, end)).encode("utf-8", "surrogatepass")[0]
@@ -200,28 +211,29 @@ def first_utf8_bytes(ranges: CodePointRanges) -> int:
 
 def most_readable_character(ranges: CodePointRanges) -> str:
     """Return a digit or letter of the set if there is one, otherwise a visible character, otherwise any."""
-    for first, last in ((0x30, 0x39), (0x61, 0x7A), (0x41, 0x5A), (0x21, 0x7E), (0xA1, LAST_CODE_POINT)):
+    for first, last in (("0", "9"), ("a", "z"), ("A", "Z"), ("!", "~"), ("\u00a1", chr(LAST_CODE_POINT))):
         for low, high in ranges:
-            if low <= last and first <= high:
-                return chr(max(low, first))
+            if low <= ord(last) and ord(first) <= high:
+                return chr(max(low, ord(first)))
     return chr(ranges[0][0])
 
 
 def ranges_with_prefix(ranges: CodePointRanges, prefix: bytes) -> CodePointRanges:
     """Return the characters of the set whose UTF-8 begins with ``prefix``, which is an incomplete character."""
-    character_bytes = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
-    missing_bytes = character_bytes - len(prefix)
-    prefix_bits = prefix[0] & (0xFF >> character_bytes + 1)
+    if prefix[0] < 0xE0:
+        utf8_length = 2
+    elif prefix[0] < 0xF0:
+        utf8_length = 3
+    else:
+        utf8_length = 4
+    prefix_bits = prefix[0] & (0xFF >> utf8_length + 1)
     for byte in prefix[1:]:
         prefix_bits = prefix_bits << 6 | byte & 0x3F
-    first_code_point, last_code_point = (
-        prefix_bits << 6 * missing_bytes,
-        (prefix_bits + 1 << 6 * missing_bytes) - 1,
-    )
-    min_code_point = {2: 0x80, 3: 0x800, 4: 0x10000}[
-        character_bytes
-    ]  # UTF-8 has only the shortest form of each character
-    first_code_point = max(first_code_point, min_code_point)
+    missing_bits = 6 * (utf8_length - len(prefix))
+    last_code_point = (prefix_bits + 1 << missing_bits) - 1
+    # UTF-8 allows only the shortest form of each character.
+    min_code_point, _ = _CODE_POINTS_BY_UTF8_LENGTH[utf8_length]
+    first_code_point = max(prefix_bits << missing_bits, min_code_point)
     return tuple(
         (max(low, first_code_point), min(high, last_code_point))
         for low, high in ranges

@@ -180,17 +180,31 @@ class GbnfParser:
         if self._depth % _LEVELS_PER_RULE < _LEVELS_PER_RULE - 1:
             return body
         name = f"{self._rule_name}_{start}"
-        self.rules[name], self.positions[name] = body, start
+        self.rules[name] = body
+        self.positions[name] = start
         return RefNode(name, start)
 
     def _parse_repetition(self, item: Node) -> Node:
         """Parse one of ``* + ? {m} {m,} {m,n}``, and return the repetition of the item."""
         scanner = self._scanner
-        sign, start = scanner.peek(), scanner.position
+        start = scanner.position
+        sign = scanner.peek()
         scanner.position += 1
-        if sign != "{":
-            return make_repeat(item, int(sign == "+"), 1 if sign == "?" else None)
-        min_count = max_count = self._parse_count(start)
+        match sign:
+            case "*":
+                return make_repeat(item, 0, None)
+            case "+":
+                return make_repeat(item, 1, None)
+            case "?":
+                return make_repeat(item, 0, 1)
+            case _:
+                return self._parse_counted_repetition(item, start)
+
+    def _parse_counted_repetition(self, item: Node, start: int) -> Node:
+        """Parse ``{m}``, ``{m,}`` or ``{m,n}`` after the opening brace."""
+        scanner = self._scanner
+        min_count = self._parse_count(start)
+        max_count = min_count
         if scanner.peek() == ",":
             scanner.position += 1
             self._skip_whitespace()
@@ -199,9 +213,8 @@ class GbnfParser:
             scanner.fail("a count must be {m}, {m,} or {m,n}", start)
         scanner.position += 1
         if max_count is not None and max_count < min_count:
-            scanner.fail(
-                f"the count {scanner.source[start : scanner.position]} has a maximum below its minimum", start
-            )
+            written_count = scanner.source[start : scanner.position]
+            scanner.fail(f"the count {written_count} has a maximum below its minimum", start)
         return make_repeat(item, min_count, max_count)
 
     def _parse_count(self, start: int) -> int | None:
@@ -237,8 +250,7 @@ MAX_RANGES = 20_000
 def _parse_class(scanner: _Scanner) -> Node:
     start = scanner.position
     scanner.position += 1
-    is_negated = scanner.peek() == "^"
-    scanner.position += is_negated
+    is_negated = scanner.skip("^")
     ranges: list[tuple[int, int]] = []
     while scanner.peek() != "]":
         ranges.append(_parse_range(scanner, start))
@@ -254,16 +266,17 @@ def _parse_class(scanner: _Scanner) -> Node:
 def _parse_range(scanner: _Scanner, class_start: int) -> tuple[int, int]:
     """Parse one character of a class, or a range of characters."""
     start = scanner.position
-    low = high = _parse_character(scanner, class_start, "[")
-    # A dash before the closing bracket is a character of the class.
-    if scanner.peek() == "-" and scanner.source[scanner.position + 1 : scanner.position + 2] not in ("]", ""):
+    low = _parse_character(scanner, class_start, "[")
+    high = low
+    is_range = scanner.is_next("-") and not scanner.is_next("-]")
+    is_last_character = scanner.position + 1 == len(scanner.source)
+    if is_range and not is_last_character:
         scanner.position += 1
         high = _parse_character(scanner, class_start, "[")
     if high < low:
         text = scanner.source[start : scanner.position]
-        if (
-            "\n" in text or "\r" in text
-        ):  # the bracket is missing: a range that ends with a newline is not intended
+        ends_at_newline = "\n" in text or "\r" in text
+        if ends_at_newline:  # the closing bracket is missing, because nobody writes such a range
             scanner.fail("this [ is never closed", class_start)
         scanner.fail(f"the range {text} ends before its start", start)
     return low, high
@@ -281,7 +294,8 @@ def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
     if character != "\\":
         scanner.position += 1
         return ord(character)
-    position, escape_letter = scanner.position, scanner.source[scanner.position + 1 : scanner.position + 2]
+    position = scanner.position
+    escape_letter = scanner.source[position + 1 : position + 2]
     scanner.position += 2
     if escape_letter in _CHARACTER_BY_ESCAPE:
         return ord(_CHARACTER_BY_ESCAPE[escape_letter])
@@ -300,14 +314,14 @@ def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
     return int(digits, 16)
 
 
+# An id, as in <[2]>, or the text of a token, as in <think>. An id of 32 bits has at most ten digits.
 _TOKEN_REFERENCE_PATTERN = re.compile(r"<\[[0-9]{1,10}\]>|<(?!\[)[^>]*>")
 
 
 def _parse_token(scanner: _Scanner) -> TokenNode:
     """Parse a token reference: ``<[id]>``, ``<text>``, or one of them after ``!``. Raises ``GrammarError``."""
     start = scanner.position
-    is_negated = scanner.peek() == "!"
-    scanner.position += is_negated
+    is_negated = scanner.skip("!")
     match = scanner.read(_TOKEN_REFERENCE_PATTERN)
     if match is None:
         scanner.fail("a token reference must be <text> or <[id]>", start)
@@ -327,6 +341,13 @@ class _Scanner:
 
     def peek(self) -> str:
         return self.source[self.position : self.position + 1]
+
+    def skip(self, character: str) -> bool:
+        """Skip the next character if it is this one. Return whether it was skipped."""
+        is_next = self.peek() == character
+        if is_next:
+            self.position += 1
+        return is_next
 
     def is_next(self, text: str) -> bool:
         """Return True if the source continues with this text."""

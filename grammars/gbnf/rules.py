@@ -111,12 +111,12 @@ def _reject_left_recursion_from(
             path.pop(name)
             checked_names.add(name)
         elif ref.name in path:
-            names = list(path)
-            cycle = _written_names([*names[names.index(ref.name) :], ref.name])
-            if cycle[:1] != cycle[1:][-1:]:
-                cycle += cycle[:1]  # the cycle begins with a group, whose name was removed
+            names_on_path = list(path)
+            cycle = names_on_path[names_on_path.index(ref.name) :]
+            written_names = _written_names(cycle)
+            shown_cycle = " > ".join([*written_names, *written_names[:1]])
             raise _error_at(
-                parser, f"left recursion: {' > '.join(cycle)} is reached again before any text", ref.position
+                parser, f"left recursion: {shown_cycle} is reached again before any text", ref.position
             )
         elif ref.name not in checked_names:
             path[ref.name] = None
@@ -125,20 +125,22 @@ def _reject_left_recursion_from(
 
 def _reject_long_chains(parser: GbnfParser) -> None:
     """Raise ``GrammarError`` for a chain of more than ``MAX_CHAIN`` rules."""
-    # This is a depth-first search with an explicit stack. A reference back to a rule of the stack has length 0.
+    # This is a depth-first search with an explicit stack. A rule on the stack counts as a chain of length 0. So a
+    # recursive reference adds nothing.
     references_by_rule = {name: references(body) for name, body in parser.rules.items()}
     chain_lengths: dict[str, int] = {}
-    for start_name, start_refs in references_by_rule.items():
-        stack = [] if start_name in chain_lengths else [(start_name, iter(start_refs))]
-        chain_lengths.setdefault(start_name, 0)
+    for start_name, start_references in references_by_rule.items():
+        if start_name in chain_lengths:
+            continue
+        chain_lengths[start_name] = 0
+        stack = [(start_name, iter(start_references))]
         while stack:
             name, remaining_references = stack[-1]
             ref = next(remaining_references, None)
             if ref is None:
                 stack.pop()
-                chain_lengths[name] = 1 + max(
-                    (chain_lengths[ref.name] for ref in references_by_rule[name]), default=0
-                )
+                following_lengths = [chain_lengths[ref.name] for ref in references_by_rule[name]]
+                chain_lengths[name] = 1 + max(following_lengths, default=0)
                 if chain_lengths[name] > MAX_CHAIN:
                     message = f"rule {name!r} begins a chain of more than {MAX_CHAIN} rules"
                     raise _error_at(parser, message, parser.positions[name])
@@ -165,7 +167,7 @@ def _nullable_rules(rules: Rules) -> set[str]:
 
 
 def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
-    """Return True if the node matches the empty text. ``nullable``: names of the rules that match it."""
+    """Return True if the node matches the empty text. ``nullable``: names of the rules that match this text."""
     match node:
         case SeqNode(items):
             return all(_is_nullable(item, nullable) for item in items)
@@ -269,7 +271,8 @@ def simplify_rules(rules: Rules) -> Rules:
 class _Simplifier:
     def __init__(self, rules: dict[str, Node]) -> None:
         self.rules = rules
-        # Backward first, because most rules precede the rules that they refer to; then forward for other rules.
+        # Most rules precede the rules that they refer to, so the last rule is simplified first. The second pass is
+        # for the other rules.
         for name in (*reversed(rules), *rules):
             self.rules[name] = self._simplify(self.rules[name])
 
@@ -310,8 +313,10 @@ def _can_be_inlined(body: Node) -> bool:
 
 def _single_character_as_text(node: Node) -> Node:
     """Return a literal in place of a class of one character; return any other node unchanged."""
-    if isinstance(node, CharsNode) and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
-        return TextNode(chr(node.ranges[0][0]))
+    if isinstance(node, CharsNode) and len(node.ranges) == 1:
+        low, high = node.ranges[0]
+        if low == high:
+            return TextNode(chr(low))
     return node
 
 
