@@ -271,7 +271,7 @@ class _BeamRequest(RunningRequest):
         if self.request.echo:
             rows = slots.read_each(slot, prompt_ids)
             echoed_tokens = list(scored_tokens(self.model, prompt_ids, rows, self.request.logprobs))
-        # The echo reads a long prompt in small batches, whose logits differ. The texts must not depend on the echo.
+        # The echo reads a long prompt in small batches, whose logits differ. The texts must not depend on that.
         is_read_in_small_batches = self.request.echo and len(prompt_ids) > slot.max_rows
         if not self.request.echo or is_read_in_small_batches:
             slots.read(slot, prompt_ids)
