@@ -89,8 +89,8 @@ BatchOutcome = BatchAnswer | BatchFailure
 """The result of a request."""
 
 _FAILURES = (ModelError, SamplingError, GrammarError)
-# The minimum number of running requests with which a run of forced tokens is read one by one. With this many
-# requests, an additional row in a decode of other requests costs less than a separate decode.
+# The minimum number of running requests with which forced tokens are read one by one, in the decodes of the other
+# requests. With fewer requests, one separate decode of all forced tokens takes less time.
 _MIN_REQUESTS_TO_DIVIDE_RUN = 3
 
 
@@ -225,7 +225,8 @@ class BatchEngine:
         closed. After an ``AbortedError``, the next step continues. An exception such as ``KeyboardInterrupt`` ends
         the request in whose code it was raised; the next step returns its `BatchFailure`.
         """
-        events, self._undelivered = self._undelivered, []
+        events = self._undelivered
+        self._undelivered = []
         try:
             for advance in (self.begin_waiting, self.advance_running):
                 with closing(advance()) as progress_of_requests:
@@ -305,7 +306,7 @@ class BatchEngine:
         return rows_by_slot
 
     def _slots_of(
-        self, model: Model, slots_by_path: dict[Path, SequenceSlots], deterministic: bool
+        self, model: Model, slots_by_path: dict[Path, SequenceSlots], *, deterministic: bool
     ) -> SequenceSlots:
         """Return as many slots of a model as the batch has, which are made when the first request needs them."""
         if model.path not in slots_by_path:
@@ -318,7 +319,7 @@ class BatchEngine:
         if guidance is None or running.negative_ids is None:
             return
         model = guidance_model(self._model, guidance)
-        slots = self._slots_of(model, self._negative_slots, self._is_deterministic)
+        slots = self._slots_of(model, self._negative_slots, deterministic=self._is_deterministic)
         running.negative = _NegativeSlot(slots, slots.slots[running.slot.number], guidance.scale)
 
     def _open_draft_slot(self, running: _SlotRequest) -> None:
@@ -326,7 +327,7 @@ class BatchEngine:
         model = running.draft_model
         if model is None:
             return
-        slots = self._slots_of(model, self._draft_slots, True)
+        slots = self._slots_of(model, self._draft_slots, deterministic=True)
         running.draft_with(partial(slots.follow, slots.slots[running.slot.number]))
 
     def _check_open(self) -> None:
@@ -348,9 +349,10 @@ class BatchEngine:
                 self._check_open()  # the note may have closed the batch
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
-        running.slot = slot = self._slots.best_slot_for(
-            running.prompt_ids, self._unused_slots, reuses_answers=request.exact_reuse is False
+        slot = self._slots.best_slot_for(
+            running.prompt_ids, self._unused_slots, reuses_answers=running.reuses_answers
         )
+        running.slot = slot
         self._unused_slots.remove(slot)
         self._running_by_slot[slot.number] = running
         try:
@@ -472,7 +474,8 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
         note: See `BatchEngine`.
     """
     with BatchEngine(model, parallel, deterministic=deterministic, note=note) as engine:
-        request_iterator, has_no_more_requests = iter(requests), False
+        request_iterator = iter(requests)
+        has_no_more_requests = False
         events_by_request: dict[RunningRequest | None, list[Event]] = {}
 
         def iterate_outcomes(step_results: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
@@ -485,8 +488,7 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
 
         while True:
             while engine.free_slots > 0 and not has_no_more_requests:
-                has_no_more_requests = should_stop is not None and should_stop()
-                request = None if has_no_more_requests else next(request_iterator, _NO_MORE_REQUESTS)
+                request = _next_request(request_iterator, should_stop)
                 if request is None:
                     break
                 if isinstance(request, GenerationRequest):
@@ -500,6 +502,15 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
 
 
 _NO_MORE_REQUESTS = object()
+
+
+def _next_request(
+    requests: Iterator[GenerationRequest | None], should_stop: Callable[[], bool] | None
+) -> GenerationRequest | object | None:
+    """Return the next request; None if there is none yet; `_NO_MORE_REQUESTS` after the last one."""
+    if should_stop is not None and should_stop():
+        return _NO_MORE_REQUESTS
+    return next(requests, _NO_MORE_REQUESTS)
 
 
 def _add_events_of_step(
@@ -546,45 +557,52 @@ class _SlotRequest(RunningRequest):
     has_begun = False  # whether there was a `Start`
     is_exact = True  # False if the prompt reused generated tokens, so that the answer is exact to rounding only
 
+    @property
+    def reuses_answers(self) -> bool:
+        """True if the prompt may reuse generated tokens. If the request does not say so, it may not in a batch."""
+        return self.request.exact_reuse is False
+
     def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
         # The logits after those of the needed tokens that were already read
         self._collected_rows: list[DecoderRow] = []
-        slot, prompt_ids, logprobs = self.slot, self.prompt_ids, self.request.logprobs
-        should_echo = self.request.echo
+        slot = self.slot
+        prompt_ids = self.prompt_ids
+        has_echo = self.request.echo
         start_seconds = perf_counter()
         echoed_tokens: list[PromptToken] = []
-        if should_echo:
-            echoed_tokens = list(
-                scored_tokens(self.model, prompt_ids, slots.read_each(slot, prompt_ids), logprobs)
-            )
-        cached_tokens, exactness = 0, slots.exactness
-        if not should_echo or len(prompt_ids) > slot.max_rows:  # otherwise the text would depend on the echo
-            cached_tokens, exactness = slots.read(
-                slot, prompt_ids, reuses_answers=self.request.exact_reuse is False and not should_echo
-            )
+        if has_echo:
+            prompt_rows = slots.read_each(slot, prompt_ids)
+            echoed_tokens = list(scored_tokens(self.model, prompt_ids, prompt_rows, self.request.logprobs))
+        cached_tokens = 0
+        exactness = slots.exactness
+        # The echo reads a long prompt in small batches, whose logits differ. The text must not depend on the echo.
+        if not has_echo or len(prompt_ids) > slot.max_rows:
+            read = slots.read(slot, prompt_ids, reuses_answers=self.reuses_answers and not has_echo)
+            exactness = read.exactness
             self.is_exact = exactness == slots.exactness
+            if not has_echo:
+                cached_tokens = read.kept_count
         capacity: SequenceCapacity = slot
         rows: Sequence[DecoderRow] = slots.prompt_rows()
         if self.negative is not None and self.negative_ids is not None:
-            negative_slots, negative_slot, scale = self.negative
-            capacity = CommonCapacity(slot, negative_slot)
+            capacity = CommonCapacity(slot, self.negative.slot)
             extra_token_count = len(self.negative_ids) - len(prompt_ids)
-            negative_exactness = self._read_negative_prompt(negative_slots, negative_slot, self.negative_ids)
-            rows = self.guide_rows(slots.prompt_rows(), negative_slots.prompt_rows())
-            exactness = guided_exactness(exactness, negative_exactness, scale, extra_token_count)
+            negative_exactness = self._read_negative_prompt(self.negative, self.negative_ids)
+            rows = self.guide_rows(slots.prompt_rows(), self.negative.slots.prompt_rows())
+            exactness = guided_exactness(exactness, negative_exactness, self.negative.scale, extra_token_count)
         self._generation_start = perf_counter()
         self._prompt_seconds = self._generation_start - start_seconds
-        yield self.begin(capacity, 0 if should_echo else cached_tokens, slot.length, exactness=exactness)
+        yield self.begin(capacity, cached_tokens, slot.length, exactness=exactness)
         yield from echoed_tokens
         yield from self.resume()
-        yield from self._iterate_tokens_and_end(rows if self.finish_reason is None else None)
+        has_ended = self.finish_reason is not None
+        yield from self._iterate_tokens_and_end(None if has_ended else rows)
 
-    def _read_negative_prompt(
-        self, slots: SequenceSlots, slot: SequenceSlot, negative_ids: Sequence[int]
-    ) -> BatchExactness:
-        check_prompt(negative_ids, slot.length, "each slot of the batch holds", NEGATIVE_PROMPT)
-        read = slots.read(slot, negative_ids, reuses_answers=self.request.exact_reuse is False)
-        self.is_exact = self.is_exact and read.exactness == slots.exactness
+    def _read_negative_prompt(self, negative: _NegativeSlot, negative_ids: Sequence[int]) -> BatchExactness:
+        check_prompt(negative_ids, negative.slot.length, "each slot of the batch holds", NEGATIVE_PROMPT)
+        read = negative.slots.read(negative.slot, negative_ids, reuses_answers=self.reuses_answers)
+        if read.exactness != negative.slots.exactness:
+            self.is_exact = False
         return read.exactness
 
     def guide_rows(self, rows: Sequence[Logits], negative_rows: Sequence[Logits]) -> Sequence[DecoderRow]:
@@ -603,7 +621,8 @@ class _SlotRequest(RunningRequest):
         # Several forced tokens are read one by one, together with tokens of other requests, if that gives the same
         # logits. A draft is always read in one call, because only that can save time.
         needed_tokens = self.needed_tokens
-        if not self._collected_rows:
+        read_count = len(self._collected_rows)
+        if read_count == 0:
             slots.discard_last(self.slot, self.drop_count)
             self.discard_last_negative(self.drop_count)
             self.drop_count = 0
@@ -615,14 +634,15 @@ class _SlotRequest(RunningRequest):
             )
             if not is_divided:
                 return needed_tokens
-        return needed_tokens[len(self._collected_rows) : len(self._collected_rows) + 1]
+        return needed_tokens[read_count : read_count + 1]
 
     def receive_logits(self, rows: Sequence[DecoderRow]) -> Iterator[Event]:
         if len(self._collected_rows) + len(rows) < len(self.needed_tokens):
             self._collected_rows += [row.copy() for row in rows]
             return
-        rows, self._collected_rows = [*self._collected_rows, *rows], []
-        yield from self._iterate_tokens_and_end(rows)
+        all_rows = [*self._collected_rows, *rows]
+        self._collected_rows = []
+        yield from self._iterate_tokens_and_end(all_rows)
 
     def _iterate_tokens_and_end(self, rows: Sequence[DecoderRow] | None) -> Iterator[Event]:
         """Yield the tokens that these logits determine, and the last event if the text ends."""

@@ -46,13 +46,15 @@ def search_beams(
     # prompt, except in two cases. There, many texts that end at one step without an end-of-sequence token can
     # displace texts that could be continued. And where fewer than ``2 * beam_count`` continuations exist, texts
     # with a score of -1e9 fill places that stay empty here.
-    beam_count, penalty = settings.beam_count, settings.length_penalty
+    beam_count = settings.beam_count
+    penalty = settings.length_penalty
     running: list[tuple[TokenIds, float]] = [((), 0.0)]
     found: list[FoundText] = []
     for length in range(1, max_tokens + 1):
         rows = next_logprobs([tokens for tokens, _ in running])
         if rows is None:
-            return _keep_best(found, [_found_text(*text, penalty, "interrupted") for text in running], beam_count)
+            interrupted = [_found_text(tokens, logprob, penalty, "interrupted") for tokens, logprob in running]
+            return _keep_best(found, interrupted, beam_count)
         continued: list[tuple[TokenIds, float]] = []
         ended: list[FoundText] = []
         for rank, (tokens, logprob) in enumerate(_best_continuations(running, rows, 2 * beam_count)):
@@ -63,7 +65,8 @@ def search_beams(
                 continued.append((tokens, logprob))
             elif rank < beam_count:
                 ended.append(_found_text(tokens, logprob, penalty, reason))
-        found, running = _keep_best(found, ended, beam_count), continued[:beam_count]
+        found = _keep_best(found, ended, beam_count)
+        running = continued[:beam_count]
         if not running:
             return found
         _, best_logprob = running[0]
@@ -80,9 +83,11 @@ def _is_finished(
         return False
     if settings.early_stopping is True:
         return True
-    uses_greatest_length = settings.early_stopping == "never" and settings.length_penalty > 0
-    best_score = _score(best_logprob, max_tokens if uses_greatest_length else length, settings.length_penalty)
-    return best_score <= found[-1].score
+    if settings.early_stopping == "never" and settings.length_penalty > 0:
+        length = max_tokens  # the length with the highest score
+    best_score = _score(best_logprob, length, settings.length_penalty)
+    worst_found_score = found[-1].score
+    return best_score <= worst_found_score
 
 
 def _found_text(tokens: TokenIds, logprob: float, length_penalty: float, reason: str) -> FoundText:
@@ -102,20 +107,28 @@ def _best_continuations(
     texts: Sequence[tuple[TokenIds, float]], rows: Sequence[NextLogprobs], first_count: int
 ) -> Iterator[tuple[TokenIds, float]]:
     """Yield the continuations by one token with their sums, best first."""
-    # ``first_count`` of them are probably needed; more of them take more time.
+    # ``first_count``: how many are probably needed. Only these are sorted, and the others if they are needed, too.
     sums = np.concatenate([logprob + row.logprobs for (_, logprob), row in zip(texts, rows, strict=True)])
     row_ends = np.cumsum([row.ids.size for row in rows])
     for position in _descending_positions(sums, first_count):
-        number = int(np.searchsorted(row_ends, position, side="right"))
-        place = position - int(row_ends[number]) + rows[number].ids.size
-        yield (*texts[number][0], int(rows[number].ids[place])), float(sums[position])
+        text_index = int(np.searchsorted(row_ends, position, side="right"))
+        row_ids = rows[text_index].ids
+        row_start = int(row_ends[text_index]) - row_ids.size
+        token = int(row_ids[position - row_start])
+        tokens, _ = texts[text_index]
+        yield (*tokens, token), float(sums[position])
 
 
 def _descending_positions(values: NDArray[np.float64], first_count: int) -> Iterator[int]:
     """Yield the positions of all values above -inf, highest first; equal values in order."""
-    upper_bound, count = np.inf, first_count
+    # The highest ``first_count`` values are sorted first; then, as long as needed, eight times as many.
+    upper_bound = np.inf
+    count = first_count
     while upper_bound > -np.inf:
-        lower_bound = -np.inf if count >= values.size else float(np.partition(values, -count)[-count])
+        lower_bound = -np.inf
+        if count < values.size:
+            lower_bound = float(np.partition(values, -count)[-count])
         positions = np.flatnonzero((values > -np.inf) & (values >= lower_bound) & (values < upper_bound))
         yield from positions[np.argsort(-values[positions], kind="stable")].tolist()
-        upper_bound, count = lower_bound, 8 * count
+        upper_bound = lower_bound
+        count *= 8

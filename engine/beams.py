@@ -97,32 +97,39 @@ class _BeamText:
     stream: TextStream  # the text so far, which finds stop strings
     constraint: CopyableConstraint | None  # the constraint after these tokens; None without one
     healer: PromptHealer | None  # makes the first tokens spell the end of the prompt; None: nothing is spelled
-    # the slot that holds the tokens of the parent, and after `_BeamRequest._read_texts` these tokens
+    # the slot of the parent's tokens; once `_BeamRequest._read_texts` has read the last token, of these tokens
     slot: SequenceSlot
     chain_state: ChainState = ()  # the state of the chain after these tokens
-    row: Logits | None = None  # a copy of the model's logits after these tokens, if the next token gets logprobs
-    candidates: Candidates | None = None  # the candidates for the next token, if it gets logprobs
+    # a copy of the model's logits after these tokens, and the candidates for the next token; None if the request
+    # has no logprobs
+    row: Logits | None = None
+    candidates: Candidates | None = None
 
     def events(self) -> list[Token]:
-        found: list[Token] = []
+        last_to_first: list[Token] = []
         text: _BeamText | None = self
         while text is not None and text.event is not None:
-            found.append(text.event)
+            last_to_first.append(text.event)
             text = text.parent
-        return found[::-1]
+        return last_to_first[::-1]
+
+    def forget_logits(self) -> None:
+        self.row = None
+        self.candidates = None
 
 
 @dataclass(frozen=True)
 class _TextSlots:
-    """Slots of the texts, and under guidance those of the same texts after the negative prompt."""
+    """The slots of the texts. Under guidance, each text has a second slot, after the negative prompt."""
 
     positive: SequenceSlots
-    # the slots of the texts after the negative prompt, with the same numbers; None without guidance
+    # the second slots, with the same numbers; None without guidance
     negative: SequenceSlots | None = None
 
     def prompt_rows(self) -> tuple[Logits, Logits | None]:
         """Return the logits after the prompt and after the negative prompt, valid until the next step."""
-        return self.positive.prompt_rows()[0], None if self.negative is None else self.negative.prompt_rows()[0]
+        negative_row = None if self.negative is None else self.negative.prompt_rows()[0]
+        return self.positive.prompt_rows()[0], negative_row
 
     def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
         self.positive.copy(source, target)
@@ -162,24 +169,33 @@ class _BeamRequest(RunningRequest):
             progress: see `generate_beams`.
             is_interrupted: see `generate_beams`.
         """
-        model, prompt_ids, request = self.model, self.prompt_ids, self.request
+        model = self.model
+        prompt_ids = self.prompt_ids
+        request = self.request
         try:
             check_without_draws(self.chain)
         except SamplingError as error:
             raise error.within("beams") from None
         check_prompt(prompt_ids, model.context_length, "the context holds")
-        longest_prompt = max(len(prompt_ids), len(self.negative_ids or ()))
+        prompt_length = max(len(prompt_ids), len(self.negative_ids or ()))
         # One token more than the context holds can be made, because the last one is not read.
-        longest = model.context_length - longest_prompt + 1
-        max_tokens = longest if request.max_tokens is None else min(request.max_tokens, longest)
-        is_context_short = request.max_tokens is None or request.max_tokens > longest
-        self._vocabulary, self._longest = model.vocabulary, longest
-        self._progress, self._is_interrupted, self._is_aborted = progress, is_interrupted, False
+        self._max_text_tokens = model.context_length - prompt_length + 1
+        if request.max_tokens is None or request.max_tokens > self._max_text_tokens:
+            max_tokens = self._max_text_tokens
+            length_reason = "context"
+        else:
+            max_tokens = request.max_tokens
+            length_reason = "length"
+        self._vocabulary = model.vocabulary
+        self._progress = progress
+        self._is_interrupted = is_interrupted
+        self._is_aborted = False
         # A token that is never drawn continues no sentence.
         self._ending_tokens = np.array(sorted(model.vocabulary.eog | model.vocabulary.suppressed), dtype=np.intp)
         self._reader = LogprobReader(model.vocabulary, request.logprobs)
         self._states = ChainStates(self.chain)
-        self._chain_seconds = self._grammar_seconds = 0.0
+        self._chain_seconds = 0.0
+        self._grammar_seconds = 0.0
         with ExitStack() as stack:
             self._slots = self._make_slots(stack, settings.beam_count, max_tokens, deterministic)
             first_slot = self._slots.positive.slots[0]
@@ -188,10 +204,10 @@ class _BeamRequest(RunningRequest):
             start_seconds = perf_counter()
             echoed_tokens = self._read_prompt()
             begin_seconds = perf_counter()
+            # The texts by their tokens: those that were read last, their continuations, and those that have ended
             self._texts: Mapping[TokenIds, _BeamText] = {(): self._empty_text()}
             self._children: dict[TokenIds, _BeamText] = {}
             self._ended: dict[TokenIds, _BeamText] = {}
-            length_reason = "context" if is_context_short else "length"
             found = self._search_texts(settings, max_tokens, length_reason)
         found = found[: settings.returned_count]
         texts = [self._complete(self._find_text(text.tokens), text.finish_reason) for text in found]
@@ -213,7 +229,8 @@ class _BeamRequest(RunningRequest):
             length = min(model.context_length, len(prompt_ids) + max_tokens)
             return stack.enter_context(closing(model.make_slots(count, deterministic, length)))
 
-        guidance, negative_ids = self.request.rules.guidance, self.negative_ids
+        guidance = self.request.rules.guidance
+        negative_ids = self.negative_ids
         if guidance is None or negative_ids is None:
             return _TextSlots(make(self.model, self.prompt_ids))
         negative_model = guidance_model(self.model, guidance)
@@ -225,7 +242,8 @@ class _BeamRequest(RunningRequest):
 
     def _exactness(self) -> BatchExactness:
         """Return the promise about the logits of the texts."""
-        exactness, guidance = self._slots.positive.exactness, self.request.rules.guidance
+        exactness = self._slots.positive.exactness
+        guidance = self.request.rules.guidance
         if guidance is None or self._slots.negative is None or self.negative_ids is None:
             return exactness
         extra_token_count = len(self.negative_ids) - len(self.prompt_ids)
@@ -246,13 +264,16 @@ class _BeamRequest(RunningRequest):
         return self._is_aborted or (self._is_interrupted is not None and self._is_interrupted())
 
     def _read_whole_prompt(self) -> Sequence[PromptToken]:
-        slots, prompt_ids, request = self._slots.positive, self.prompt_ids, self.request
+        slots = self._slots.positive
         slot = slots.slots[0]
+        prompt_ids = self.prompt_ids
         echoed_tokens: list[PromptToken] = []
-        if request.echo:
+        if self.request.echo:
             rows = slots.read_each(slot, prompt_ids)
-            echoed_tokens = list(scored_tokens(self.model, prompt_ids, rows, request.logprobs))
-        if not request.echo or len(prompt_ids) > slot.max_rows:  # otherwise the texts would depend on the echo
+            echoed_tokens = list(scored_tokens(self.model, prompt_ids, rows, self.request.logprobs))
+        # The echo reads a long prompt in small batches, whose logits differ. The texts must not depend on that.
+        is_read_in_small_batches = self.request.echo and len(prompt_ids) > slot.max_rows
+        if not self.request.echo or is_read_in_small_batches:
             slots.read(slot, prompt_ids)
         if self._slots.negative is not None and self.negative_ids is not None:
             self._slots.negative.read(self._slots.negative.slots[0], self.negative_ids)
@@ -293,8 +314,9 @@ class _BeamRequest(RunningRequest):
             return [self._apply_chain(self._texts[()], *self._slots.prompt_rows())]
         texts = [self._children[tokens] for tokens in sequences]
         for text in self._texts.values():
-            text.row = text.candidates = None
-        self._texts, self._children = {text.tokens: text for text in texts}, {}
+            text.forget_logits()
+        self._texts = {text.tokens: text for text in texts}
+        self._children = {}
         self._assign_slots(texts)
         try:
             logprobs = self._decode_texts(texts)
@@ -317,15 +339,15 @@ class _BeamRequest(RunningRequest):
         return logprobs
 
     def _assign_slots(self, texts: Sequence[_BeamText]) -> None:
-        """Give each text a slot with the tokens of its parent: the parent's own slot, or a copy of it."""
-        kept: set[int] = set()
-        moved: list[_BeamText] = []
+        """Give each text a slot with the tokens of its parent. Only one text can have the parent's own slot."""
+        used_numbers: set[int] = set()
+        texts_without_slot: list[_BeamText] = []
         for text in texts:
-            if text.slot.number in kept:
-                moved.append(text)
-            kept.add(text.slot.number)
-        free_slots = [slot for slot in self._slots.positive.slots if slot.number not in kept]
-        for text, slot in zip(moved, free_slots, strict=False):
+            if text.slot.number in used_numbers:
+                texts_without_slot.append(text)
+            used_numbers.add(text.slot.number)
+        free_slots = [slot for slot in self._slots.positive.slots if slot.number not in used_numbers]
+        for text, slot in zip(texts_without_slot, free_slots, strict=False):
             self._slots.copy(text.slot, slot)
             text.slot = slot
 
@@ -336,18 +358,22 @@ class _BeamRequest(RunningRequest):
         if text.parent is not None:
             self._states.restore(text.parent.chain_state, self.prompt_ids, text.tokens[:-1])
             self.chain.accept(text.tokens[-1])
-        allowed_tokens = self.chain.allowed_tokens
-        if mask is not None and not (mask if allowed_tokens is None else mask & allowed_tokens).any():
-            return NextLogprobs(np.zeros(0, dtype=np.intp), np.zeros(0))
+        if mask is not None:
+            allowed_tokens = self.chain.allowed_tokens
+            possible = mask if allowed_tokens is None else mask & allowed_tokens
+            if not possible.any():
+                return NextLogprobs(np.zeros(0, dtype=np.intp), np.zeros(0))
         if self.request.logprobs.top_count is not None:
             row = row.copy()  # the next decode overwrites the row
-        guidance, chain_row = self.request.rules.guidance, row
+        guidance = self.request.rules.guidance
+        chain_row = row
         if guidance is not None and negative_row is not None:
             chain_row = guide(row, negative_row, guidance.scale).guided
         candidates = self.chain.apply(chain_row, mask)
         text.chain_state = self._states.save()
         if self.request.logprobs.top_count is not None:
-            text.row, text.candidates = row, candidates
+            text.row = row
+            text.candidates = candidates
         logits = candidates.logits.astype(np.float64) - float(candidates.max)
         logprobs = logits - np.log(np.exp(logits).sum())
         self._chain_seconds += perf_counter() - start_seconds
@@ -370,12 +396,11 @@ class _BeamRequest(RunningRequest):
         parent = self._texts[tokens[:-1]]
         text = self._continue(parent, tokens[-1], parent.row, parent.candidates)
         self._children[tokens] = text
+        token = tokens[-1]
         ends_at_eog = self.request.ends_at_eog or text.constraint is not None
-        if (
-            (ends_at_eog and self._vocabulary.token(tokens[-1]).is_eog)
-            or (tokens[-1] in self.request.stop_token_ids and not self._waits_for_length(parent))
-            or text.stream.matched_stop is not None
-        ):
+        is_end = ends_at_eog and self._vocabulary.token(token).is_eog
+        is_stop_token = token in self.request.stop_token_ids and not self._waits_for_length(parent)
+        if is_end or is_stop_token or text.stream.matched_stop is not None:
             reason = "stop"
         elif self._is_exhausted(text.constraint):
             reason = "grammar"
@@ -393,7 +418,9 @@ class _BeamRequest(RunningRequest):
     ) -> _BeamText:
         """Return the text with one more token."""
         data, is_control, _ = self._vocabulary.token(token)
-        stream, constraint, healer = parent.stream.copy(), parent.constraint, parent.healer
+        stream = parent.stream.copy()
+        constraint = parent.constraint
+        healer = parent.healer
         if constraint is not None:
             start_seconds = perf_counter()
             constraint = constraint.copy()
@@ -419,32 +446,31 @@ class _BeamRequest(RunningRequest):
         return bool(mask.sum() == mask[self._ending_tokens].sum())
 
     def _complete(self, text: _BeamText, finish_reason: str) -> _BeamText:
-        """Return a text that ended by its length, its sentence completed if the request says so."""
-        # The score does not include these tokens, which no search has chosen.
+        """Return a text whose sentence is completed, if its length has ended it and the request says so."""
+        # The search has not chosen the added tokens, so the score does not include them.
         completable = as_completable(text.constraint)
-        if (
-            completable is None
-            or completable.is_complete
-            or not self.request.complete_sentence
-            or finish_reason not in ("length", "context")
-        ):
+        is_cut_off = finish_reason in ("length", "context")
+        if not self.request.complete_sentence or not is_cut_off:
+            return text
+        if completable is None or completable.is_complete:
             return text
         try:
             tokens = completable.completion_tokens()
         except GrammarError:
             return text
         rows = self._rows_along(text, tokens)
-        for token in tokens[: self._longest - len(text.tokens)]:
+        for token in tokens[: self._max_text_tokens - len(text.tokens)]:
             if rows is not None:
                 self._apply_chain(text, *next(rows))
-            parent, text = text, self._continue(text, token, text.row, text.candidates)
-            parent.row = parent.candidates = None
+            parent = text
+            text = self._continue(parent, token, parent.row, parent.candidates)
+            parent.forget_logits()
             if text.stream.matched_stop is not None:
                 break
         return text
 
     def _rows_along(self, text: _BeamText, tokens: Sequence[int]) -> Iterator[tuple[Logits, Logits | None]] | None:
-        """Yield the logits after a text and after each token but the last; None if the tokens have no logprobs."""
+        """Yield the logits before each of the tokens, which follow a text; None if the request has no logprobs."""
         if self.request.logprobs.top_count is None:
             return None
 
@@ -459,7 +485,8 @@ class _BeamRequest(RunningRequest):
 
     def _finish(self, text: _BeamText, result: FoundText, timings: Timings) -> Done:
         """Release the text that is held back, and return the last event."""
-        stream, forcing = text.stream, as_forcing(text.constraint)
+        stream = text.stream
+        forcing = as_forcing(text.constraint)
         rest = stream.finish()
         return Done(
             finish_reason=result.finish_reason if stream.matched_stop is None else "stop",

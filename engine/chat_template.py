@@ -101,28 +101,35 @@ class ChatTemplate(ABC):
             complete = self.render([*messages, answer], add_generation_prompt=False).text
         except ModelError:  # some templates want a user's message last
             complete = ""
-        before = complete.partition(_ANSWER_MARK)[0] if _ANSWER_MARK in complete else None
-        text = _text_before_answer(prompt.text, before, beginning, self.reasoning_tags)
+        text_before_mark = complete.partition(_ANSWER_MARK)[0] if _ANSWER_MARK in complete else None
+        text = _text_before_answer(prompt.text, text_before_mark, beginning, self.reasoning_tags)
         return ChatPrompt(text + beginning, prompt.note)
 
 
 _ANSWER_MARK = "AnswerMark"  # an answer that shows where a template writes the text of answers
 
 
-def _text_before_answer(prompt: str, before: str | None, beginning: str, tags: ReasoningTags | None) -> str:
-    """Return the prompt before the beginning of an answer; ``before``: see `_ANSWER_MARK`."""
-    end = prompt.rstrip()
+def _text_before_answer(
+    prompt: str, text_before_mark: str | None, beginning: str, tags: ReasoningTags | None
+) -> str:
+    """Return the prompt before the beginning of an answer."""
+    # ``text_before_mark``: the text before `_ANSWER_MARK` in a complete chat; None if the template omits the mark.
+    stripped_prompt = prompt.rstrip()
     if tags is not None:
-        is_open = end.endswith(tags.start)
-        if beginning.lstrip().startswith(tags.start):  # the beginning brings its reasoning along
-            return end.removesuffix(tags.start) if is_open else prompt
-        if tags.end in beginning or end.endswith(tags.end):
+        opens_reasoning = stripped_prompt.endswith(tags.start)
+        if beginning.lstrip().startswith(tags.start):  # the beginning has a reasoning of its own
+            return stripped_prompt.removesuffix(tags.start) if opens_reasoning else prompt
+        if tags.end in beginning or stripped_prompt.endswith(tags.end):
             return prompt
-        if is_open:
-            if before is not None and before.startswith(end) and tags.end in before[len(end) :]:
-                return before
-            return end + tags.end
-    return prompt if before is None or before.rstrip() == end else before
+        if opens_reasoning:
+            if text_before_mark is not None and text_before_mark.startswith(stripped_prompt):
+                added_text = text_before_mark.removeprefix(stripped_prompt)
+                if tags.end in added_text:
+                    return text_before_mark
+            return stripped_prompt + tags.end
+    if text_before_mark is None or text_before_mark.rstrip() == stripped_prompt:
+        return prompt
+    return text_before_mark
 
 
 def content_text(content: str | Sequence[Mapping[str, str]]) -> str:

@@ -76,12 +76,11 @@ class Context:
         self.check(prompt)
         if exact and self._reuse_complete_prompt(prompt):
             return len(prompt)
-        common_count = self._common_token_count(prompt)
-        reused_count = self._keep_first_tokens(
-            self._segments.reusable_token_count(min(common_count, self._exact_token_count), len(prompt))
-            if exact
-            else common_count
-        )
+        reusable_count = self._common_token_count(prompt)
+        if exact:
+            exact_count = min(reusable_count, self._exact_token_count)
+            reusable_count = self._segments.reusable_token_count(exact_count, len(prompt))
+        reused_count = self._keep_first_tokens(reusable_count)
         is_exact = not small_batches and (exact or reused_count == 0)
         batch_size = self.max_rows if small_batches else self._batch_tokens
         first_batch_end = self._segments.end_of_batch(reused_count) if exact else reused_count + batch_size
@@ -124,10 +123,14 @@ class Context:
     def append_in_small_batches(self, tokens: Sequence[int]) -> Iterator[Logits]:
         for start in range(0, len(tokens), self.max_rows):
             batch = tokens[start : start + self.max_rows]
-            yield from self._append_single(batch[0]) if len(batch) == 1 else self.append_batch(batch)
+            if len(batch) == 1:
+                yield from self._append_single(batch[0])
+            else:
+                yield from self.append_batch(batch)
 
     def _append_single(self, token: int) -> list[Logits]:
-        """Append one token; the previous one is read again with it, since a single token has another kernel."""
+        """Append one token. The previous token is read again next to it."""
+        # llama.cpp has another kernel for a single token, whose logits differ.
         previous_tokens = self.tokens[-1:]
         if not previous_tokens or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
             return self.append_batch([token])
@@ -198,8 +201,10 @@ class Context:
     def exact_state(self) -> tuple[list[int], memoryview]:
         """Return the tokens that an exact reading can reuse, and llama.cpp's state of them; drop the others."""
         # Both are empty for a recurrent model, which can reuse no tokens.
-        kept_count = self._keep_first_tokens(self._exact_token_count if self._native.can_truncate else 0)
-        return self.tokens[:], self._native.state() if kept_count else memoryview(b"")
+        exact_count = self._exact_token_count if self._native.can_truncate else 0
+        kept_count = self._keep_first_tokens(exact_count)
+        state = self._native.state() if kept_count else memoryview(b"")
+        return self.tokens[:], state
 
     def restore_exact_state(self, tokens: Sequence[int], state: bytes) -> bool:
         """Replace the content by a result of `exact_state`; return False if llama.cpp rejects it."""
@@ -207,7 +212,8 @@ class Context:
         self._keep_first_tokens(0)
         if len(tokens) > self.length or not self._native.set_state(state):
             return False
-        self.tokens[:], self._exact_token_count = tokens, len(tokens)
+        self.tokens[:] = tokens
+        self._exact_token_count = len(tokens)
         return True
 
     def close(self) -> None:
@@ -242,7 +248,8 @@ class Context:
     def _record_exact_tokens_up_to(self, count: int) -> None:
         """Record that the tokens after the first ``count`` are not computed as an empty context computes them."""
         if count < self._exact_token_count:
-            self._exact_token_count, self._prompt_logits = count, None
+            self._exact_token_count = count
+            self._prompt_logits = None
         self._logits = None
 
     def _keep_first_tokens(self, count: int) -> int:
@@ -254,7 +261,8 @@ class Context:
             self._native.truncate_sequence(0)
             count = 0
         del self.tokens[count:]
-        self._exact_token_count, self._prompt_logits = min(self._exact_token_count, count), None
+        self._exact_token_count = min(self._exact_token_count, count)
+        self._prompt_logits = None
         self._logits = None
         return count
 
@@ -272,13 +280,11 @@ class PromptSegments(NamedTuple):
         # Reused tokens end where a batch ends. They may also end between two segments of a batch, if the prompt
         # has at least one more segment in this batch.
         batch_start = common_count - common_count % self.batch_tokens
-        common_segment_tokens = (common_count - batch_start) // self.segment_tokens * self.segment_tokens
-        max_segment_tokens = (
-            (min(prompt_length - batch_start, self.batch_tokens) - self.segment_tokens)
-            // self.segment_tokens
-            * self.segment_tokens
-        )
-        return batch_start + max(0, min(common_segment_tokens, max_segment_tokens))
+        last_batch_tokens = min(prompt_length - batch_start, self.batch_tokens)
+        common_segments = (common_count - batch_start) // self.segment_tokens
+        max_segments = (last_batch_tokens - self.segment_tokens) // self.segment_tokens
+        reusable_segments = max(0, min(common_segments, max_segments))
+        return batch_start + reusable_segments * self.segment_tokens
 
     def end_of_batch(self, position: int) -> int:
         """Return the end of the batch that a position is in."""
@@ -294,9 +300,8 @@ def common_token_count(held_tokens: list[int], prompt: list[int]) -> int:
     length = min(len(held_tokens), len(prompt))
     for start in range(0, length, _COMPARED_TOKENS):
         end = min(start + _COMPARED_TOKENS, length)
-        held_part, part = held_tokens[start:end], prompt[start:end]
-        if held_part != part:
-            return start + next(place for place in range(len(part)) if held_part[place] != part[place])
+        if held_tokens[start:end] != prompt[start:end]:
+            return next(index for index in range(start, end) if held_tokens[index] != prompt[index])
     return length
 
 
@@ -340,7 +345,7 @@ class ContextShift:
         self.max_rows = context.max_rows  # see `Context`
 
     def resolve_kept_prompt_tokens(self, prompt_tokens: int, adds_bos: bool) -> None:
-        """Replace -1, or more than the prompt's length, by this length; otherwise add BOS. As llama.cpp does."""
+        """Set the number of kept tokens for a prompt, as llama.cpp does."""
         if self.kept_prompt_token_count < 0 or self.kept_prompt_token_count > prompt_tokens:
             self.kept_prompt_token_count = prompt_tokens
         else:
@@ -351,12 +356,12 @@ class ContextShift:
         return self._context.remaining - 1  # old tokens are discarded when only one more token fits
 
     def discard_oldest(self, rejected_token_count: int, needed_token_count: int) -> bool:
-        """Remove the last ``rejected_token_count`` tokens, and half of the others."""
-        # False if none may be discarded. The last ``needed_token_count`` of the others stay.
+        """Remove the last ``rejected_token_count`` tokens; then discard the older half of the rest."""
+        # The last ``needed_token_count`` tokens of the rest stay. Returns False if no token may be discarded.
         context = self._context
         context.truncate(len(context.tokens) - rejected_token_count)
-        token_count = len(context.tokens) - self.kept_prompt_token_count
-        discarded_token_count = min(token_count // 2, token_count - needed_token_count)
+        later_token_count = len(context.tokens) - self.kept_prompt_token_count
+        discarded_token_count = min(later_token_count // 2, later_token_count - needed_token_count)
         if discarded_token_count < 1:
             return False
         context.discard(self.kept_prompt_token_count, discarded_token_count)

@@ -1,8 +1,8 @@
 """The decoder: makes one token after the other, drawn by the chain or forced by the constraint or a phase.
 
 A decoder is a generator that requests logits and yields tokens. Its driver provides the logits, from one context
-or from a batch that many decoders share. A decoder with a guard holds tokens back, and can return to each of them:
-the state before each held token is saved.
+or from a batch that many decoders share. A decoder with a guard holds tokens back until no ban and no loop can
+drop them. It saves the state before each held token, so that the text can return there.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .vocabulary import Vocabulary
 class LogitsRequest(NamedTuple):
     """A request of a decoder: remove tokens, append tokens, and send the logits after each appended one."""
 
-    # the tokens to append. If empty, the decoder needs the logits after the last token that was read.
+    # the tokens to append; empty: only the logits after the last token of the sequence are needed
     tokens: Sequence[int]
-    drop_count: int = 0  # number of tokens to remove from the end of the sequence first
+    drop_count: int = 0  # number of tokens to remove from the end of the sequence before
 
 
 DecoderRow = Logits | GuidedLogits  # the logits of one step: the model's, or with guidance those of both readings
@@ -99,8 +99,6 @@ _MAX_COPIED_ROWS = 64
 class Decoder:
     """The generation of tokens after a prompt that has been read."""
 
-    # It requests logits, so that many can share a batch.
-
     vocabulary: Vocabulary
     capacity: SequenceCapacity  # the free space of the sequence
     phases: PhaseTracker
@@ -110,9 +108,9 @@ class Decoder:
     stream: TextStream
     jump: bool  # whether forced tokens are read in one batch
     drafts: DraftSource | None = None
-    # frees space in a full sequence, and first removes as many of the last tokens as its first argument says; as
-    # many of the others as its second argument says must stay. Returns False if it cannot. None: a full sequence
-    # ends the text.
+    # frees space in a full sequence. It is called with two numbers: how many of the last tokens are wrong and must
+    # be removed, and how many tokens before these must stay. It returns False if it cannot free space. None: a
+    # full sequence ends the text.
     discard_oldest: Callable[[int, int], bool] | None = None
     # tokens that end the text, in addition to the model's end-of-generation tokens
     stop_token_ids: frozenset[int] = frozenset()
@@ -137,8 +135,8 @@ class Decoder:
         self._final_reason: str | None = None
         # Number of tokens at the end of the sequence that must be removed: wrong drafts, and dropped tokens
         self._rejected_count = 0
-        self._read_count = 0  # number of tokens after the prompt in the sequence, those to be removed included
-        # A copy of the logits for the next token, if it needs no reading; None otherwise
+        self._read_count = 0  # number of tokens in the sequence after the prompt, with those that must be removed
+        # A copy of the logits for the next token; None if a token must be read for them
         self._next_logits: DecoderRow | None = None
         self._output: list[int] = []
         self._held: deque[_HeldToken] = deque()
@@ -162,18 +160,19 @@ class Decoder:
         self, max_tokens: int, is_interrupted: Callable[[], bool] | None, completes_sentence: bool = False
     ) -> Decoding:
         """Make up to ``max_tokens`` tokens; return the finish reason, see `Done`."""
-        # ``completes_sentence``: whether the constraint's sentence is completed beyond that number, if it fits.
+        # ``completes_sentence``: whether more tokens may complete the constraint's sentence, if they fit.
         while True:
             finish_reason = self._finish_reason(max_tokens, is_interrupted)
             if finish_reason is None:
                 yield from self._make_next_tokens(max_tokens - self.token_count)
                 continue
-            return_count = self._return_count
+            earlier_return_count = self._return_count
             if finish_reason == "length" and completes_sentence:
                 yield from self._complete_sentence()
-            if self._return_count == return_count and finish_reason not in ("interrupted", "banned"):
+            if self._return_count == earlier_return_count and finish_reason not in ("interrupted", "banned"):
                 yield from self._review_end()
-            if self._return_count == return_count or self._final_reason is not None:
+            has_returned = self._return_count > earlier_return_count  # if so, the text continues there
+            if not has_returned or self._final_reason is not None:
                 finish_reason = self._final_reason or finish_reason
                 if finish_reason == "banned":
                     yield from self._shorten_end()
@@ -182,13 +181,7 @@ class Decoder:
 
     def _finish_reason(self, max_tokens: int, is_interrupted: Callable[[], bool] | None) -> str | None:
         """Return the reason why the text ends here; None if another token is made."""
-        tracker, reason = self._tracker, self._final_reason
-        if reason is None and self._has_stopped():
-            reason = "stop"
-        if reason is None and tracker is not None and tracker.is_exhausted():
-            reason = "grammar"
-        if reason is None and self.token_count >= max_tokens:
-            reason = "length"
+        reason = self._final_reason or self._complete_reason(max_tokens)
         if reason is not None:
             return reason
         if is_interrupted is not None and is_interrupted():
@@ -199,14 +192,25 @@ class Decoder:
             return "banned"
         return None
 
+    def _complete_reason(self, max_tokens: int) -> str | None:
+        """Return the reason why the text is complete; None if it is not."""
+        if self._has_stopped():
+            return "stop"
+        if self._tracker is not None and self._tracker.is_exhausted():
+            return "grammar"
+        return "length" if self.token_count >= max_tokens else None
+
     def _are_all_tokens_dropped(self) -> bool:
         """Return whether no token is left at the place to which the text has returned."""
-        dropped = () if self.guard is None else self.guard.dropped_at(self.token_count)
-        if not dropped:
+        if self.guard is None or not self.guard.dropped_at(self.token_count):
             return False
         mask, _ = self._mask()
+        if mask is None:
+            return False
         allowed_tokens = self.phases.current.chain.allowed_tokens
-        return mask is not None and not (mask if allowed_tokens is None else mask & allowed_tokens).any()
+        if allowed_tokens is not None:
+            mask = mask & allowed_tokens
+        return not mask.any()
 
     def _make_next_tokens(self, max_count: int) -> _Tokens:
         forced_tokens = self._forced_tokens(max_count)
@@ -219,7 +223,9 @@ class Decoder:
         """Make the tokens that complete the constraint's sentence, as far as they fit into the context."""
         tokens = [] if self._tracker is None else self._tracker.completion_tokens()
         return_count = self._return_count
-        while tokens and not self._has_stopped() and not (self._is_full and not self._discard_old_tokens()):
+        while tokens and not self._has_stopped():
+            if self._is_full and not self._discard_old_tokens():
+                return
             batch_length = self._max_forced_count()
             yield from self._make_forced_tokens(tokens[:batch_length])
             if self._return_count != return_count or self._final_reason is not None:
@@ -236,22 +242,27 @@ class Decoder:
     def _discard_old_tokens(self) -> bool:
         if self.discard_oldest is None:
             return False
-        self._read_count -= self._rejected_count
-        rejected_count, self._rejected_count = self._rejected_count, 0
-        # The text may return to a held token, for which the token before it is read again.
-        needed_count = self._read_count - self._held[0].event.index + 1 if self._held else 0
+        rejected_count = self._rejected_count
+        self._rejected_count = 0
+        self._read_count -= rejected_count
+        needed_count = 0
+        if self._held:
+            # The text may return to the first held token, for which the token before it is read again.
+            needed_count = self._read_count - self._held[0].event.index + 1
         return self.discard_oldest(rejected_count, needed_count)
 
     def _max_forced_count(self) -> int:
-        """Return how many tokens one batch forces: with the pending token, without the last forced one."""
+        """Return how many tokens one batch can force."""
         free_token_count = min(self.capacity.remaining + self._rejected_count, self.capacity.max_rows)
+        # The last forced token needs no place, because it stays pending. An earlier pending token needs one.
         return free_token_count if self._pending_token is not None else free_token_count + 1
 
     def _forced_tokens(self, max_count: int) -> list[int]:
         """Return the next forced tokens: at most ``max_count``, and no more than fit into one batch."""
         max_batch = min(max_count, self._max_forced_count())
         if self.phases.forced:
-            return list(self.phases.forced[: max_batch if self.jump else 1])
+            count = max_batch if self.jump else 1
+            return list(self.phases.forced[:count])
         if not self.jump or self._tracker is None or self._is_healing:
             return []
         if self.guard is not None and self.guard.dropped_at(self.token_count):
@@ -265,19 +276,22 @@ class Decoder:
     def _make_forced_tokens(self, tokens: list[int]) -> _Tokens:
         """Make these forced tokens. All but the last are read in one batch; the last one stays pending."""
         batch = tokens[:-1]
-        return_count = self._return_count
+        earlier_return_count = self._return_count
         if self._pending_token is None:
-            yield from self._emit((yield from self._next_row()), tokens[0])
+            logits = yield from self._next_row()
+            yield from self._emit(logits, tokens[0])
             tokens = tokens[1:]
-            if self._return_count != return_count:
+            if self._return_count != earlier_return_count:
                 return
         else:
             batch = [self._pending_token, *batch]
         if not batch or self._has_stopped() or self._final_reason is not None:
             return
-        for logits, token in zip((yield from self._read(batch)), tokens, strict=False):
+        rows = yield from self._read(batch)
+        for logits, token in zip(rows, tokens, strict=False):
             yield from self._emit(logits, token)
-            if self._return_count != return_count or self._has_stopped() or self._final_reason is not None:
+            has_returned = self._return_count != earlier_return_count
+            if has_returned or self._has_stopped() or self._final_reason is not None:
                 break
 
     def _draft_tokens(self, max_count: int) -> list[int]:
@@ -287,25 +301,27 @@ class Decoder:
         return self.drafts.draft(min(max_count, self._max_forced_count()) - 1)
 
     def _draw_tokens(self, draft: list[int]) -> _Tokens:
-        """Draw one token, and another one after each token of the draft that the chain drew, too."""
+        """Draw one token, and one more for each token of the draft that is right."""
         if self._pending_token is None:
             rows: Sequence[DecoderRow] = [(yield from self._next_row())]
         else:
             rows = yield from self._read([self._pending_token, *draft])
-        accepted_count, is_match, return_count = 0, False, self._return_count
+        earlier_return_count = self._return_count
+        accepted_count = 0
+        is_match = False
         for index, logits in enumerate(rows):
             token = yield from self._emit(logits)
             is_match = index < len(draft) and token == draft[index]
             accepted_count += is_match
-            if self._return_count != return_count or self._final_reason is not None:
+            if self._return_count != earlier_return_count or self._final_reason is not None:
                 break
             if not is_match or self._has_stopped() or self._is_next_decided():
                 break
         if draft and self.drafts is not None:
-            if self._return_count == return_count:
-                # If the loop ended at a match, the matching token is pending, and is read again with the next
-                # token.
-                self._rejected_count = len(draft) - accepted_count + is_match
+            if self._return_count == earlier_return_count:
+                self._rejected_count = len(draft) - accepted_count
+                if is_match:  # the last token is pending, and will be read again
+                    self._rejected_count += 1
             self.drafts.record_acceptance(len(draft), accepted_count)
 
     def _is_next_decided(self) -> bool:
@@ -313,16 +329,24 @@ class Decoder:
         if self.phases.forced:
             return True
         tracker = self._tracker
-        return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
+        if tracker is None:
+            return False
+        has_forced_tokens = self.jump and bool(tracker.forced_tokens())
+        return has_forced_tokens or tracker.is_exhausted()
 
     def _next_row(self) -> Generator[LogitsRequest, Sequence[DecoderRow] | None, DecoderRow]:
-        logits, self._next_logits = self._next_logits, None
-        return (yield from self._read(()))[0] if logits is None else logits
+        logits = self._next_logits
+        if logits is None:
+            rows = yield from self._read(())
+            return rows[0]
+        self._next_logits = None
+        return logits
 
     def _read(
         self, tokens: Sequence[int]
     ) -> Generator[LogitsRequest, Sequence[DecoderRow] | None, Sequence[DecoderRow]]:
-        drop_count, self._rejected_count = self._rejected_count, 0
+        drop_count = self._rejected_count
+        self._rejected_count = 0
         self._read_count += len(tokens) - drop_count
         rows = yield LogitsRequest(tokens, drop_count)
         if rows is None:
@@ -332,7 +356,8 @@ class Decoder:
     def _emit(
         self, logits: DecoderRow, forced: int | None = None
     ) -> Generator[Token | Rewind | LogitsRequest, Sequence[DecoderRow] | None, int]:
-        """Make one token, and yield it as soon as it is final; return its id. The text may return before it."""
+        """Make one token, and yield it as soon as it is final; return its id."""
+        # A ban or a loop that the token completes may make the text return to this token or an earlier one.
         guard = self.guard
         if guard is None:
             event = self._make_token(logits, forced)
@@ -345,7 +370,7 @@ class Decoder:
         except SamplingError:
             if not guard.dropped_at(self.token_count):
                 raise
-            self._final_reason = "banned"  # a step of the chain allows only tokens that were dropped here
+            self._final_reason = "banned"  # a step of the chain allows no other token than those dropped here
             return -1
         self._held.append(_HeldToken(event, checkpoint))
         verdict = guard.review(
@@ -436,9 +461,11 @@ class Decoder:
         while self._held and self._held[-1].event.index >= index:
             dropped.insert(0, self._held.pop())
         self._copied_row_count -= sum(held.logits is not None for held in dropped)
-        checkpoint, logits = dropped[0].checkpoint, dropped[0].logits
+        checkpoint = dropped[0].checkpoint
+        logits = dropped[0].logits
         del self._output[index:]
-        self.token_count, self.forced_count = index, checkpoint.forced_count
+        self.token_count = index
+        self.forced_count = checkpoint.forced_count
         self.phases.restore(checkpoint.phase, self._output)
         self.stream.restore(checkpoint.stream)
         guard.restore(checkpoint.guard, index)
@@ -449,11 +476,13 @@ class Decoder:
         if self.healer is not None:
             self.healer.remaining = checkpoint.healed_bytes
         self._has_ended = False
-        self._next_logits, self._pending_token = logits, None
-        kept_count = index
-        if logits is None:  # the token before is read again, for its logits
+        self._next_logits = logits
+        if logits is not None:
+            self._pending_token = None
+            kept_count = index
+        else:  # the token before is read again, for its logits
             self._pending_token = self._output[-1]
-            kept_count -= 1
+            kept_count = index - 1
         self._rejected_count = self._read_count - kept_count
         self._return_count += 1
         self.discarded_count += len(dropped)
@@ -461,19 +490,18 @@ class Decoder:
 
     def _mask(self) -> tuple[NDArray[np.bool_] | None, tuple[NamedMask, ...]]:
         """Return the tokens that are allowed next, None for all, and the masks that this one consists of."""
-        tracker, healer, guard = self._tracker, self.healer, self.guard
-        mask = None if tracker is None else tracker.mask()
-        dropped = () if guard is None else guard.dropped_at(self.token_count)
-        is_healing = healer is not None and bool(healer.remaining)
-        if not dropped and not is_healing:
-            return mask, () if mask is None else (NamedMask(GRAMMAR_STAGE, mask),)
-        masks = [] if mask is None else [NamedMask(GRAMMAR_STAGE, mask)]
-        if healer is not None and is_healing:
-            masks.append(NamedMask(HEALING_STAGE, healer.mask()))
-        if dropped:
+        masks: list[NamedMask] = []
+        if self._tracker is not None:
+            masks.append(NamedMask(GRAMMAR_STAGE, self._tracker.mask()))
+        if self.healer is not None and self.healer.remaining:
+            masks.append(NamedMask(HEALING_STAGE, self.healer.mask()))
+        dropped_tokens = () if self.guard is None else self.guard.dropped_at(self.token_count)
+        if dropped_tokens:
             is_kept = np.ones(self.vocabulary.size, dtype=np.bool_)
-            is_kept[list(dropped)] = False
+            is_kept[list(dropped_tokens)] = False
             masks.append(NamedMask(BANS_STAGE, is_kept))
+        if not masks:
+            return None, ()
         combined = masks[0].mask
         for named_mask in masks[1:]:
             combined = combined & named_mask.mask
@@ -481,7 +509,10 @@ class Decoder:
 
     def _make_token(self, row: DecoderRow, forced: int | None = None) -> Token:
         """Draw one token, or take the forced one, and advance the chain, the constraint and the text by it."""
-        logits, chain_logits = (row.model, row.guided) if isinstance(row, GuidedLogits) else (row, row)
+        if isinstance(row, GuidedLogits):
+            logits, chain_logits = row.model, row.guided
+        else:
+            logits = chain_logits = row
         tracker = self._tracker
         mask, named_masks = self._mask()
         start_seconds = perf_counter()
@@ -494,7 +525,8 @@ class Decoder:
         else:
             candidates = phase.chain.apply(chain_logits, mask)
             token = phase.chain.draw(candidates)
-        if forced is not None:  # the chain has drawn anyway, so that its random numbers do not depend on the jump
+        if forced is not None:
+            # The chain has drawn anyway, so that its random numbers do not depend on whether tokens are forced.
             token = forced
             self.forced_count += 1
         trace = None if tracer is None else tracer.read(token, forced is not None)
@@ -507,7 +539,7 @@ class Decoder:
             tracker.accept(token)
         is_end = is_eog and (self.ends_at_eog or tracker is not None)
         self._has_ended = is_end or (token in self.stop_token_ids and not waits_for_length)
-        # The chain's top rows are those of its own logits, and cannot serve for other ones.
+        # Under guidance, the most likely tokens that the chain has found are not those of the model.
         distributions = self.reader.read(logits, token, candidates, is_same_row=chain_logits is logits)
         healed_bytes = 0 if self.healer is None or is_control else self.healer.accept(data)
         self._new_text = "" if is_control else self.stream.decode(data[healed_bytes:])
@@ -523,7 +555,7 @@ class Decoder:
 
 
 class _ConstraintTracker:
-    """A reader of a constraint's masks, each at most once, that measures how long the constraint takes."""
+    """A constraint with its current mask, and the time that the constraint has taken."""
 
     # Only a `ForcingConstraint` has forced tokens and knows whether a sentence is complete.
 
@@ -569,7 +601,8 @@ class _ConstraintTracker:
         if constraint is not None and token_count < self.token_count:
             start_seconds = perf_counter()
             constraint.roll_back(self.token_count - token_count)
-            self.token_count, self._mask = token_count, None
+            self.token_count = token_count
+            self._mask = None
             self.seconds += perf_counter() - start_seconds
 
     def forced_tokens(self) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -46,9 +46,10 @@ class DraftSource(Protocol):
         """Record how many tokens of the last draft were right."""
 
 
-# Tokens at the end of the text that must occur earlier: 4 for the first draft and after a wrong one, 2 after a
-# right one. A longer match is preferred
-_MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
+# Number of tokens at the end of the text that must occur earlier, for a draft. The first draft needs the longest
+# match, and so does a draft after a wrong one. After a right draft, a short match is enough.
+_MAX_MATCH_TOKENS = 4
+_MIN_MATCH_TOKENS = 2
 # Length of the first draft, and of a draft after a wrong one. On CPUs the first rows of a batch cost most.
 _FIRST_DRAFT_TOKENS = 4
 # Limit of the pause after wrong drafts, in tokens. The pause begins with one token, and doubles with each wrong
@@ -76,7 +77,8 @@ class PromptLookup:
         self._next_pause_tokens = 1
         # For each added token, the entries of `_continuations` that it replaced, to remove the token again
         self._replaced_entries: list[list[tuple[tuple[int, ...], int | None]]] = []
-        self.drafted_token_count = self.accepted_token_count = 0
+        self.drafted_token_count = 0
+        self.accepted_token_count = 0
         for token in text:
             self.add(token)
 
@@ -89,7 +91,8 @@ class PromptLookup:
             self._continuations[sequence] = end
         self._replaced_entries.append(replaced_entries)
         self._text_tokens.append(token)
-        self._paused_tokens -= self._paused_tokens > 0
+        if self._paused_tokens > 0:
+            self._paused_tokens -= 1
 
     def remove_last(self, count: int) -> None:
         for _ in range(count):
@@ -103,7 +106,8 @@ class PromptLookup:
     def draft(self, max_count: int) -> list[int]:
         if self._paused_tokens:
             return []
-        for match_length in range(min(_MAX_MATCH_TOKENS, len(self._text_tokens)), self._min_match_tokens - 1, -1):
+        longest_match = min(_MAX_MATCH_TOKENS, len(self._text_tokens))
+        for match_length in range(longest_match, self._min_match_tokens - 1, -1):
             continuation_start = self._continuations.get(tuple(self._text_tokens[-match_length:]))
             if continuation_start is not None:
                 # A continuation that reaches the end of the text is repeated.
@@ -119,10 +123,8 @@ class PromptLookup:
         self.drafted_token_count += drafted_count
         self.accepted_token_count += accepted_count
         if accepted_count == drafted_count:
-            self._max_draft_tokens, self._min_match_tokens = (
-                min(self._max_tokens, 2 * self._max_draft_tokens),
-                _MIN_MATCH_TOKENS,
-            )
+            self._max_draft_tokens = min(self._max_tokens, 2 * self._max_draft_tokens)
+            self._min_match_tokens = _MIN_MATCH_TOKENS
             self._next_pause_tokens = 1
             return
         self._max_draft_tokens = min(max(_FIRST_DRAFT_TOKENS, accepted_count), self._max_tokens)
@@ -208,35 +210,41 @@ def vocabulary_difference(vocabulary: Vocabulary, draft_vocabulary: Vocabulary) 
     # on.
     if draft_vocabulary.kind != vocabulary.kind:
         return f"its vocabulary is of the type {draft_vocabulary.kind}, not {vocabulary.kind}"
-    for name, adds, draft_adds, token, draft_token in (
-        (
-            "beginning-of-sequence token",
-            vocabulary.adds_bos,
-            draft_vocabulary.adds_bos,
-            vocabulary.bos,
-            draft_vocabulary.bos,
-        ),
-        (
-            "end-of-sequence token",
-            vocabulary.adds_eos,
-            draft_vocabulary.adds_eos,
-            vocabulary.eos,
-            draft_vocabulary.eos,
-        ),
-    ):
-        if draft_adds != adds:
-            verb, other_verb = ("adds", "does not add") if draft_adds else ("does not add", "adds")
-            return f"it {verb} the {name} to a text, and the model {other_verb} it"
-        if adds and draft_token != token:
-            return f"its {name} is {_token_words(draft_token)}, not {_token_words(token)}"
+    bos = _AddedToken(vocabulary.adds_bos, vocabulary.bos)
+    draft_bos = _AddedToken(draft_vocabulary.adds_bos, draft_vocabulary.bos)
+    eos = _AddedToken(vocabulary.adds_eos, vocabulary.eos)
+    draft_eos = _AddedToken(draft_vocabulary.adds_eos, draft_vocabulary.eos)
+    difference = _added_token_difference("beginning-of-sequence token", bos, draft_bos)
+    difference = difference or _added_token_difference("end-of-sequence token", eos, draft_eos)
+    if difference:
+        return difference
     if abs(draft_vocabulary.size - vocabulary.size) > _MAX_SIZE_DIFFERENCE:
         sizes = f"{draft_vocabulary.size:,} tokens, not {vocabulary.size:,}"
         return f"it has {sizes}; at most {_MAX_SIZE_DIFFERENCE} more or fewer are allowed"
-    texts, draft_texts = vocabulary.texts, draft_vocabulary.texts
+    texts = vocabulary.texts
+    draft_texts = draft_vocabulary.texts
     token = first_different_token(texts, draft_texts, _FIRST_COMPARED_TOKEN)
     if token is None:
         return ""
     return f"token {token} is {_shown(draft_texts[token])}, not {_shown(texts[token])}"
+
+
+class _AddedToken(NamedTuple):
+    """A token that a tokenizer may add to each text."""
+
+    is_added: bool
+    token: int | None
+
+
+def _added_token_difference(name: str, added: _AddedToken, draft_added: _AddedToken) -> str:
+    """Return how a draft model differs from the model in a token that is added; empty if it does not."""
+    if added.is_added and not draft_added.is_added:
+        return f"it does not add the {name} to a text, and the model adds it"
+    if draft_added.is_added and not added.is_added:
+        return f"it adds the {name} to a text, and the model does not add it"
+    if added.is_added and draft_added.token != added.token:
+        return f"its {name} is {_token_words(draft_added.token)}, not {_token_words(added.token)}"
+    return ""
 
 
 def _token_words(token: int | None) -> str:
@@ -264,11 +272,13 @@ class DraftText:
         """Read a text; see `ReadTokens`."""
         # The first text of a run is read as an empty context reads it. So the drafts of a run depend on its text
         # alone, and a repeated run has the same batches.
-        context, is_first = self._context, not self._has_begun
+        context = self._context
+        is_first = not self._has_begun
         kept_count = 0 if is_first else common_token_count(context.tokens, list(tokens))
         # llama.cpp calls `is_interrupted` at each node of the graph, which costs more than reading a few tokens.
         is_long = len(tokens) - kept_count > context.max_rows
-        context.read(tokens, is_interrupted=self._is_interrupted if is_long else None, exact=is_first)
+        is_interrupted = self._is_interrupted if is_long else None
+        context.read(tokens, is_interrupted=is_interrupted, exact=is_first)
         self._has_begun = True
         return context.logits() if len(context.tokens) == len(tokens) else None
 
@@ -289,7 +299,8 @@ class ModelDraft:
         self._last_token = draft_model.vocabulary.size - 1
         self._common_token_count = min(draft_model.vocabulary.size, vocabulary.size)
         self._text_tokens: list[int] = []
-        self.drafted_token_count = self.accepted_token_count = 0
+        self.drafted_token_count = 0
+        self.accepted_token_count = 0
 
     def add(self, token: int) -> None:
         self._text_tokens.append(min(token, self._last_token))  # the draft model may have fewer tokens

@@ -119,11 +119,11 @@ class DecodePlan:
 
     exactness: BatchExactness
     allowed_row_counts: tuple[int, ...]  # the numbers of rows that one decode may have, ascending
-    # number of copies of a token that is decoded without other sequences, where one row alone is not computed like
-    # ``allowed_row_counts`` rows. All copies but the first are discarded.
+    # number of copies of a token that is decoded without other sequences. Several copies are needed if one row
+    # alone is not computed like ``allowed_row_counts`` rows. All copies but the first are discarded.
     single_row_copies: int
-    # whether N tokens of one sequence get the same logits in one call as one by one. N is the key; a number of
-    # tokens that was not compared yet is absent.
+    # by number of tokens: whether so many tokens of one sequence get the same logits in one call as one by one;
+    # numbers that were not compared yet are absent
     is_one_call_exact_by_count: dict[int, bool] = field(default_factory=dict)
     times: DecodeTimes = field(default_factory=DecodeTimes)
 
@@ -166,9 +166,10 @@ def _max_probe_rows(slot_count: int) -> int:
 
 def choose_decode_plan(probe_rows: ProbeRows, slot_count: int, tests_every_count: bool = False) -> DecodePlan:
     """Measure which numbers of rows give bit-identical logits, and choose the numbers that a batch uses."""
-    # Numbers that agree with one row alone are preferred. If two rows already differ from one row, the plan uses
-    # numbers that agree with two rows; if there are none, numbers that agree with three, and so on. So the number
-    # of slots decides how many rows one decode has, but not which logits are computed.
+    # Two numbers of rows agree if both give the same logits. Numbers that agree with one row alone are preferred,
+    # because `generate` decodes one row. If there are none, the plan uses numbers that agree with two rows, or
+    # else with three, and so on. So the number of slots decides how many rows a decode has, but not which logits
+    # are computed.
     probe = _Probe(probe_rows)
     max_rows = min(slot_count, _MAX_ROWS)
     tested_counts = range(2, max_rows + 1) if tests_every_count else (*_KERNEL_COUNTS, 16, 32)
@@ -188,7 +189,8 @@ def choose_decode_plan(probe_rows: ProbeRows, slot_count: int, tests_every_count
 def _inexact_plan(slot_count: int, max_logit_difference: float, can_truncate: bool = True) -> DecodePlan:
     """Return the plan for logits that depend on the number of rows: each decode has all rows that are due."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, max_logit_difference)
-    row_counts, single_row_copies = tuple(range(2, slot_count + 1)), 2 if can_truncate else 1
+    row_counts = tuple(range(2, slot_count + 1))
+    single_row_copies = 2 if can_truncate else 1
     return DecodePlan(exactness, row_counts, single_row_copies, times=DecodeTimes(is_ignored=True))
 
 
@@ -216,8 +218,10 @@ class _Probe:
         """Return ``reference_row_count`` and larger counts that agree with it, up to the first that differs."""
         # The result is empty if the rows depend on their place in the batch.
         self._references = {}
-        is_independent_of_place = self._agrees_everywhere(reference_row_count)
-        if not is_independent_of_place or (reference_row_count > 1 and not self._agrees(1, reference_row_count)):
+        if not self._agrees_everywhere(reference_row_count):
+            return ()
+        has_several_places = reference_row_count > 1
+        if has_several_places and not self._agrees(1, reference_row_count):
             return ()
         agreeing_so_far = [reference_row_count]
         for count in row_counts:
@@ -252,13 +256,21 @@ class _Probe:
         return is_equal
 
 
-_CONTEXT_TOKENS = 256  # the shortest sequence of llama.cpp; flash attention in longer ones has another kernel
-# In models with fewer layers, some rows lose a difference: llama.cpp rounds activations to 8 bits before each
-# product
+# The length of the shortest sequence of llama.cpp. For longer ones, flash attention has another kernel.
+_CONTEXT_TOKENS = 256
+# llama.cpp rounds activations to 8 bits before each product. In a model with fewer layers than these, the rounding
+# hides the difference between two kernels in some sequences. So more sequences are compared.
 _MIN_LAYERS_OF_DEEP_MODEL = 8
-# Number of different sequences that are compared. Each takes time; a shallow model needs more, because some of its
-# rows lose a difference.
-_DISTINCT_SEQUENCES, _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL = 2, 8
+_DISTINCT_SEQUENCES = 2
+_DISTINCT_SEQUENCES_OF_SHALLOW_MODEL = 8
+
+
+def _distinct_sequence_count(model: NativeModel) -> int:
+    """Return the number of different sequences that are compared, each of which takes time."""
+    is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
+    return _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
+
+
 # Limit of the rows of one decode in a mixture of experts, because testing takes time for every number up to it
 _MAX_MIXTURE_ROWS = 8
 
@@ -268,14 +280,18 @@ class _ContextRows:
 
     def __init__(self, native: NativeContext, sequence_count: int, distinct_sequence_count: int) -> None:
         self._native = native
-        self.distinct_sequence_count = distinct = distinct_sequence_count
-        self._lengths = [1 + sequence % distinct % 2 for sequence in range(sequence_count)]
-        native.decode_spans([self._first_tokens(sequence) for sequence in range(distinct)], all_logits=False)
-        for sequence in range(distinct, sequence_count):
-            native.copy_sequence(sequence % distinct, sequence)
+        self.distinct_sequence_count = distinct_sequence_count
+        originals = range(distinct_sequence_count)
+        copies = range(distinct_sequence_count, sequence_count)
+        # Each sequence has one or two tokens.
+        self._lengths = [1 + sequence % distinct_sequence_count % 2 for sequence in range(sequence_count)]
+        native.decode_spans([self._first_tokens(sequence) for sequence in originals], all_logits=False)
+        for sequence in copies:
+            native.copy_sequence(sequence % distinct_sequence_count, sequence)
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
-        native, sequences = self._native, range(first, first + count)
+        native = self._native
+        sequences = range(first, first + count)
         native.decode_spans([self._next_token(number, copies) for number in sequences])
         indices = range(0, count * copies, copies)
         rows = [ProbeRow(native.logits_at(index).copy(), native.state_at(index).copy()) for index in indices]
@@ -305,15 +321,14 @@ def probe_decode_plan(model: NativeModel, context_length: int, slot_count: int) 
         # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
         # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
         return _inexact_plan(slot_count, 0.0, model.can_truncate)
-    is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
-    distinct_count = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
     try:
-        plan = _choose_plan_by_probe(model, slot_count, distinct_count)
-        if model.is_mixture:  # an expert may get any number of the rows; equal rows all go to the same experts
+        plan = _choose_plan_by_probe(model, slot_count, _distinct_sequence_count(model))
+        if model.is_mixture:
+            # An expert may get any number of the rows. Rows of one sequence are equal, so each expert gets all of
+            # them or none. So a probe with one sequence shows how experts compute each number of rows.
             fewer_slots = min(slot_count, _MAX_MIXTURE_ROWS)
-            plan = common_plan(
-                plan, _choose_plan_by_probe(model, fewer_slots, 1, tests_every_count=True), slot_count
-            )
+            expert_plan = _choose_plan_by_probe(model, fewer_slots, 1, tests_every_count=True)
+            plan = common_plan(plan, expert_plan, slot_count)
     except AbortedError:
         raise
     except ModelError:  # the probe's context does not fit into memory; the batch's context may need less
@@ -345,9 +360,9 @@ class DraftExactness:
         """Return the promise about drafts of up to ``draft_tokens`` tokens."""
         # A promise for fewer tokens than an earlier one needs no other probe: the next larger measured number
         # counts.
-        context, vocab_size = self._context, self._model.vocabulary.size
         # One call reads the last token and the draft, and never more than a small batch.
-        max_rows = max(2, min(draft_tokens + 1, small_batch_rows(context.batch_tokens, vocab_size)))
+        small_batch = small_batch_rows(self._context.batch_tokens, self._model.vocabulary.size)
+        max_rows = max(2, min(draft_tokens + 1, small_batch))
         if self._model.uses_gpu or self._model.is_mixture:  # an expert may get any number of the rows
             return BatchExactness(ExactnessLevel.ROUNDING)
         if max(self._differences, default=0) < max_rows:
@@ -366,16 +381,15 @@ class DraftExactness:
         if differences:
             return BatchExactness(ExactnessLevel.ROUNDING, max(differences))
         # In longer texts, a single token has another kernel of flash attention than several.
-        max_tokens = _CONTEXT_TOKENS if context.length > _CONTEXT_TOKENS else None
+        max_tokens = _CONTEXT_TOKENS if self._context.length > _CONTEXT_TOKENS else None
         return BatchExactness(ExactnessLevel.EXACT, max_exact_tokens=max_tokens)
 
     def _measure(self, max_rows: int) -> dict[int, float | None]:
         """Return the largest differences of several distinct sequences, in calls of 2 to ``max_rows`` tokens."""
-        is_shallow = self._model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
         native = NativeContext(self._model, ContextSize(_CONTEXT_TOKENS, max_rows, keeps_states=True))
         largest: dict[int, float | None] = {}
         try:
-            for sequence in range(_DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES):
+            for sequence in range(_distinct_sequence_count(self._model)):
                 for row_count, difference in _draft_differences(native, sequence, max_rows):
                     previous = largest.setdefault(row_count, None)
                     if difference is not None:
@@ -395,7 +409,8 @@ def _draft_differences(native: NativeContext, sequence: int, max_rows: int) -> I
     for place in range(start, start + min(max_rows, _PROBED_DRAFT_ROWS[-1])):
         native.decode(tokens[place : place + 1], place)
         references.append(ProbeRow(native.logits().copy(), native.state_at(0).copy()))
-    for row_count in (*(count for count in _PROBED_DRAFT_ROWS if count < max_rows), max_rows):
+    probed_counts = [count for count in _PROBED_DRAFT_ROWS if count < max_rows]
+    for row_count in [*probed_counts, max_rows]:
         native.truncate_sequence(start)
         native.decode(tokens[start : start + row_count], start, all_logits=True)
         largest_difference = None

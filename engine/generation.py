@@ -98,9 +98,9 @@ def _generate(
             "not supported with a context shift, because the two texts differ in length", origin="guidance"
         )
     start_seconds = perf_counter()
-    cached_tokens = (
-        0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
-    )
+    cached_tokens = 0
+    if not request.echo:
+        cached_tokens = context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
     prompt_seconds = perf_counter() - start_seconds
     capacity = context if negative is None else CommonCapacity(context, negative.context)
     yield running.begin(capacity, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
@@ -145,11 +145,15 @@ def _decode_tokens(
 ) -> Iterator[Token | Rewind]:
     yield from running.resume()
     while running.finish_reason is None:
-        tokens, drop_count = running.needed_tokens, running.drop_count
+        tokens = running.needed_tokens
+        drop_count = running.drop_count
         if drop_count:
             context.truncate(len(context.tokens) - drop_count)
         rows = context.append_batch(tokens) if tokens else [context.logits()]
-        yield from running.resume(rows if negative is None else negative.guide_rows(rows, tokens, drop_count))
+        if negative is None:
+            yield from running.resume(rows)
+        else:
+            yield from running.resume(negative.guide_rows(rows, tokens, drop_count))
 
 
 class RunningRequest:
@@ -181,12 +185,13 @@ class RunningRequest:
             raise ModelError("generate draws each token; call generate_beams", origin="beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids, "stop_token_ids")
-        self.request = request = _with_fixed_seed(request)
+        request = _with_fixed_seed(request)
+        self.request = request
         self.finish_reason: str | None = None  # None until the text ends
-        # the tokens to be read next. `resume` is sent the logits after each of them. If there are none, it is sent
+        # the tokens to be read next. `resume` gets the logits after each of them. If there are no tokens, it gets
         # the logits after the last token that was read.
         self.needed_tokens: Sequence[int] = ()
-        self.drop_count = 0  # number of tokens to remove from the end of the sequence before that
+        self.drop_count = 0  # number of tokens to remove from the end of the sequence before these are read
         self.model = model
         # the constraint, which has read the beginning of the answer; None: no constraint
         self.constraint = _start_constraint(model, request, compiles_in_background)
@@ -226,7 +231,8 @@ class RunningRequest:
 
     def _open_drafts(self) -> DraftSource | None:
         """Return the source of drafts after the prompt; None without one."""
-        request, sources = self.request, list[DraftSource]()
+        request = self.request
+        sources: list[DraftSource] = []
         if request.lookup:
             sources.append(PromptLookup(request.lookup, ()))
         if request.draft is not None and self.draft_model is not None and self._read_draft_text is not None:
@@ -256,12 +262,15 @@ class RunningRequest:
         is_interrupted: Callable[[], bool] | None = None,
     ) -> Start:
         """Reset the chain, and return the event with everything that is needed to repeat the run."""
-        request, chain, vocabulary = self.request, self.chain, self.model.vocabulary
+        request = self.request
+        chain = self.chain
+        vocabulary = self.model.vocabulary
         self._shift = shift
         if shift is not None:
             shift.resolve_kept_prompt_tokens(len(self.prompt_ids), vocabulary.adds_bos)
         self._guard = TextGuard(request.rules) if request.rules.are_guarded else None
-        self._drafts, draft_exactness = self._open_drafts(), self._draft_exactness()
+        self._drafts = self._open_drafts()
+        draft_exactness = self._draft_exactness()
         if exactness is not None and draft_exactness is not None:
             exactness = exactness.combined_with(draft_exactness)
         phases = [*self._earlier_phases, RunningPhase(chain, ChainStates(chain))]
@@ -307,14 +316,15 @@ class RunningRequest:
         )
 
     def resume(self, logits_rows: Sequence[DecoderRow] | None = None) -> Iterator[Token | Rewind]:
-        """Send the needed logits, None at first, and yield the events that result from them."""
+        """Send the needed logits, and yield the events that result from them. The first call sends None."""
         input_rows = logits_rows
         try:
             while True:
                 output = self._decoding.send(input_rows)
                 input_rows = None
                 if isinstance(output, LogitsRequest):
-                    self.needed_tokens, self.drop_count = output
+                    self.needed_tokens = output.tokens
+                    self.drop_count = output.drop_count
                     return
                 yield output
         except StopIteration as end:
@@ -326,10 +336,14 @@ class RunningRequest:
 
     def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back. The finish reason is ``interrupted`` if the text has not ended."""
-        decoder, stream = self._decoder, self._stream
+        decoder = self._decoder
+        stream = self._stream
         held_back_text = stream.finish()
+        finish_reason = self.finish_reason or "interrupted"
+        if stream.matched_stop is not None:
+            finish_reason = "stop"
         return Done(
-            finish_reason=(self.finish_reason or "interrupted") if stream.matched_stop is None else "stop",
+            finish_reason=finish_reason,
             complete=decoder.is_complete,
             text=stream.text,
             rest=held_back_text,
@@ -347,8 +361,10 @@ class RunningRequest:
 
 
 def _with_fixed_seed(request: GenerationRequest) -> GenerationRequest:
-    # All chains of the request get the same seed.
-    return replace(request, seed=fixed_seed(request.seed)) if request.seed == RANDOM_SEED else request
+    """Return a request whose random seed is drawn, so that all of its chains get the same seed."""
+    if request.seed != RANDOM_SEED:
+        return request
+    return replace(request, seed=fixed_seed(request.seed))
 
 
 def build_chain(model: Model, request: GenerationRequest) -> Chain:
@@ -393,16 +409,18 @@ def _start_constraint(model: Model, request: GenerationRequest, compiles_in_back
     from ..grammars.spec import GrammarSpec  # noqa: PLC0415 - most runs have no grammar
 
     if isinstance(constraint, GrammarSpec):
-        constraint = (
-            start_constraint(constraint, model) if compiles_in_background else constraint.start(model.vocabulary)
-        )
+        if compiles_in_background:
+            constraint = start_constraint(constraint, model)
+        else:
+            constraint = constraint.start(model.vocabulary)
     read_beginning(model, constraint, request.beginning)
     return constraint
 
 
 def read_beginning(model: Model, constraint: Constraint, beginning: str) -> None:
+    tokens = model.vocabulary.tokenize(beginning.encode()) if beginning else []
     try:
-        for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
+        for token in tokens:
             constraint.accept(token)
     except GrammarError as error:
         raise GrammarError(f"the answer's beginning does not match the grammar: {error}") from None
@@ -463,7 +481,8 @@ def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Se
     check_guidance(guidance)
     if guidance.is_off:
         return None
-    negative_prompt, prompt = guidance.negative_prompt, request.prompt
+    negative_prompt = guidance.negative_prompt
+    prompt = request.prompt
     if not negative_prompt:
         return list(prompt_ids) if guidance.model is not None else list(prompt_ids[-1:])
     if isinstance(prompt, ChatMessages) and isinstance(negative_prompt, str):

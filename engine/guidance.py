@@ -115,7 +115,8 @@ def guidance_model(model: Model, guidance: Guidance) -> Model:
 
 def _vocabulary_difference(model: Model, other: Model) -> str:
     """Return the first difference between two vocabularies in words; empty if they are equal."""
-    vocabulary, other_vocabulary = model.vocabulary, other.vocabulary
+    vocabulary = model.vocabulary
+    other_vocabulary = other.vocabulary
     if vocabulary.size != other_vocabulary.size:
         return f"{other_vocabulary.size:,} tokens, not {vocabulary.size:,}"
     token = first_different_token(vocabulary.pieces, other_vocabulary.pieces)
@@ -160,11 +161,14 @@ def guided_exactness(
     exactness: BatchExactness, negative: BatchExactness, scale: float, extra_tokens: int
 ) -> BatchExactness:
     """Return the weaker of two promises, for an answer under guidance."""
+    # ``extra_tokens``: by how many tokens the negative prompt is longer than the prompt.
     levels = list(ExactnessLevel)  # from the strongest to the weakest
     weaker = max((exactness, negative), key=lambda promise: levels.index(promise.level))
     difference = abs(scale) * exactness.max_logit_difference + abs(1 - scale) * negative.max_logit_difference
     limits = [
         promise.max_exact_tokens for promise in (exactness, negative) if promise.max_exact_tokens is not None
     ]
-    limit = max(0, min(limits) - max(0, extra_tokens)) if limits else None
-    return replace(weaker, max_logit_difference=difference, max_exact_tokens=limit)
+    max_exact_tokens = None
+    if limits:
+        max_exact_tokens = max(0, min(limits) - max(0, extra_tokens))
+    return replace(weaker, max_logit_difference=difference, max_exact_tokens=max_exact_tokens)

@@ -16,12 +16,13 @@ from .vocabulary import Vocabulary
 
 
 def removable_token_count(vocabulary: Vocabulary, prompt_ids: Sequence[int]) -> int:
-    """Return how many tokens at a prompt's end one longer token can begin with; not the first, nor control."""
-    # Tokens that the model suppresses do not count.
+    """Return how many tokens to remove from the end of a prompt, because a longer token begins with their text."""
+    # The first token and control tokens are never removed. Longer tokens that the model suppresses do not count.
     pieces = _text_pieces(vocabulary)
     max_bytes = max(map(len, pieces), default=0)
     sorted_pieces = sorted(piece for piece in pieces if piece)
-    removable_count, ending = 0, b""
+    removable_count = 0
+    ending = b""
     for count in range(1, len(prompt_ids)):
         token = prompt_ids[-count]
         if vocabulary.is_control(token):
@@ -35,7 +36,7 @@ def removable_token_count(vocabulary: Vocabulary, prompt_ids: Sequence[int]) -> 
 
 
 def heal_prompt(vocabulary: Vocabulary, prompt_ids: list[int]) -> PromptHealer | None:
-    """Remove the last tokens of a prompt that a longer token can begin with; return what spells them again."""
+    """Remove tokens from the end of a prompt, and return what makes the first tokens spell them again."""
     # Returns None if no token is removed.
     removed_count = removable_token_count(vocabulary, prompt_ids)
     if not removed_count:
@@ -47,8 +48,10 @@ def heal_prompt(vocabulary: Vocabulary, prompt_ids: list[int]) -> PromptHealer |
 
 def _text_pieces(vocabulary: Vocabulary) -> list[bytes]:
     """Return the bytes of every token; empty for a token that is never drawn, or is not text."""
-    left_out = vocabulary.control | frozenset(vocabulary.suppressed)
-    return [b"" if token in left_out else piece for token, piece in enumerate(vocabulary.pieces)]
+    pieces = list(vocabulary.pieces)
+    for token in (*vocabulary.control, *vocabulary.suppressed):
+        pieces[token] = b""
+    return pieces
 
 
 def _has_longer_piece(sorted_pieces: Sequence[bytes], beginning: bytes) -> bool:

@@ -28,8 +28,11 @@ _ASCII_SPACES = " \t\n\v\f\r"
 # Characters that are added to the length of each message, for the work of the template on a short message
 _EXTRA_CHARACTERS_PER_MESSAGE = 200
 # Messages with which a template is tested. Its output shows which of them it uses.
-_SYSTEM_MARK, _USER_MARK, _REASONING_MARK = "SystemMark", "UserMark", "ReasoningMark"
-_LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")  # A list of parts that was written like any other value
+_SYSTEM_MARK = "SystemMark"
+_USER_MARK = "UserMark"
+_REASONING_MARK = "ReasoningMark"
+# The output of a template that writes a list of parts as a value, such as [{'type': 'text', 'text': 'Hi'}]
+_LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")
 
 
 class JinjaChatTemplate(ChatTemplate):
@@ -80,7 +83,8 @@ class JinjaChatTemplate(ChatTemplate):
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for messages."""
-        # A system message that is not supported goes before the first one, as in llama.cpp.
+        # If the template has no system role, the system message becomes a part of the user's first message, as in
+        # llama.cpp.
         note = None
         if _TRIMMING_TEMPLATE_WORDS in self._source:
             messages = list(map(_with_trimmed_text, messages))
@@ -89,35 +93,41 @@ class JinjaChatTemplate(ChatTemplate):
         if messages and messages[0]["role"] == "system" and not self._has_system_role:
             messages = _merge_system_message(messages)
             note = f"{self.name} has no system role: the system message is placed before the user's first message"
-        return ChatPrompt(
-            self._render(messages, self._expects_content_parts, add_generation_prompt, self._can_think), note
+        text = self._render(
+            messages,
+            expects_content_parts=self._expects_content_parts,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=self._can_think,
         )
+        return ChatPrompt(text, note)
 
     @cached_property
     def _has_system_role(self) -> bool:
         """False if the template rejects system messages, or leaves them out."""
         user_messages = [{"role": "user", "content": _USER_MARK}]
-        prompt = self._render_or_none(
-            [{"role": "system", "content": _SYSTEM_MARK}, *user_messages], self._expects_content_parts
-        )
+        system_message = {"role": "system", "content": _SYSTEM_MARK}
+        prompt = self._try_render([system_message, *user_messages], self._expects_content_parts)
         if prompt is not None:
             return _SYSTEM_MARK in prompt
-        # A template that fails for all messages is treated as complete, so that its own error is reported.
-        return self._render_or_none(user_messages, self._expects_content_parts) is None
+        # If the template fails for all messages, the answer is True, so that the template's own error is reported.
+        return self._try_render(user_messages, self._expects_content_parts) is None
 
     @cached_property
     def _expects_content_parts(self) -> bool:
         """True if the content of a message must be a list of parts, as for models that also read images."""
         user_messages = [{"role": "user", "content": _USER_MARK}]
-        if _USER_MARK in (self._render_or_none(user_messages, False) or ""):
+        prompt_of_text = self._try_render(user_messages, expects_content_parts=False) or ""
+        if _USER_MARK in prompt_of_text:
             return False
-        return _USER_MARK in (self._render_or_none(user_messages, True) or "")
+        prompt_of_parts = self._try_render(user_messages, expects_content_parts=True) or ""
+        return _USER_MARK in prompt_of_parts
 
     @cached_property
     def _takes_content_parts(self) -> bool:
         """True if the template writes the texts of a list of parts, and not the list itself."""
         parts = [{"type": "text", "text": text} for text in (_USER_MARK, _SYSTEM_MARK)]
-        prompt = self._render_or_none([{"role": "user", "content": parts}], False) or ""
+        messages = [{"role": "user", "content": parts}]
+        prompt = self._try_render(messages, expects_content_parts=False) or ""
         return _USER_MARK in prompt and _SYSTEM_MARK in prompt and _LIST_OF_PARTS.search(prompt) is None
 
     @cached_property
@@ -132,24 +142,28 @@ class JinjaChatTemplate(ChatTemplate):
             return True
         user_message = {"role": "user", "content": _USER_MARK}
         answer_message = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
-        if _REASONING_MARK in (
-            self._render_or_none([user_message, answer_message], self._expects_content_parts) or ""
-        ):
+        prompt_with_answer = self._try_render([user_message, answer_message], self._expects_content_parts) or ""
+        if _REASONING_MARK in prompt_with_answer:
             return True
-        prompts = [
-            (self._render_or_none([user_message], self._expects_content_parts, value) or "").rstrip()
-            for value in (False, True)
-        ]
+        prompts = []
+        for enable_thinking in (False, True):
+            prompt = self._try_render([user_message], self._expects_content_parts, enable_thinking=enable_thinking)
+            prompts.append((prompt or "").rstrip())
         shorter_prompt, longer_prompt = sorted(prompts, key=len)
-        return shorter_prompt != longer_prompt and longer_prompt.startswith(
-            shorter_prompt
-        )  # the additional text begins or ends the reasoning
+        # If one prompt continues the other, the additional text begins or ends the reasoning.
+        return shorter_prompt != longer_prompt and longer_prompt.startswith(shorter_prompt)
 
-    def _render_or_none(
-        self, messages: Sequence[Message], expects_content_parts: bool, enable_thinking: bool = True
+    def _try_render(
+        self, messages: Sequence[Message], expects_content_parts: bool, *, enable_thinking: bool = True
     ) -> str | None:
+        """Return the prompt for messages; None if the template rejects them or fails."""
         try:
-            return self._render(messages, expects_content_parts, True, enable_thinking)
+            return self._render(
+                messages,
+                expects_content_parts=expects_content_parts,
+                add_generation_prompt=True,
+                enable_thinking=enable_thinking,
+            )
         except _StoppedError:
             raise
         except ModelError:
@@ -158,21 +172,19 @@ class JinjaChatTemplate(ChatTemplate):
     def _render(
         self,
         messages: Sequence[Message],
+        *,
         expects_content_parts: bool,
         add_generation_prompt: bool,
         enable_thinking: bool,
     ) -> str:
         from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
 
-        chat_messages = (
-            [_with_content_parts(message) for message in messages]
-            if expects_content_parts
-            else [dict(m) for m in messages]
-        )
-        input_characters = sum(len(str(value)) for message in messages for value in message.values()) + len(
-            str(self._variables)
-        )
-        input_characters += _EXTRA_CHARACTERS_PER_MESSAGE * len(messages)
+        convert = _with_content_parts if expects_content_parts else dict
+        chat_messages = [convert(message) for message in messages]
+        input_characters = len(str(self._variables))
+        for message in messages:
+            input_characters += _EXTRA_CHARACTERS_PER_MESSAGE
+            input_characters += sum(len(str(value)) for value in message.values())
         variables = {**_date_variables(), "enable_thinking": enable_thinking, **self._variables}
         budget_token = current_budget.set(WorkBudget(input_characters))
         try:
@@ -239,18 +251,15 @@ def _date_variables() -> dict[str, str]:
 
 
 def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return variables with the names that other templates use for two of them; existing names keep theirs."""
+    """Return variables, and those of the same meaning that other templates have under other names."""
     # llama.cpp adds the same names (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
-    preserve_reasoning, reasoning_effort = (
-        variables.get("preserve_reasoning", True),
-        variables.get("reasoning_effort"),
-    )
+    preserve_reasoning = variables.get("preserve_reasoning", True)
+    reasoning_effort = variables.get("reasoning_effort")
     added_variables: dict[str, Any] = {"preserve_reasoning": True}
     if isinstance(preserve_reasoning, bool):
-        added_variables |= {
-            "preserve_thinking": preserve_reasoning,
-            **dict.fromkeys(_DROPPED_REASONING_VARIABLES, not preserve_reasoning),
-        }
+        added_variables["preserve_thinking"] = preserve_reasoning
+        for name in _DROPPED_REASONING_VARIABLES:
+            added_variables[name] = not preserve_reasoning
     if isinstance(reasoning_effort, str):
         added_variables["reasoning_strength"] = reasoning_effort
     return added_variables | dict(variables)
@@ -269,7 +278,9 @@ def _with_trimmed_text(message: Message) -> Message:
 
 def _with_content_parts(message: Message) -> Message:
     content = message["content"]
-    return {**message, "content": [{"type": "text", "text": content}] if isinstance(content, str) else content}
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    return {**message, "content": content}
 
 
 def _merge_system_message(messages: Sequence[Message]) -> list[Message]:

@@ -31,7 +31,8 @@ from .native.options import ContextSize
 from .slots import PromptChunks, SequenceSlots, default_slots
 from .vocabulary import Vocabulary
 
-# options that have another place in `Model.identity`, and options that the logits do not depend on
+# The options that are not part of "compute" in `Model.identity`. Some have a key of their own. The logits do not
+# depend on the others.
 _NOT_OF_COMPUTATION = frozenset(
     {
         *("lora", "overrides", "gpu_layers", "batch", "threads"),
@@ -53,7 +54,8 @@ class Model:
     """
 
     def __init__(self, path: Path, native: NativeModel) -> None:
-        options, length = native.options, native.options.context_length(native.trained_context)
+        options = native.options
+        length = options.context_length(native.trained_context)
         self._native = native
         self._context_size = ContextSize(length, min(options.batch, length))
         self._context: Context | None = None
@@ -97,7 +99,8 @@ class Model:
         header = check_files(path, options)
         native = NativeModel(path, options, header.bytes_without_token, progress)
         try:
-            if reason := native.generation_unsupported_reason():
+            reason = native.generation_unsupported_reason()
+            if reason:
                 raise ModelError(f"{path}: {reason}")
             model = cls(path, native)
             native.load_adapters()
@@ -149,13 +152,15 @@ class Model:
     @property
     def _segment_tokens(self) -> int | None:
         """The number of tokens at whose multiples a batch can be divided without effect; None if unknown."""
-        # In a mixture of experts, the division of a batch changes how many tokens an expert gets, and so the
-        # logits.
-        options, native = self._native.options, self._native
+        native = self._native
+        options = native.options
+        # In a mixture of experts, the division of a batch changes how many tokens an expert gets.
+        if native.is_mixture or native.uses_gpu:
+            return None
+        # A CPU computes complete batches with the tiled kernel of flash attention only with these options.
         has_default_cache = options.cache_type_k == options.cache_type_v == "f16"
-        # whether a CPU computes complete batches with the tiled kernel of flash attention
         has_tiled_attention = has_default_cache and options.microbatch is None and options.flash_attention != "off"
-        return SEGMENT_TOKENS if has_tiled_attention and not (native.is_mixture or native.uses_gpu) else None
+        return SEGMENT_TOKENS if has_tiled_attention else None
 
     def make_slots(self, count: int, deterministic: bool = False, length: int | None = None) -> SequenceSlots:
         """Make sequence slots. Close them before the model. Raises ``ModelError``.
@@ -168,7 +173,8 @@ class Model:
         plan = self._decode_plan(count, deterministic)
         batch_tokens = self._context_size.batch_tokens
         slot_length = self.context_length if length is None else length
-        slot_length += plan.single_row_copies - 1 if plan is not None else 0
+        if plan is not None:
+            slot_length += plan.single_row_copies - 1  # places for the copies of a token
         native = NativeContext(self._native, ContextSize(slot_length, max(batch_tokens, count), count))
         chunks = PromptChunks(
             batch_tokens,
@@ -239,6 +245,11 @@ class Model:
         token. Raises ``ModelError`` for a file that can no longer be read.
         """
         options = self._native.options
+        compute_options: dict[str, Any] = {}
+        for option in dataclass_fields(options):
+            value = getattr(options, option.name)
+            if option.name not in _NOT_OF_COMPUTATION and value != option.default:
+                compute_options[option.name] = value
         return {
             "fingerprint": fingerprint(self.path),
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],
@@ -246,12 +257,7 @@ class Model:
             "gpu_layers": options.gpu_layers,
             "batch": self._context_size.batch_tokens,
             "threads": self.threads,
-            "compute": {
-                option.name: value
-                for option in dataclass_fields(options)
-                if option.name not in _NOT_OF_COMPUTATION
-                and (value := getattr(options, option.name)) != option.default
-            },
+            "compute": compute_options,
         }
 
     def kernel_digest(self) -> str:
@@ -283,7 +289,8 @@ class Model:
         for context in (self._context, self._second_context):
             if context is not None:
                 context.close()
-        self._context = self._second_context = None
+        self._context = None
+        self._second_context = None
         self._native.close()
 
     def check_open(self) -> None:
@@ -309,8 +316,9 @@ def _free_memory_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-# Size and number of the blocks of a file that are read. Reading a whole file would take seconds.
-_BLOCK_BYTES, _BLOCK_COUNT = 65_536, 64
+# Only some blocks of a file are read, because reading a whole file would take seconds.
+_BLOCK_BYTES = 65_536
+_BLOCK_COUNT = 64
 
 
 def fingerprint(path: Path) -> str:
@@ -342,7 +350,8 @@ def _fingerprint(parts: Iterable[tuple[Path, int, int]]) -> str:
 
 def _hash_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
     step = max(_BLOCK_BYTES, (size - _BLOCK_BYTES) // (_BLOCK_COUNT - 1))
-    for start in [*range(0, max(1, size - _BLOCK_BYTES), step)][: _BLOCK_COUNT - 1]:
+    starts = range(0, max(1, size - _BLOCK_BYTES), step)
+    for start in starts[: _BLOCK_COUNT - 1]:  # the last block ends at the end of the file
         file.seek(start)
         digest.update(file.read(_BLOCK_BYTES))
     file.seek(-min(size, _BLOCK_BYTES), io.SEEK_END)
@@ -350,9 +359,8 @@ def _hash_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
 
 
 _DIGEST_CONTEXT_TOKENS = 256  # the shortest context that llama.cpp makes
-# Number of tokens that the digest reads in one call, as a prompt is read. Number of rows that it decodes in one
-# call, as a batch decodes its slots.
-_DIGEST_PROMPT_TOKENS, _DIGEST_ROWS = 64, 8
+_DIGEST_PROMPT_TOKENS = 64  # read in one call, as a prompt is read
+_DIGEST_ROWS = 8  # decoded in one call, as a batch decodes its slots
 
 
 def kernel_digest(model: NativeModel) -> str:
@@ -368,12 +376,9 @@ def kernel_digest(model: NativeModel) -> str:
         native.decode(_digest_tokens(1, 1, native.vocab_size), _DIGEST_PROMPT_TOKENS)
         digest.update(native.logits().tobytes())
         if sequence_count > 1:
-            native.decode_spans(
-                [
-                    SequenceSpan(_digest_tokens(row, 1, native.vocab_size), 0, row)
-                    for row in range(1, sequence_count)
-                ]
-            )
+            sequences = range(1, sequence_count)
+            spans = [SequenceSpan(_digest_tokens(number, 1, native.vocab_size), 0, number) for number in sequences]
+            native.decode_spans(spans)
             for row in range(_DIGEST_ROWS):
                 digest.update(native.logits_at(row).tobytes())
     finally:

@@ -32,7 +32,8 @@ def check_overrides(overrides: MetadataOverrides, header: GgufHeader) -> None:
         if not is_key_short or (isinstance(value, bytes) and len(value) > _MAX_OVERRIDE_BYTES):
             raise ModelError(f"override of {key!r}: key and string must have at most {_MAX_OVERRIDE_BYTES} bytes")
         if key in file_metadata and type(file_metadata[key]) is not type(value):
-            expected, actual = _override_type_name(file_metadata[key]), _override_type_name(value)
+            expected = _override_type_name(file_metadata[key])
+            actual = _override_type_name(value)
             raise ModelError(f"override of {key}: expected {expected}, as in the file, but got {actual}")
     problems_of_file = set(iterate_fatal_values(file_metadata, header.list_keys))
     for problem in iterate_fatal_values({**file_metadata, **encoded_overrides}, header.list_keys):

@@ -36,7 +36,8 @@ class NativeChatTemplate(ChatTemplate):
             for message in messages
         ]
         for native_message, (role, content) in zip(native_messages, texts, strict=True):
-            native_message.role, native_message.content = role, content
+            native_message.role = role
+            native_message.content = content
         capacity = 1024 + 2 * sum(len(role) + len(content) for role, content in texts)
         while True:
             buffer = ctypes.create_string_buffer(capacity)

@@ -147,7 +147,8 @@ def trace_row(  # noqa: PLR0913 - a command and a route share it
 
     The prompt is token ids, the chain built, the constraint started. ``healer``: spells the prompt's end.
     """
-    prompt_ids, constraint = cast("Sequence[int]", request.prompt), cast("Constraint | None", request.constraint)
+    prompt_ids = cast("Sequence[int]", request.prompt)
+    constraint = cast("Constraint | None", request.constraint)
     masks = [] if constraint is None else [NamedMask(GRAMMAR_STAGE, constraint.mask())]
     if healer is not None:
         masks.append(NamedMask(HEALING_STAGE, healer.mask()))
@@ -208,12 +209,16 @@ def distance(first: Probabilities, second: Probabilities) -> ChainDistance:
 def _divergence(p: Probabilities, q: Probabilities) -> float:
     """Return KL(p || q) in nats."""
     is_possible = p > 0
-    p, q = p[is_possible], q[is_possible]
+    p = p[is_possible]
+    q = q[is_possible]
     if not q.all():
         return inf
     return max(float((p * np.log(p / q)).sum()), 0.0)  # rounding can make a sum of zero slightly negative
 
 
 def _forced_token(constraint: Constraint | None) -> int | None:
-    forcing_constraint = None if constraint is None else as_forcing(constraint)
-    return next(iter(forcing_constraint.forced_tokens()), None) if forcing_constraint is not None else None
+    """Return the first token that a constraint forces; None if it forces none."""
+    forcing_constraint = as_forcing(constraint)
+    if forcing_constraint is None:
+        return None
+    return next(iter(forcing_constraint.forced_tokens()), None)

@@ -81,7 +81,9 @@ class PhaseTracker:
         if phase.until in text:
             self._enter_next(output)
             return
-        self._last_bytes = text[-(len(phase.until) - 1) :] if len(phase.until) > 1 else b""
+        # All but one byte of `until` may already be there.
+        kept_length = len(phase.until) - 1
+        self._last_bytes = text[-kept_length:] if kept_length > 0 else b""
         self._apply_limit(output)
 
     def end_phase(self, output: Sequence[int]) -> None:
@@ -96,7 +98,9 @@ class PhaseTracker:
 
     def _enter_next(self, output: Sequence[int]) -> None:
         self.index += 1
-        self._token_count, self._last_bytes, self.forced = 0, b"", ()
+        self._token_count = 0
+        self._last_bytes = b""
+        self.forced = ()
         self.current.states.begin(self._prompt_ids, output)
         self._apply_limit(output)
 
@@ -110,17 +114,17 @@ def forced_token_ids(vocabulary: Vocabulary, text: str) -> tuple[int, ...]:
     for tokens in (
         vocabulary.tokenize(data, special=True),
         vocabulary.tokenize(b"\n" + data, special=True)[1:],
-        *_tokenized_after_tag(vocabulary, data),
+        _tokenize_characters(vocabulary, text),
     ):
         if b"".join(map(vocabulary.piece, tokens)) == data:
             return tuple(tokens)
     raise ModelError(f"the vocabulary has no tokens for exactly {text!r}", origin="then")
 
 
-def _tokenized_after_tag(vocabulary: Vocabulary, data: bytes) -> Sequence[list[int]]:
+def _tokenize_characters(vocabulary: Vocabulary, text: str) -> list[int]:
     """Return the tokens of each character by itself, without the space that the tokenizer adds before a text."""
     tokens: list[int] = []
-    for character in data.decode():
-        pair = vocabulary.tokenize(b"\n" + character.encode(), special=False)
-        tokens += pair[1:]
-    return [tokens]
+    for character in text:
+        newline_and_character = vocabulary.tokenize(b"\n" + character.encode(), special=False)
+        tokens += newline_and_character[1:]
+    return tokens

@@ -95,7 +95,8 @@ def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
                 raise PromptCacheError(f"the prompt cache was made with another {_MATCHED_FACTS[name]}")
         if token_count > model.context.length:
             raise PromptCacheError("the prompt cache has more tokens than the context can hold")
-        token_bytes, state = file.read(_ID_BYTES * token_count), file.read()
+        token_bytes = file.read(_ID_BYTES * token_count)
+        state = file.read()
     digest = hashlib.sha256(token_bytes)
     digest.update(state)
     if digest.hexdigest() != header.get("sha256"):
@@ -121,7 +122,8 @@ def _read_header(file: IO[bytes]) -> dict[str, Any]:
         raise PromptCacheError("the file is not a prompt cache of gen")
     try:
         header = parse_strict_json(file.readline(_MAX_HEADER_BYTES))
-        token_count, state_bytes = header["tokens"], header["bytes"]
+        token_count = header["tokens"]
+        state_bytes = header["bytes"]
     except (ValueError, TypeError, KeyError):
         raise PromptCacheError("the prompt cache is damaged") from None
     remaining_bytes = os.fstat(file.fileno()).st_size - file.tell()

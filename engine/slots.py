@@ -21,8 +21,9 @@ from .context import SEGMENT_TOKENS, check_prompt, common_token_count, small_bat
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
-# number of slots that keeps the threads busy, as benchmarks/batch.py measures; every slot needs memory
-_SLOTS_PER_THREAD, _MAX_DEFAULT_SLOTS = 4, 8
+# Number of slots that keeps a thread busy, as benchmarks/batch.py measures
+_SLOTS_PER_THREAD = 4
+_MAX_DEFAULT_SLOTS = 8  # because every slot needs memory
 
 
 def default_slots(threads: int) -> int:
@@ -116,6 +117,10 @@ class SequenceSlot:
     def remaining(self) -> int:
         return self.length - len(self.tokens)
 
+    def forget_prompt(self) -> None:
+        self.prompt_length = 0
+        self.prompt_logits = None
+
 
 class ReadPrompt(NamedTuple):
     """The outcome of reading a prompt."""
@@ -136,13 +141,16 @@ class SequenceSlots:
     """All sequence slots of one context."""
 
     # Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`. Prompts
-    # share the chunks that they have in common. Single tokens of several slots are read in one call, in groups
-    # whose sizes ``plan`` allows; of all divisions into groups, the fastest is taken. A slot without a token that
-    # lies inside a group gets a filler token, which is removed again. Where llama.cpp computes a token without
-    # other sequences with another kernel, several copies of the token are read, and all but the first are removed.
-    # So requests do not change each other, as far as ``exactness`` promises it. If no token has to be exact,
-    # groups of all sizes are allowed, and no copies are needed. Without a plan, every slot is read in a separate
-    # call.
+    # share the chunks that they have in common.
+    #
+    # Single tokens of several slots are read in one call, in groups whose sizes ``plan`` allows. Of all divisions
+    # into groups, the fastest is taken. If a slot inside a group has no token, it gets a filler token, which is
+    # removed again. llama.cpp may have another kernel for a single token. Then several copies of a token without a
+    # group are read, and all but the first are removed. So requests do not change each other, as far as
+    # ``exactness`` promises it.
+    #
+    # If no token has to be exact, groups of all sizes are allowed, and no copies are needed. Without a plan, every
+    # slot is read in a separate call.
 
     def __init__(
         self, native: NativeContext, count: int, chunks: PromptChunks, plan: DecodePlan | None = None
@@ -150,14 +158,15 @@ class SequenceSlots:
         self._native = native
         self._plan = plan
         self._chunks = chunks
-        # Some tokens stay free for the copies of a token that is read without other sequences.
-        # maximum number of tokens per slot
-        self.length = native.length - (plan.single_row_copies - 1 if plan is not None else 0)
+        # A token that is read without other sequences is read in several copies, which need places in the context.
+        extra_copies = 0 if plan is None else plan.single_row_copies - 1
+        self.length = native.length - extra_copies  # maximum number of tokens per slot
         max_rows = small_batch_rows(chunks.batch, native.vocab_size)
         self.slots = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
         self._prompt_rows: list[Logits] = []
-        self._group_sizes = GroupSizes(() if plan is None else plan.allowed_row_counts, count, native.can_truncate)
+        allowed_row_counts = () if plan is None else plan.allowed_row_counts
+        self._group_sizes = GroupSizes(allowed_row_counts, count, can_fill_gaps=native.can_truncate)
         self._inexact_group_sizes = self._group_sizes._replace(allowed_row_counts=tuple(range(2, count + 1)))
 
     @property
@@ -188,7 +197,7 @@ class SequenceSlots:
         if self._can_truncate:
             count_exact = partial(_reusable_token_count, prompt=prompt, ends=chunk_ends)
             count_common = partial(_common_token_count_before_last, prompt=prompt)
-            kept_count = max(map(count_exact, self.slots))
+            kept_count = max(map(count_exact, self.slots))  # any slot can be copied
             if reuses_answers and self._can_reuse_answers:
                 common_count = max(map(count_common, self.slots))
                 if common_count > kept_count:
@@ -199,23 +208,23 @@ class SequenceSlots:
         if slot.prompt_logits is not None and kept_count == len(prompt):
             self._prompt_rows = [slot.prompt_logits]
             return ReadPrompt(kept_count, self.exactness)
-        for start, end in pairwise(
-            [kept_count, *(end for end in self._chunks.call_ends(chunk_ends) if end > kept_count)]
-        ):
+        call_ends = [end for end in self._chunks.call_ends(chunk_ends) if end > kept_count]
+        for start, end in pairwise([kept_count, *call_ends]):
             tokens = prompt[start:end]
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
             slot.chunk_ends += (chunk_end for chunk_end in chunk_ends if start < chunk_end <= end)
         logits = self._native.logits().copy()
         logits.flags.writeable = False  # other requests get the same row
-        slot.prompt_length, slot.prompt_logits = len(prompt), logits
+        slot.prompt_length = len(prompt)
+        slot.prompt_logits = logits
         self._prompt_rows = [logits]
         return ReadPrompt(kept_count, self.exactness)
 
     def _read_after_answer(self, slot: SequenceSlot, prompt: list[int], kept_count: int) -> ReadPrompt:
         """Read a prompt after the first ``kept_count`` tokens of the slot, which may be generated ones."""
         self._truncate_slot(slot, kept_count)
-        slot.prompt_length, slot.prompt_logits = 0, None  # no other request may take these logits for exact ones
+        slot.forget_prompt()  # these logits are not exact, and no other request may get them
         for start in range(kept_count, len(prompt), self._chunks.batch):
             tokens = prompt[start : start + self._chunks.batch]
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
@@ -289,7 +298,8 @@ class SequenceSlots:
             sizes = self._group_sizes
             copies = {slot.number: plan.copies_of_single_token(len(slot.tokens)) for slot in slots}
         else:
-            sizes, copies = self._inexact_group_sizes, dict.fromkeys((slot.number for slot in slots), 1)
+            sizes = self._inexact_group_sizes
+            copies = {slot.number: 1 for slot in slots}
         for group in divide_rows(tuple(copies), tuple(copies.values()), sizes, plan.times.table):
             if group.row_count > 1:
                 yield from self._append_group(group, single_appends, plan.times)
@@ -299,24 +309,23 @@ class SequenceSlots:
 
     def is_one_call_exact(self, token_count: int) -> bool:
         """Return whether this many tokens of one slot get the same logits in one call as one by one."""
-        return self._plan is not None and self._plan.is_one_call_exact_by_count.get(token_count, False)
+        return self._plan is not None and self._plan.is_one_call_exact_by_count.get(token_count) is True
 
     def _append_several(self, append: SlotAppend) -> tuple[SequenceSlot, list[Logits]]:
         """Append several tokens to one slot in one call; the first time for each count also singly, to compare."""
-        slot, tokens, _ = append
-        plan, token_count = self._plan, len(tokens)
+        slot = append.slot
+        tokens = append.tokens
+        token_count = len(tokens)
+        plan = self._plan
         rows = self._decode([append])
-        if (
-            plan is None
-            or token_count in plan.is_one_call_exact_by_count
-            or token_count > _MAX_DIVIDED_TOKENS
-            or not self._can_truncate
-        ):
+        can_compare = self._can_truncate and token_count <= _MAX_DIVIDED_TOKENS
+        if plan is None or not can_compare or token_count in plan.is_one_call_exact_by_count:
             slot.tokens.extend(tokens)
             return slot, rows
         rows_of_one_call = [row.copy() for row in rows]
-        self._native.truncate_sequence(len(slot.tokens), slot.number)
-        held_count, rows_one_by_one = len(slot.tokens), []
+        held_count = len(slot.tokens)
+        self._native.truncate_sequence(held_count, slot.number)
+        rows_one_by_one: list[Logits] = []
         try:
             for token in tokens:
                 copies = plan.copies_of_single_token(len(slot.tokens))
@@ -325,9 +334,10 @@ class SequenceSlots:
         except BaseException:  # such as AbortedError: the next step appends all tokens again
             self._truncate_slot(slot, held_count)
             raise
-        plan.is_one_call_exact_by_count[token_count] = all(map(np.array_equal, rows_of_one_call, rows_one_by_one))
-        if not plan.is_one_call_exact_by_count[token_count]:
-            self._truncate_slot(slot, len(slot.tokens) - token_count)
+        is_equal = all(map(np.array_equal, rows_of_one_call, rows_one_by_one))
+        plan.is_one_call_exact_by_count[token_count] = is_equal
+        if not is_equal:
+            self._truncate_slot(slot, held_count)
             return self._append_several(append)  # in one call again, now without a comparison
         return slot, rows_of_one_call
 
@@ -335,9 +345,10 @@ class SequenceSlots:
         self, append: SlotAppend, times: DecodeTimes, copy_count: int
     ) -> tuple[SequenceSlot, list[Logits]]:
         """Append one token: decode several copies of it, and discard all copies but the first."""
-        slot, tokens, _ = append
+        slot = append.slot
+        tokens = list(append.tokens)
         start_seconds = perf_counter()
-        rows = self._decode([SlotAppend(slot, [*tokens] * copy_count)])[:1]
+        rows = self._decode([SlotAppend(slot, tokens * copy_count)])[:1]
         times.record(copy_count, perf_counter() - start_seconds)
         slot.tokens.extend(tokens)
         if copy_count > 1:
@@ -393,16 +404,21 @@ class SequenceSlots:
         # A recurrent state is copied by the next decode. Until then, both sequences share it.
         self._native.truncate_sequence(0, target.number)
         self._native.copy_sequence(source.number, target.number)
-        target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
-        target.prompt_length, target.prompt_logits = source.prompt_length, source.prompt_logits
+        target.tokens = source.tokens[:]
+        target.chunk_ends = source.chunk_ends[:]
+        target.prompt_length = source.prompt_length
+        target.prompt_logits = source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot. A recurrent model reads the remaining tokens again."""
         if not count:
             return
         kept_tokens = slot.tokens[: len(slot.tokens) - count]
-        self._truncate_slot(slot, len(kept_tokens) if self._can_truncate else 0)
-        for start in range(len(slot.tokens), len(kept_tokens), slot.max_rows):
+        if self._can_truncate:
+            self._truncate_slot(slot, len(kept_tokens))
+            return
+        self._truncate_slot(slot, 0)
+        for start in range(0, len(kept_tokens), slot.max_rows):
             tokens = kept_tokens[start : start + slot.max_rows]
             self._decode([SlotAppend(slot, tokens)])
             slot.tokens.extend(tokens)
@@ -412,7 +428,7 @@ class SequenceSlots:
         del slot.tokens[length:]
         slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]
         if length < slot.prompt_length:
-            slot.prompt_length, slot.prompt_logits = 0, None
+            slot.forget_prompt()
 
     def close(self) -> None:
         self._native.close()

@@ -29,8 +29,9 @@ MAX_SOURCE_CHARACTERS = 200_000
 # characters. For a hundred messages, the templates in llama.cpp's repository need 40,000 to 1,500,000 units. This
 # limit takes a few seconds.
 _MAX_WORK = 20_000_000
-# Units of work: of a loop turn, of each node in a loop's body, and of a filter, test, operator or call
-TURN_WORK, NODE_WORK, CALL_WORK = 20, 4, 100
+TURN_WORK = 20  # units of work for a turn of a loop
+NODE_WORK = 4  # units of work for each node in the body of a loop
+CALL_WORK = 100  # units of work for a filter, a test, an operator or a call
 _WORK_PER_CHARACTER = 100  # Additional units of work for each character of the messages
 MAX_TEXT_CHARACTERS = 4_000_000  # maximum length of each string that a template makes, including the prompt
 _TEXT_PER_CHARACTER = 10  # Additional characters of a string for each character of the messages
@@ -55,7 +56,8 @@ class _TreeSize(NamedTuple):
 class WorkBudget:
     def __init__(self, input_characters: int) -> None:
         # Long messages and variables allow more work.
-        self._max_work = self._remaining_work = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
+        self._max_work = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
+        self._remaining_work = self._max_work
         self._max_characters = MAX_TEXT_CHARACTERS + _TEXT_PER_CHARACTER * input_characters
         # The sizes of values, by their ``id``. The values are kept, so that Python does not reuse an id.
         self._tree_sizes: dict[int, tuple[object, _TreeSize]] = {}
@@ -88,7 +90,8 @@ class WorkBudget:
             raise TemplateLimitError(f"it computes a number of more than {_MAX_INTEGER_BITS:,} bits")
 
     def _check_tuple(self, value: tuple[Any, ...]) -> None:
-        tuple_count, pending_tuples = 0, [value]
+        tuple_count = 0
+        pending_tuples = [value]
         while pending_tuples:
             current_tuple = pending_tuples.pop()
             tuple_count += 1
@@ -198,13 +201,16 @@ def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
 
 def _budgeted_filter(name: str, function: Function) -> Function:
     value_index = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja passes its context before the value
-    converts_to_text, compares_values = name in _TEXT_FILTERS.split(), name in _COMPARING_FILTERS.split()
+    converts_to_text = name in _TEXT_FILTERS.split()
+    compares_values = name in _COMPARING_FILTERS.split()
 
     @wraps(function)
     def run_filter(*args: Any, **kwargs: Any) -> Any:
         budget = current_budget.get()
         budget.spend(CALL_WORK)
-        jinja_args, value, filter_args = args[:value_index], args[value_index], args[value_index + 1 :]
+        jinja_args = args[:value_index]
+        value = args[value_index]
+        filter_args = args[value_index + 1 :]
         if isinstance(value, Namespace):
             raise TemplateLimitError("it filters a namespace, which may contain itself")
         if converts_to_text:
@@ -216,7 +222,9 @@ def _budgeted_filter(name: str, function: Function) -> Function:
             budget.spend(len(value))
         _check_filter(budget, name, value, filter_args, kwargs)
         result = function(*jinja_args, value, *filter_args, **kwargs)
-        return budget.check(list(result) if isinstance(result, Iterator) else result)
+        if isinstance(result, Iterator):
+            result = list(result)
+        return budget.check(result)
 
     return run_filter
 
@@ -226,15 +234,16 @@ def _check_filter(
 ) -> None:
     """Raise ``TemplateLimitError`` for a filter whose result would be too large."""
     all_args = (*args, *kwargs.values())
+    first_arg = args[0] if args else None
     if name == "replace" and len(args) > 1:
         _check_replace(budget, value, *args)
     elif name == "join":
-        _check_join(budget, value, kwargs.get("d", args[0] if args else ""))
+        _check_join(budget, value, separator=kwargs.get("d", first_arg))
     elif name == "indent":
-        width = kwargs.get("width", args[0] if args else 4)
-        budget.check_length(
-            len(value) + (value.count("\n") + 1) * (width if isinstance(width, int) else len(width))
-        )
+        indentation = kwargs.get("width", args[0] if args else 4)  # a number of spaces, or a text
+        width = indentation if isinstance(indentation, int) else len(indentation)
+        line_count = value.count("\n") + 1
+        budget.check_length(len(value) + line_count * width)
     elif name == "format":
         _check_format(budget, value, "%", all_args)
     elif name == "sum" and not all(isinstance(arg, (int, float, str)) for arg in all_args):
@@ -263,10 +272,10 @@ def _check_operator(budget: WorkBudget, operator: str, left: Any, right: Any) ->
     elif operator == "+" and hasattr(left, "__len__") and hasattr(right, "__len__"):
         budget.check_length(len(left) + len(right))
     elif operator == "*":
-        if hasattr(right, "__len__"):
+        if hasattr(right, "__len__"):  # 3 * text
             left, right = right, left
-        if hasattr(left, "__len__"):
-            budget.check_length(len(left) * right if isinstance(right, int) else 0)
+        if hasattr(left, "__len__") and isinstance(right, int):
+            budget.check_length(len(left) * right)
     elif operator == "**" and isinstance(left, int) and isinstance(right, int):
         budget.check_integer_bits(left.bit_length() * right)
 
@@ -321,7 +330,8 @@ def _to_json(
         ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
     budget.check_length(indent if isinstance(indent, int) else len(indent))
-    length, chunks = 0, []
+    length = 0
+    chunks = []
     for chunk in encoder.iterencode(value):
         length += len(chunk)
         budget.spend(CALL_WORK + len(chunk))
@@ -368,8 +378,10 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         budget = current_budget.get()
         budget.spend(CALL_WORK)
         if operator == "+":  # as in llama.cpp, an undefined variable counts as an empty string
-            left = "" if isinstance(left, jinja2.Undefined) and isinstance(right, str) else left
-            right = "" if isinstance(right, jinja2.Undefined) and isinstance(left, str) else right
+            if isinstance(left, jinja2.Undefined) and isinstance(right, str):
+                left = ""
+            if isinstance(right, jinja2.Undefined) and isinstance(left, str):
+                right = ""
         _check_operator(budget, operator, left, right)
         return budget.check(super().call_binop(context, operator, left, right))
 
@@ -394,7 +406,8 @@ def _finalize(_: Context, value: Any) -> str:
 
 def _join_output(parts: Iterable[str]) -> str:
     budget = current_budget.get()
-    length, checked_parts = 0, []
+    length = 0
+    checked_parts = []
     for part in parts:
         length += len(part)
         budget.spend(1 + len(part))
@@ -426,7 +439,7 @@ class _WorkCountingTransformer(NodeTransformer):
         return node
 
     def _insert_work_count(self, node: Any) -> None:
-        """Make each call and each turn of a loop, filtered ones included, count the nodes that it executes."""
+        """Make each call and each turn of a loop count the nodes that it executes. Skipped turns count, too."""
         units = TURN_WORK + NODE_WORK * sum(_node_count(child) for child in node.body)
         condition = getattr(node, "test", None)
         condition_units = 0 if condition is None else TURN_WORK + NODE_WORK * _node_count(condition)

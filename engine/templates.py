@@ -43,11 +43,11 @@ def open_chat_template(
                 " or use a chat model",
             ),
         )
-    bos, eos = model.special_text("bos"), model.special_text("eos")
+    bos = model.special_text("bos")
+    eos = model.special_text("eos")
     if source is None:
-        return _open_jinja(
-            str(model.chat_template), "the model's chat template", bos, eos, json.dumps(dict(variables or {}))
-        )
+        variables_json = json.dumps(dict(variables or {}))
+        return _open_jinja(str(model.chat_template), "the model's chat template", bos, eos, variables_json)
     return _open_by_source(source, bos, eos, variables)
 
 
@@ -82,17 +82,26 @@ def _template_in_json(text: str) -> str | None:
         values = json.loads(text)
     except (ValueError, RecursionError):
         return None  # Jinja begins with a brace, too
-    found = values.get("chat_template")
-    if isinstance(found, list):
-        found = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
-    if isinstance(found, dict):
-        names = ", ".join(str(name) for name in found)
-        found = found.get(_MAIN_TEMPLATE) if len(found) != 1 else next(iter(found.values()))
-        if found is None:
-            raise ModelError(f"this JSON has the chat templates {names}, and none is named {_MAIN_TEMPLATE}")
-    if not isinstance(found, str):
+    template = values.get("chat_template")
+    if isinstance(template, list):
+        template = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+    if isinstance(template, dict):
+        template = _main_template(template)
+    if not isinstance(template, str):
         raise ModelError("this JSON has no chat_template")
-    return found
+    return template
+
+
+def _main_template(templates: Mapping[str, Any]) -> Any:
+    """Return the template for a chat without tools. Raises ``ModelError``."""
+    if len(templates) == 1:
+        (template,) = templates.values()
+    else:
+        template = templates.get(_MAIN_TEMPLATE)
+    if template is None:
+        names = ", ".join(str(name) for name in templates)
+        raise ModelError(f"this JSON has the chat templates {names}, and none is named {_MAIN_TEMPLATE}")
+    return template
 
 
 @lru_cache(maxsize=16)
@@ -127,7 +136,9 @@ def build_prompt(  # noqa: PLR0913 - the arguments are public
 
     Raises ``ModelError`` as `format_chat` does.
     """
-    if not ((system is not None or template is not None) if chat is None else chat):
+    if chat is None:
+        chat = system is not None or template is not None
+    if not chat:
         return text
     messages = [] if system is None else [{"role": "system", "content": system}]
     return format_chat(model, [*messages, {"role": "user", "content": text}], template, report)
@@ -173,10 +184,13 @@ def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix
         suffix: The text after the message. Names of control tokens become these tokens.
     """
     try:
-        parts = [(prefix.encode(), True), (text.encode(), False), (suffix.encode(), True)]
+        ids = [
+            *vocabulary.tokenize(prefix.encode(), special=True),
+            *vocabulary.tokenize(text.encode(), special=False),
+            *vocabulary.tokenize(suffix.encode(), special=True),
+        ]
     except UnicodeEncodeError:
         raise ModelError("the prompt is not UTF-8") from None
-    ids = [] if vocabulary.bos is None or not vocabulary.adds_bos else [vocabulary.bos]
-    for data, has_special in parts:
-        ids += vocabulary.tokenize(data, special=has_special)
+    if vocabulary.adds_bos and vocabulary.bos is not None:
+        ids.insert(0, vocabulary.bos)
     return ids

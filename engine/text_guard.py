@@ -56,7 +56,8 @@ class TextGuard:
 
     def restore(self, state: GuardState, index: int) -> None:
         """Return to the state before a token. Drops and attempts of later tokens are forgotten."""
-        self._scanner.state, self._incomplete_token = state.scanner, state.incomplete_token
+        self._scanner.state = state.scanner
+        self._incomplete_token = state.incomplete_token
         self.loop_period = state.loop_period
         if self._loops is not None and state.loop is not None:
             self._loops.state = state.loop
@@ -141,7 +142,8 @@ class TextGuard:
 
     def _judge_bans(self, matches: Iterable[BanMatch], first_held: int) -> Verdict | None:
         for start, ban_index in sorted(matches):
-            place, ban = self._character_tokens[start], self.rules.bans[ban_index]
+            place = self._character_tokens[start]
+            ban = self.rules.bans[ban_index]
             if place in self._forced_indices:
                 continue  # the text of a phase's end was given by the user, and nothing else can be drawn there
             attempt = self._attempts.get(place, 0) + 1

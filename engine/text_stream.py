@@ -36,7 +36,8 @@ class TextStream:
     def copy(self) -> TextStream:
         stream_copy = TextStream(self._stop_strings)
         stream_copy._decoder.setstate(self._decoder.getstate())
-        stream_copy._held_back, stream_copy.text = self._held_back, self.text
+        stream_copy._held_back = self._held_back
+        stream_copy.text = self.text
         stream_copy._passed_length = self._passed_length
         stream_copy.matched_stop = self.matched_stop
         return stream_copy
@@ -57,7 +58,9 @@ class TextStream:
 
     def restore(self, state: TextStreamState) -> None:
         self._decoder.setstate(state.decoder_state)
-        self._held_back, self._passed_length, self.matched_stop = state.held_back, state.passed_length, None
+        self._held_back = state.held_back
+        self._passed_length = state.passed_length
+        self.matched_stop = None
         if len(self.text) > state.text_length:
             self.text = self.text[: state.text_length]
 
@@ -72,8 +75,8 @@ class TextStream:
     def release(self, new_text: str, *, finds_stop: bool = True) -> str:
         """Append decoded text; return the text that can be shown now, possibly empty.
 
-        ``finds_stop``: False to pass over the stop strings that end in this text. One that begins in it and ends
-        later still counts, as in vLLM.
+        ``finds_stop``: False to ignore a stop string that ends in this text. As in vLLM, a stop string that begins
+        in this text and ends in a later one still counts.
         """
         if self.matched_stop is not None or not new_text:
             return ""
@@ -83,13 +86,16 @@ class TextStream:
         self._held_back += new_text
         if not finds_stop:
             self._passed_length = len(self._held_back)
-        matches = [(start, stop) for stop in self._stop_strings if (start := self._find(stop)) >= 0]
-        if matches:
-            start, self.matched_stop = min(matches, key=lambda match: match[0])
-            released, self._held_back = self._held_back[:start], ""
+        start_by_stop = {stop: self._find(stop) for stop in self._stop_strings}
+        found_stops = [stop for stop, start in start_by_stop.items() if start >= 0]
+        if found_stops:
+            self.matched_stop = min(found_stops, key=start_by_stop.__getitem__)
+            released = self._held_back[: start_by_stop[self.matched_stop]]
+            self._held_back = ""
         else:
             end = len(self._held_back) - self._undecided_length()
-            released, self._held_back = self._held_back[:end], self._held_back[end:]
+            released = self._held_back[:end]
+            self._held_back = self._held_back[end:]
             self._passed_length = max(self._passed_length - end, 0)
         self.text += released
         return released

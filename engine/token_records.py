@@ -44,8 +44,8 @@ class LogprobRequest:
             a row with all tokens.
         source: ``model``, ``chain`` or ``both``.
         token_ids: tokens that are read at every step.
-        label: the name of ``top_count`` where the request comes from, for errors.
-        lowest: the lowest ``top_count`` that is allowed there.
+        label: the name of ``top_count`` in error messages, which is that of a flag or a field.
+        lowest: the lowest ``top_count`` that this flag or field allows.
     """
 
     top_count: int | None = None
@@ -102,7 +102,8 @@ class LogprobReader:
         top_count = max(self._top_count, 0)
         if top_rows is None or top_count > top_rows[0].size:
             candidates = Candidates(logits, expects_top=top_count > 0)
-            top_ids, max_logit = candidates.top_positions(top_count), candidates.max
+            top_ids = candidates.top_positions(top_count)
+            max_logit = candidates.max
             top_logits = logits[top_ids]
         else:
             row_ids, row_logits = top_rows
@@ -110,37 +111,40 @@ class LogprobReader:
             top_logits = row_logits[:top_count]
             max_logit = row_logits[0]
         sums = self._workspace.sums(logits, max_logit)
-        log_total, entropy = sums.log_total, sums.entropy
+        log_total = sums.log_total
+        top_logprobs = self._token_logprobs(top_ids, top_logits, log_total) if top_count else ()
+        row = _row_bytes(logits, log_total) if self._top_count < 0 else None
         return Distribution(
             "model",
             float(logits[token]) - log_total,
-            self._token_logprobs(top_ids, top_logits, log_total) if top_count else (),
+            top_logprobs,
             self._requested_logprobs(logits, log_total),
-            entropy,
-            _row_bytes(logits, log_total) if self._top_count < 0 else None,
+            sums.entropy,
+            row,
         )
 
     def _read_from_chain(self, candidates: Candidates, token: int) -> Distribution:
         """Return the distribution that the token was drawn from. Tokens that the chain removed have no logprob."""
         sums = self._workspace.sums(candidates.logits, candidates.max)
-        log_total, entropy = sums.log_total, sums.entropy
+        log_total = sums.log_total
         chosen_positions = np.flatnonzero(candidates.ids == token)
-        top_count = self._top_count
-        top_positions = candidates.top_positions(top_count)
-        row = None
-        if top_count < 0 or self._token_ids.size:
+        logprob = None
+        if chosen_positions.size:
+            logprob = float(candidates.logits[chosen_positions[0]]) - log_total
+        top_logprobs: tuple[TokenLogprob, ...] = ()
+        if self._top_count > 0:
+            positions = candidates.top_positions(self._top_count)
+            top_logprobs = self._token_logprobs(candidates.ids[positions], candidates.logits[positions], log_total)
+        requested_logprobs: tuple[TokenLogprob, ...] = ()
+        row_bytes = None
+        returns_row = self._top_count < 0
+        if returns_row or self._token_ids.size:
             row = np.full(self._vocabulary.size, -np.inf, dtype=np.float32)
             row[candidates.ids] = candidates.logits
+            requested_logprobs = self._requested_logprobs(row, log_total)
+            row_bytes = _row_bytes(row, log_total) if returns_row else None
         return Distribution(
-            "chain",
-            float(candidates.logits[chosen_positions[0]]) - log_total if chosen_positions.size else None,
-            self._token_logprobs(candidates.ids[top_positions], candidates.logits[top_positions], log_total)
-            if top_count > 0
-            else (),
-            () if row is None else self._requested_logprobs(row, log_total),
-            entropy,
-            _row_bytes(row, log_total) if row is not None and top_count < 0 else None,
-            len(candidates),
+            "chain", logprob, top_logprobs, requested_logprobs, sums.entropy, row_bytes, len(candidates)
         )
 
     def _requested_logprobs(self, row: Logits, log_total: float) -> tuple[TokenLogprob, ...]:
@@ -228,8 +232,10 @@ class TraceReader:
         stages = self._chain_record.stages
         values_by_stage = [_values_at_stage(stages[0], ids)]
         for previous, stage in pairwise(stages):
-            is_unchanged = stage.candidates.is_same_row(previous.candidates)
-            values_by_stage.append(values_by_stage[-1] if is_unchanged else _values_at_stage(stage, ids))
+            if stage.candidates.is_same_row(previous.candidates):
+                values_by_stage.append(values_by_stage[-1])
+            else:
+                values_by_stage.append(_values_at_stage(stage, ids))
         logits = zip(*(values.logits for values in values_by_stage), strict=True)
         probs = zip(*(values.probs for values in values_by_stage), strict=True)
         piece = self._vocabulary.piece
@@ -251,9 +257,12 @@ def _values_at_stage(stage: StageRecord, ids: NDArray[np.integer]) -> _StageValu
     candidates = stage.candidates
     positions = candidates.positions_of(ids)
     candidate_logits = candidates.logits[positions]
-    logits, probs = candidate_logits.tolist(), candidates.probs_of(candidate_logits).tolist()
-    for index in (positions < 0).nonzero()[0].tolist():
-        logits[index] = probs[index] = None
+    logits = candidate_logits.tolist()
+    probs = candidates.probs_of(candidate_logits).tolist()
+    (missing_indices,) = (positions < 0).nonzero()
+    for index in missing_indices.tolist():
+        logits[index] = None
+        probs[index] = None
     return _StageValues(logits, probs)
 
 
@@ -261,7 +270,8 @@ def _dropping_stage(logits: Sequence[float | None]) -> int | None:
     """Return the number of the stage that dropped a token, from its logit at each stage; None if none did."""
     if logits[-1] is not None:
         return None
-    return next(stage for stage in range(len(logits) - 1, 0, -1) if logits[stage - 1] is not None)
+    last_stage_with_token = max(stage for stage, logit in enumerate(logits) if logit is not None)
+    return last_stage_with_token + 1
 
 
 def _trace_stage(stage: StageRecord) -> TraceStage:

@@ -98,9 +98,11 @@ class Vocabulary:
         """Return the properties of a token that a run needs. Raises ``ModelError``."""
         properties = self._tokens_by_id.get(token)
         if properties is None:
-            native, token_id = self._native, self._check_id(token)
+            token_id = self._check_id(token)
             properties = VocabularyToken(
-                self.piece(token_id), native.is_control(token_id), native.is_eog(token_id)
+                piece=self.piece(token_id),
+                is_control=self._native.is_control(token_id),
+                is_eog=self._native.is_eog(token_id),
             )
             self._tokens_by_id[token] = properties
         return properties
@@ -110,7 +112,8 @@ class Vocabulary:
         piece = self._pieces_by_id.get(token)
         if piece is None:  # not `token`, because nothing else is needed of a token's alternatives
             token_id = self._check_id(token)
-            piece = self._pieces_by_id[token_id] = self._native.piece(token_id)
+            piece = self._native.piece(token_id)
+            self._pieces_by_id[token_id] = piece
         return piece
 
     def is_eog(self, token: int) -> bool:
@@ -128,7 +131,7 @@ class Vocabulary:
         ``ModelError`` if the bytes are not UTF-8.
         """
         _check_utf8(data)
-        return self._native.tokenize(data, False, special)
+        return self._native.tokenize(data, add_special=False, parse_special=special)
 
     def tokenize_prompt(self, data: bytes) -> list[int]:
         """Return the token ids of a prompt, with BOS at the beginning if the model adds it.
@@ -136,7 +139,7 @@ class Vocabulary:
         Names of control tokens become these tokens. Raises ``ModelError`` if the bytes are not UTF-8.
         """
         _check_utf8(data)
-        tokens = self._native.tokenize(data, True, True)
+        tokens = self._native.tokenize(data, add_special=True, parse_special=True)
         if self.adds_bos and tokens[:2] == [self.bos, self.bos]:
             del tokens[0]  # the chat template has already written BOS
         return tokens
@@ -155,7 +158,7 @@ class Vocabulary:
 
     @cached_property
     def _separator(self) -> bytes:
-        """A character that no token contains beside others: what follows is tokenized as inside a text."""
+        """A character that no token joins with other characters, so that a text after it keeps its tokens."""
         for character in "\ue000\n\t|~":
             data = character.encode()
             with suppress(ModelError):  # no tokens for its bytes
@@ -245,7 +248,7 @@ def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> C
     prompt_ids = vocabulary.tokenize_prompt(stripped_prompt.encode())
     text_ids = vocabulary.tokenize_prompt((stripped_prompt + choice).encode())
     if text_ids[: len(prompt_ids)] == prompt_ids:
-        return Continuation(prompt_ids, text_ids[len(prompt_ids) :], False)
+        return Continuation(prompt_ids, text_ids[len(prompt_ids) :], is_separate=False)
     choice_bytes = choice.encode()
     # SentencePiece adds a space before a text, but not after a newline.
     for choice_ids in (
@@ -253,7 +256,7 @@ def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> C
         vocabulary.tokenize(b"\n" + choice_bytes, special=True)[1:],
     ):
         if b"".join(map(vocabulary.piece, choice_ids)) == choice_bytes:
-            return Continuation(prompt_ids, choice_ids, True)
+            return Continuation(prompt_ids, choice_ids, is_separate=True)
     raise ModelError(
         f"{choice!r} cannot be tokenized by itself, and after the prompt it shares a token with the prompt's end"
     )

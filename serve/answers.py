@@ -57,8 +57,7 @@ class AnswerFormat(ABC):
     """The format of one answer in an API: whole, or as the parts of a stream."""
 
     media_type = "text/event-stream"
-    # Whether `write` gets the returns to earlier tokens. No dropped token was sent, so that most formats have
-    # nothing to tell.
+    # Whether `write` gets the events `Rewind`. The dropped tokens were never sent, so most formats ignore them.
     tells_rewinds = False
 
     @abstractmethod
@@ -67,7 +66,7 @@ class AnswerFormat(ABC):
 
     @abstractmethod
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
-        """Return the parts for an event of the choice ``index``. ``facts``: the field ``x_gen``, if it is due."""
+        """Return the parts for an event of the choice ``index``. ``facts``: ``x_gen`` of the last event."""
 
     def end(self) -> Iterable[str]:
         """Return the parts after the last event."""
@@ -86,7 +85,7 @@ async def answer(
     on_submit: Callable[[EventStream], object] | None = None,
 ) -> Response:
     """Answer a request."""
-    # ``on_submit`` gets the events of the answer before there are any. Raises ``RequestError``, and
+    # ``on_submit``: called with the stream of the answer before its first event. Raises ``RequestError``, and
     # ``ClientLeftError`` if the client leaves first.
     record = record_of(request.scope)
     record.ignored = prepared.ignored
@@ -96,9 +95,12 @@ async def answer(
     if prepared.fields.stream:
         return await _start_stream(request, engine, prepared, form, stream)
     runs = await _collect(request, engine, stream)
-    first, levels = runs[0][0], [_exactness(run[0], run[-1]) for run in runs]
-    assert isinstance(first, Start)  # noqa: S101 - a run without a failure begins so
-    return JSONResponse(form.whole(runs, x_gen(prepared, prepared.choices[0], first, max(levels, key=len))))
+    first_event = runs[0][0]
+    assert isinstance(first_event, Start)  # noqa: S101 - a run without a failure begins so
+    promises = [_exactness(run[0], run[-1]) for run in runs]
+    weakest_promise = max(promises, key=len)  # a weaker promise has a longer text
+    facts = x_gen(prepared, prepared.choices[0], first_event, weakest_promise)
+    return JSONResponse(form.whole(runs, facts))
 
 
 async def run_requests(
@@ -143,12 +145,15 @@ async def _collect(request: Request, engine: EngineThread, stream: EventStream) 
     record = record_of(request.scope)
 
     async def collect() -> None:
-        while taken := await stream.take():
-            for index, event in taken:
+        while new_events := await stream.take():
+            for index, event in new_events:
                 record.push(event)
                 if isinstance(event, BatchFailure):
                     raise _as_request_error(event)
-                runs[index].append(_public_start(event) if isinstance(event, Start) else event)
+                if isinstance(event, Start):
+                    runs[index].append(_public_start(event))
+                else:
+                    runs[index].append(event)
 
     try:
         await until_client_leaves(request.receive, collect())
@@ -168,20 +173,23 @@ def _as_request_error(failure: BatchFailure) -> RequestError:
     if isinstance(error, PromptTooLongError):
         return ContextLengthError(str(error), "prompt", error.prompt_tokens, error.context_tokens)
     if isinstance(error, (ModelError, SamplingError, GrammarError)):
-        return (InvalidRequestError if failure.id is not None else EngineError)(client_message(error))
+        is_of_one_request = failure.id is not None
+        error_type = InvalidRequestError if is_of_one_request else EngineError
+        return error_type(client_message(error))
     return EngineError(f"{type(error).__name__}: {client_message(error)}")
 
 
 def _public_start(start: Start) -> Start:
-    """Return the event, in which the model of guidance has the name of its file."""
+    """Return the event for clients. Instead of the path of the guidance model, it has the name of the file."""
     guidance = start.text_rules.get("guidance", {})
     if "model" not in guidance:
         return start
-    named = {**guidance, "model": Path(guidance["model"]).stem}
-    return replace(start, text_rules={**start.text_rules, "guidance": named})
+    public_guidance = {**guidance, "model": Path(guidance["model"]).stem}
+    return replace(start, text_rules={**start.text_rules, "guidance": public_guidance})
 
 
 def _exactness(start: Event, done: Event) -> str:
+    """Return the promise about one text, in words."""
     if not isinstance(start, Start) or not isinstance(done, Done):
         return str(EXACT)
     exactness = start.batch_exactness or EXACT
@@ -193,15 +201,15 @@ async def _start_stream(
 ) -> Response:
     """Return the response of a stream. Failures before the first token have a status of their own."""
     try:
-        first = await until_client_leaves(request.receive, stream.take())
-        begun = {index for index, event in first if isinstance(event, Start)}
-        for index, event in first:
-            if isinstance(event, BatchFailure) and index not in begun:
+        first_events = await until_client_leaves(request.receive, stream.take())
+        begun_choices = {index for index, event in first_events if isinstance(event, Start)}
+        for index, event in first_events:
+            if isinstance(event, BatchFailure) and index not in begun_choices:
                 raise _as_request_error(event)
     except BaseException:
         engine.cancel(stream)
         raise
-    parts = _stream_parts(prepared, form, stream, first, record_of(request.scope))
+    parts = _stream_parts(prepared, form, stream, first_events, record_of(request.scope))
     return StreamResponse(parts, lambda: engine.cancel(stream), form.media_type)
 
 
@@ -209,14 +217,14 @@ async def _stream_parts(
     prepared: PreparedRequest,
     form: AnswerFormat,
     stream: EventStream,
-    taken: list[tuple[int, Event | BatchFailure]],
+    new_events: list[tuple[int, Event | BatchFailure]],
     record: RequestRecord,
 ) -> AsyncIterator[str]:
-    """Yield the parts of a stream. ``taken``: the events that have already been taken from it."""
+    """Yield the parts of a stream. ``new_events``: the first events, which were already taken from the stream."""
     starts: dict[int, Start] = {}
-    while taken:
+    while new_events:
         parts: list[str] = []
-        for index, event in taken:
+        for index, event in new_events:
             record.push(event)
             if isinstance(event, BatchFailure):
                 error = _as_request_error(event)
@@ -226,16 +234,18 @@ async def _stream_parts(
                 return
             if isinstance(event, Rewind) and not form.tells_rewinds:
                 continue
-            facts = None
             if isinstance(event, Start):
-                event = starts[index] = _public_start(event)  # noqa: PLW2901 - this is what clients get
+                starts[index] = _public_start(event)
+                parts += form.write(index, starts[index], None)
             elif isinstance(event, Done):
                 start = starts[index]
                 facts = x_gen(prepared, prepared.choices[index], start, _exactness(start, event))
-            parts += form.write(index, event, facts)
+                parts += form.write(index, event, facts)
+            else:
+                parts += form.write(index, event, None)
         if parts:
             yield "".join(parts)
-        taken = await stream.take()
+        new_events = await stream.take()
     yield "".join(form.end())
 
 

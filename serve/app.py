@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
-from itertools import accumulate
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
@@ -37,7 +36,7 @@ from .request_log import CLIENT_LEFT, record_of, start_record
 from .security import check_request
 from .state import HTML, JSON, TEXT, RouteSpec, ServerState
 
-# Maximum length of the header with ignored fields. Python's clients reject headers of 8,190 characters.
+# Maximum length of the names in the header of ignored fields. Python's clients reject headers of 8,190 characters.
 _MAX_HEADER = 2_000
 
 
@@ -89,7 +88,8 @@ class ServerApp:
     # After an unexpected exception, it answers 500 with the id of the record.
 
     def __init__(self, routes: Starlette, state: ServerState) -> None:
-        self._routes, self._state = routes, state
+        self._routes = routes
+        self._state = state
         # The number of requests whose responses have not ended.
         self.open_count = 0
 
@@ -108,7 +108,8 @@ class ServerApp:
         async def recording_send(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
-                has_begun, record.status = True, message["status"]
+                has_begun = True
+                record.status = message["status"]
                 headers = MutableHeaders(scope=message)
                 for name, value in added_headers.items():
                     headers.setdefault(name, value)
@@ -120,8 +121,8 @@ class ServerApp:
                 response = check_request(scope, self._state.access, added_headers)
             except RequestError as error:
                 response = error.response()
-            plain_scope = {**scope, "path": _plain_path(scope["path"])}
-            await (response or self._routes)(plain_scope, receive, recording_send)
+            app = self._routes if response is None else response
+            await app({**scope, "path": _plain_path(scope["path"])}, receive, recording_send)
         except Exception as error:
             record.fault = error
             if not has_begun:
@@ -142,9 +143,11 @@ def make_app(state: ServerState) -> ServerApp:
 
 def _plain_path(path: str) -> str:
     """Return a path without doubled slashes and without one at its end."""
-    # Clients join a base address and a path carelessly. A redirect would not do: behind a proxy, this server knows
+    # Clients join a base address and a path carelessly. A redirect would fail behind a proxy: this server knows
     # neither the scheme nor the prefix of the address that the client used.
-    return "/" + "/".join(part for part in path.split("/") if part) if path.startswith("/") else path
+    if not path.startswith("/"):
+        return path
+    return "/" + "/".join(part for part in path.split("/") if part)
 
 
 def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaitable[Response]]:
@@ -158,8 +161,8 @@ def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaita
         except RequestError as error:
             return error.response(has_detail=spec.path.startswith("/api/"))
         except InvalidFieldError as error:
-            wrong = InvalidRequestError(str(error), error.field)
-            return wrong.response(has_detail=spec.path.startswith("/api/"))
+            request_error = InvalidRequestError(str(error), error.field)
+            return request_error.response(has_detail=spec.path.startswith("/api/"))
         except Exception as error:
             record.fault = error
             return FaultError(record.id).response()
@@ -171,11 +174,24 @@ def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaita
 
 
 def _ignored_header(names: Sequence[str]) -> str:
-    """Return the names of fields as a header, whose length clients limit. JSON's keys may have any characters."""
-    # A name that is empty or has blanks around it is quoted, since a header may not begin or end so.
-    shown = [ascii(name)[1:-1] if name and name == name.strip(" ") else ascii(name) for name in names]
-    fitting = [name for name, end in zip(shown, accumulate(map(len, shown)), strict=True) if end <= _MAX_HEADER]
-    return ", ".join([*fitting, *(["..."] if len(fitting) < len(shown) else [])])
+    """Return the names of fields as a header. If it would become too long, the last names are left out."""
+    shown_names: list[str] = []
+    length = 0
+    for name in names:
+        shown_name = _header_name(name)
+        length += len(shown_name)
+        if length > _MAX_HEADER:
+            shown_names.append("...")
+            break
+        shown_names.append(shown_name)
+    return ", ".join(shown_names)
+
+
+def _header_name(name: str) -> str:
+    """Return the name of a field in ASCII. It is quoted if a header could not begin or end with it."""
+    quoted_name = ascii(name)
+    is_stripped = name != "" and name == name.strip(" ")
+    return quoted_name[1:-1] if is_stripped else quoted_name
 
 
 async def _http_error_response(request: Request, error: Exception) -> Response:

@@ -29,7 +29,7 @@ from .state import JSON, LINES, OWN_PATHS, RouteSpec
 
 Json = dict[str, Any]
 
-_ERROR = {
+_ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -47,7 +47,7 @@ _ERROR = {
 }
 
 
-# The errors that every route may answer with.
+# The errors of every route.
 _ERRORS: tuple[type[RequestError], ...] = (
     *(InvalidRequestError, UnauthorizedError, ForbiddenError, RequestTimeoutError, HeadersTooLargeError),
     *(EngineError, UnavailableError, TimedOutError),
@@ -57,7 +57,7 @@ _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs_key: bool = False) -> Json:
     """Return the OpenAPI description of the routes. ``ignored_fields`` are accepted without an effect."""
-    schemas: Json = {"Error": _ERROR}
+    schemas: Json = {"Error": _ERROR_SCHEMA}
     paths: dict[str, Json] = {}
     for route in routes:
         operation: Json = {"summary": (getdoc(route.handler) or "").partition("\n")[0]}
@@ -90,8 +90,10 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
 
 def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
     """Return the answers of a route by status."""
-    schema: Json = {"type": "object", "required": list(route.keys)} if route.keys else {}
-    content = {kind: {"schema": schema} if kind == JSON else {} for kind in route.media_types}
+    content: dict[str, Json] = {media_type: {} for media_type in route.media_types}
+    if JSON in content:
+        schema = {"type": "object", "required": list(route.keys)} if route.keys else {}
+        content[JSON] = {"schema": schema}
     responses: Json = {"200": {"description": "the answer", "content": content}}
     errors = [*_ERRORS]
     if route.method != "GET":
@@ -99,11 +101,11 @@ def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
     if has_parameters:
         errors.append(NotFoundError)
     for error in sorted(errors, key=lambda error: error.status):
-        response = responses.setdefault(
-            str(error.status), {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
-        )
-        descriptions = [*filter(None, [response.get("description")]), getdoc(error) or ""]
-        response["description"] = " ".join(text.partition("\n\n")[0] for text in descriptions)
+        error_content = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+        response = responses.setdefault(str(error.status), {"content": error_content})
+        summary = (getdoc(error) or "").partition("\n\n")[0]
+        # Several errors may have the same status.
+        response["description"] = f"{response['description']} {summary}" if "description" in response else summary
         if error.retry_after is not None:
             description = "seconds after which the request may be sent again; absent if it would fail again"
             response["headers"] = {"retry-after": {"schema": {"type": "integer"}, "description": description}}
@@ -112,7 +114,7 @@ def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
 
 def _schema(route: RouteSpec, ignored_fields: Iterable[str], schemas: Json) -> Json:
     """Return a reference to the schema of a route's body, which is added to ``schemas``."""
-    # Other fields are taken, and named in the answer, except on our own routes.
+    # Unknown fields are accepted, and named in the answer, except on our own routes.
     body = cast("type[BaseModel]", route.body)
     if body.__name__ not in schemas:
         schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -125,15 +127,19 @@ def _schema(route: RouteSpec, ignored_fields: Iterable[str], schemas: Json) -> J
 
 
 def _allow_nulls(schema: Json) -> None:
-    """Declare that a null counts as an absent field, whatever its name."""
+    """Allow null as the value of every field that may be absent, because the two mean the same."""
+    null = {"type": "null"}
     if schema.get("additionalProperties") is False:
-        schema["additionalProperties"] = {"type": "null"}
+        schema["additionalProperties"] = null
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
-        is_limited = bool(field.keys() & {"type", "anyOf", "$ref"})
-        if name not in required and is_limited and {"type": "null"} not in field.get("anyOf", ()):
-            description = {"description": field.pop("description")} if "description" in field else {}
-            schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **description}
+        has_type = bool(field.keys() & {"type", "anyOf", "$ref"})
+        if name in required or not has_type or null in field.get("anyOf", ()):
+            continue
+        nullable_field: Json = {"anyOf": [field, null]}
+        if "description" in field:
+            nullable_field["description"] = field.pop("description")
+        schema["properties"][name] = nullable_field
 
 
 _STYLE = """
@@ -164,9 +170,10 @@ def docs_page(description: Mapping[str, Any]) -> str:
                 f"{escape(operation['summary'])}"
             )
             fields = _fields_table(operation, description["components"]["schemas"])
-            parts.append(
-                f"<details><summary>{heading}</summary>{fields}</details>" if fields else f"<p>{heading}</p>"
-            )
+            if fields:
+                parts.append(f"<details><summary>{heading}</summary>{fields}</details>")
+            else:
+                parts.append(f"<p>{heading}</p>")
     return page("gen serve: the routes", "".join(parts))
 
 
@@ -178,17 +185,22 @@ def _fields_table(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> s
     reference = content[JSON]["schema"]["$ref"]
     schema = schemas[reference.rpartition("/")[2]]
     required = schema.get("required", ())
-    table_rows = (
-        f"<tr><td><code>{escape(name)}</code>{' (required)' if name in required else ''}</td>"
-        f"<td>{escape(_type_text(field))}</td></tr>"
-        for name, field in schema["properties"].items()
-    )
+    table_rows = []
+    for name, field in schema["properties"].items():
+        mark = " (required)" if name in required else ""
+        table_rows.append(
+            f"<tr><td><code>{escape(name)}</code>{mark}</td><td>{escape(_type_text(field))}</td></tr>"
+        )
     return f"<table>{''.join(table_rows)}</table>"
 
 
 def _type_text(field: Mapping[str, Any]) -> str:
+    """Return the types of a field in words, such as ``integer or string``."""
     if "description" in field and "type" not in field and "anyOf" not in field:
         return str(field["description"])
-    kinds = field.get("anyOf", [field])
-    names = (kind.get("type") or str(kind.get("$ref", "any value")).rpartition("/")[2] for kind in kinds)
-    return " or ".join(dict.fromkeys(str(name) for name in names if name != "null"))
+    names: list[str] = []
+    for schema in field.get("anyOf", [field]):
+        name = schema.get("type") or str(schema.get("$ref", "any value")).rpartition("/")[2]
+        if name != "null" and str(name) not in names:
+            names.append(str(name))
+    return " or ".join(names)

@@ -43,11 +43,11 @@ class NotBegunError(Exception):
 class EventStream:
     """The events of the choices of one answer, as they arrive."""
 
-    # It belongs to one event loop. A stream that is left before its end must be canceled with
+    # A stream belongs to one event loop. If nobody reads it to its end, it must be canceled with
     # `EngineThread.cancel`.
 
     def __init__(self, ids: Sequence[int]) -> None:
-        # The ids of the requests that have not ended, with the index of each choice.
+        # The index of each choice, by the id of its request. Requests that have ended are removed.
         self.ids = {request_id: index for index, request_id in enumerate(ids)}
         self._events: list[tuple[int, Event | BatchFailure]] = []
         self._has_news = asyncio.Event()
@@ -67,13 +67,14 @@ class EventStream:
         self._has_news.set()
 
     async def take(self) -> list[tuple[int, Event | BatchFailure]]:
-        """Wait for events; return all that have arrived, each with the index of its choice; none at the end."""
+        """Wait for events, and return them with the index of their choice. After the last event, return none."""
         if not self.ids and not self._events:
             return []
         await self._has_news.wait()
         self._has_news.clear()
-        taken, self._events = self._events, []
-        return taken
+        new_events = self._events
+        self._events = []
+        return new_events
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class EngineCounts:
 class EngineThread:
     """A thread that runs requests on one model, several at a time."""
 
-    # ``max_idle_tokens`` are kept in slots for later requests; ``max_seconds`` of an answer include the time in
-    # the queue. None is no limit.
+    # ``max_idle_tokens``: how many tokens free slots keep for later requests. ``max_seconds``: how long an answer
+    # may take, with the time in the queue. None: no limit.
 
     def __init__(  # noqa: PLR0913 - a parameter for each flag
         self,
@@ -104,7 +105,8 @@ class EngineThread:
         self._max_seconds = max_seconds
         self._takes_requests = True
         self._slots = slots or 0
-        self._max_waiting, self._deterministic = max_waiting, deterministic
+        self._max_waiting = max_waiting
+        self._deterministic = deterministic
         self._max_idle_tokens = max_idle_tokens
         self._note = note
         self._ids = count()
@@ -140,7 +142,8 @@ class EngineThread:
         if not self._takes_requests or self._is_stopping or self.failure is not None:
             raise EngineStoppedError
         # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
-        if self._streams and len(self._streams) + len(requests) > self._slots + self._max_waiting:
+        is_too_many = len(self._streams) + len(requests) > self._slots + self._max_waiting
+        if self._streams and is_too_many:
             raise QueueFullError
         numbered = [replace(request, id=next(self._ids)) for request in requests]
         ids = [cast("int", request.id) for request in numbered]
@@ -163,7 +166,7 @@ class EngineThread:
             self._send(partial(BatchEngine.cancel, request_id=request_id))
 
     def interrupt_all(self) -> None:
-        """End all answers: those that have begun with the text so far, and those that wait with an error."""
+        """End all answers. A text that has begun ends early; a request that waits gets an error."""
         for stream in set(self._streams.values()):
             self.interrupt(stream)
 
@@ -213,10 +216,12 @@ class EngineThread:
 
     def _interrupt(self, engine: BatchEngine, request_id: int) -> None:
         progress = engine.interrupt(request_id)
-        if progress is not None:
-            if isinstance(progress.events[-1], BatchFailure):
-                progress = progress._replace(events=[BatchFailure(request_id, NotBegunError(), has_begun=False)])
-            self._deliver([progress])
+        if progress is None:
+            return
+        if isinstance(progress.events[-1], BatchFailure):
+            failure = BatchFailure(request_id, NotBegunError(), has_begun=False)
+            progress = progress._replace(events=[failure])
+        self._deliver([progress])
 
     def _send(self, command: Callable[[BatchEngine], object]) -> None:
         with self._wakes:
@@ -253,7 +258,8 @@ class EngineThread:
         with self._wakes:
             while engine.is_idle and not self._commands and not self._is_stopping:
                 self._wakes.wait()
-            commands, self._commands = self._commands, deque()
+            commands = self._commands
+            self._commands = deque()
         for command in commands:
             command(engine)
         return not self._is_stopping
@@ -270,10 +276,9 @@ class EngineThread:
             self._undelivered.put(partial(self._push, events_by_id))
 
     def _call_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand what is undelivered to the event loop, until `stop`."""
-        # This is a thread of its own, so that the event loop runs while llama.cpp decodes. If the thread of the
-        # model woke the event loop, it would give it the interpreter, and get it back only after the answers of
-        # all requests are written.
+        """Hand new events to the event loop, until `stop`."""
+        # Only this thread wakes the event loop, so that the loop runs while llama.cpp decodes. If the thread of
+        # the model woke it, the event loop would keep the interpreter until all answers are written.
         while (delivery := self._undelivered.get()) is not None:
             loop.call_soon_threadsafe(delivery)
 

@@ -17,21 +17,21 @@ class RequestError(Exception):
     """A request that is not answered."""
 
     status = 400
-    # The kind of the error, as OpenAI names it.
+    # OpenAI's type of the error.
     kind = "invalid_request_error"
-    # A word for programs.
+    # OpenAI's code of the error, by which programs can distinguish it.
     code: str | None = None
-    # Seconds after which the client may try again; None: the same request fails again.
+    # Seconds after which the client may try again; None: a new try would fail, too.
     retry_after: int | None = None
 
     def __init_subclass__(cls, **facts: int | str) -> None:
-        """Set attributes of a kind of error, which its definition gives as keywords."""
+        """Set the class attributes that a subclass gives as keywords, such as ``status=404``."""
         for name, value in facts.items():
             setattr(cls, name, value)
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
-        # The field at fault.
+        # The field that is wrong; None: no single field is.
         self.param = param
 
     def as_json(self) -> dict[str, Any]:
@@ -40,11 +40,15 @@ class RequestError(Exception):
 
     def response(self, *, has_detail: bool = False) -> JSONResponse:
         """Return the answer. ``has_detail``: True to repeat the message where KoboldAI's clients read it."""
-        headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        headers: dict[str, str] = {}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(self.retry_after)
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers["www-authenticate"] = "Bearer"
-        detail = {"detail": {"msg": str(self), "type": self.kind}} if has_detail else {}
-        return JSONResponse({**self.as_json(), **detail}, self.status, headers)
+        body = self.as_json()
+        if has_detail:
+            body["detail"] = {"msg": str(self), "type": self.kind}
+        return JSONResponse(body, self.status, headers)
 
 
 class InvalidRequestError(RequestError):
@@ -59,15 +63,24 @@ _WORDS: Mapping[str, str] = {
 }
 
 
-_FOLDERS = re.compile(r"(?<![\w.…/:#~])/(?:[^\s/:;,'\"][^/:;,'\"\n]*/)+(?=[^\s/])")  # those of an absolute path
+# The folders of an absolute path, such as "/home/me/" of "/home/me/model.gguf".
+_FOLDERS = re.compile(
+    r"""
+    (?<![\w.…/:#~])/  # the beginning of a path, not a slash inside a word, a relative path or an address
+    (?:[^\s/:;,'"][^/:;,'"\n]*/)+  # names of folders, which may have spaces inside
+    (?=[^\s/])  # the name of the file
+    """,
+    re.VERBOSE,
+)
 
 
 def client_message(error: Exception) -> str:
     """Return the message of an error for a client: what the client can do, without the folders of this machine."""
-    # The problem of another error than one about a model quotes the client's own text, which stays.
-    if not isinstance(error, LogitsmithError) or isinstance(error, ModelError):
-        message = error.sentence(_WORDS) if isinstance(error, LogitsmithError) else str(error)
-        return _FOLDERS.sub("…/", message)
+    if not isinstance(error, LogitsmithError):
+        return _FOLDERS.sub("…/", str(error))
+    if isinstance(error, ModelError):
+        return _FOLDERS.sub("…/", error.sentence(_WORDS))
+    # Other errors quote the client's own text, which stays as it is. Only their origin can be a file.
     return error.at(_FOLDERS.sub("…/", error.origin), error.place).sentence(_WORDS)
 
 

@@ -26,11 +26,12 @@ from .state import RouteSpec, ServerState, read_fields
 
 async def grammars(_: Request, state: ServerState) -> Response:
     """List the grammars that have a name."""
-    entries = [
+    entries = await state.run(lambda: list_grammars(grammar_folders()))
+    grammars_json = [
         {"name": entry.name, "origin": public_origin(entry.origin), "description": entry.description}
-        for entry in await state.run(lambda: list_grammars(grammar_folders()))
+        for entry in entries
     ]
-    return JSONResponse({"grammars": entries})
+    return JSONResponse({"grammars": grammars_json})
 
 
 # Maximum length of a text to be matched.
@@ -38,7 +39,10 @@ _MAX_TEXT_CHARACTERS = 100_000
 
 
 class GrammarCheckFields(StrictModel):
-    """A grammar: a name, the text of one, or a table as in presets; and a text to be matched."""
+    """A grammar, and a text to be matched.
+
+    ``grammar``: the name of a grammar, its text, a table as in presets, or a JSON Schema.
+    """
 
     grammar: str | Json
     text: Annotated[str, Field(max_length=_MAX_TEXT_CHARACTERS)] | None = None
@@ -53,13 +57,15 @@ async def check_grammar(request: Request, state: ServerState) -> Response:
 
 def _checked(maker: RequestMaker, fields: GrammarCheckFields) -> Json:
     value = text_grammar(fields.grammar) if isinstance(fields.grammar, str) else fields.grammar
-    if isinstance(value, Mapping) and not GRAMMAR_KEYS.keys() & value.keys():
+    is_json_schema = isinstance(value, Mapping) and not GRAMMAR_KEYS.keys() & value.keys()
+    if is_json_schema:
         value = {"json_schema": value}
     check_grammar_source(value, "grammar")
     try:
         spec = resolve_grammar(value, grammar_folders())
         spec.try_compilation(maker.guard)
-        grammar = spec.compile(maker.model.vocabulary if spec.has_token_references else None)
+        vocabulary = maker.model.vocabulary if spec.has_token_references else None
+        grammar = spec.compile(vocabulary)
         mismatch = None if fields.text is None else find_mismatch(grammar, fields.text)
     except GrammarError as error:
         message = client_message(GrammarError(error.message, place=error.place, advice=error.advice))
@@ -68,7 +74,8 @@ def _checked(maker: RequestMaker, fields: GrammarCheckFields) -> Json:
         return {"ok": False, "message": client_message(error), "line": None, "column": None}
     answer: Json = {"ok": True, "kind": spec.kind, "ignored_schema_paths": list(spec.ignored_schema_paths)}
     if fields.text is not None:
-        answer |= {"matches": mismatch is None, "mismatch": None if mismatch is None else _mismatch_json(mismatch)}
+        answer["matches"] = mismatch is None
+        answer["mismatch"] = None if mismatch is None else _mismatch_json(mismatch)
     return answer
 
 

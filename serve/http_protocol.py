@@ -1,7 +1,8 @@
 """One connection of a client, with limits of time.
 
-uvicorn closes a connection that is idle after a response. It waits without limit for the rest of a request, and
-for a client that does not read. Here such a client is disconnected. Times are long enough for slow networks.
+uvicorn closes a connection that is idle after a response. But it waits without limit for the rest of a request,
+and for a client that does not read a response. The protocol here disconnects such clients. Its limits are long
+enough for slow networks.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from .errors import (
 from .security import MAX_HEADER_BYTES
 
 MAX_CONNECTIONS = 512
-# Time for the headers and the body of a request; more for long bodies.
+# Time for the headers and the body of a request. A long body gets a second more for each 8,192 bytes.
 SECONDS_FOR_REQUEST = 20.0
-# A client that has sent this many bytes gets a second more for the rest of the request.
 MIN_BYTES_PER_SECOND = 8_192
-# A client that takes too few bytes of a response for this long is disconnected.
+# A client must read 16,384 bytes of a response per minute, or else all that is left.
 SECONDS_WITHOUT_READING = 60.0
-# Bytes that a client must take in this time if more are left.
 _MIN_BYTES_READ = 16_384
-# Bytes of a body that are read although the request is already answered. Clients read the response only later.
+# Maximum number of bytes that are read of a body although the request is already answered. Many clients read the
+# response only after they have sent their body.
 _MAX_DISCARDED_BYTES = 64_000_000
 _MAX_PIPELINED_BYTES = 65_536
 
@@ -49,7 +49,7 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
-        # Without buffered bytes, a closed transport never waits for a client that does not read.
+        # A transport without a buffer never waits, when it is closed, for a client that does not read.
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > MAX_CONNECTIONS:
             self._reject(UnavailableError("too many connections are open; try again later"))
@@ -76,7 +76,8 @@ class LimitedProtocol(H11Protocol):
         elif not is_received and self._receiving is None:
             self._wait_for_request()
         is_answered = self.conn.our_state not in (h11.SEND_RESPONSE, h11.SEND_BODY)
-        if is_answered and self.conn.their_state is h11.SEND_BODY and self._received_bytes > _MAX_DISCARDED_BYTES:
+        is_sending_body = self.conn.their_state is h11.SEND_BODY
+        if is_answered and is_sending_body and self._received_bytes > _MAX_DISCARDED_BYTES:
             self.transport.abort()
         # A paused transport does not notice that the client has left.
         if is_received and len(self.conn.trailing_data[0]) <= _MAX_PIPELINED_BYTES:
@@ -84,8 +85,8 @@ class LimitedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not a request, in the format of all errors."""
-        problem = sys.exception()  # that of h11, which uvicorn handles
-        status = getattr(problem, "error_status_hint", HTTPStatus.BAD_REQUEST)
+        h11_error = sys.exception()  # uvicorn calls this method while it handles the error
+        status = getattr(h11_error, "error_status_hint", HTTPStatus.BAD_REQUEST)
         if status == HeadersTooLargeError.status:
             self._reject(HeadersTooLargeError(f"the headers have more than {MAX_HEADER_BYTES:,} bytes"))
             return
@@ -104,14 +105,15 @@ class LimitedProtocol(H11Protocol):
             self._writing = None
 
     def _wait_for_request(self) -> None:
-        self._began, self._received_bytes = self.loop.time(), 0
+        self._began = self.loop.time()
+        self._received_bytes = 0
         self._receiving = self.loop.call_later(SECONDS_FOR_REQUEST, self._check_request)
 
     def _check_request(self) -> None:
-        allowed = self._began + SECONDS_FOR_REQUEST + self._received_bytes / MIN_BYTES_PER_SECOND
-        left = allowed - self.loop.time()
-        if left > 0:
-            self._receiving = self.loop.call_later(left, self._check_request)
+        allowed_seconds = SECONDS_FOR_REQUEST + self._received_bytes / MIN_BYTES_PER_SECOND
+        remaining_seconds = self._began + allowed_seconds - self.loop.time()
+        if remaining_seconds > 0:
+            self._receiving = self.loop.call_later(remaining_seconds, self._check_request)
             return
         self._receiving = None
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
@@ -124,7 +126,8 @@ class LimitedProtocol(H11Protocol):
         self._writing = self.loop.call_later(SECONDS_WITHOUT_READING, self._check_writing)
 
     def _check_writing(self) -> None:
-        if self.transport.get_write_buffer_size() > self._unsent_bytes - _MIN_BYTES_READ:
+        read_bytes = self._unsent_bytes - self.transport.get_write_buffer_size()
+        if read_bytes < _MIN_BYTES_READ:
             self.transport.abort()
         else:
             self._limit_writing()
@@ -133,7 +136,8 @@ class LimitedProtocol(H11Protocol):
         """Send an error, if no response has begun, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = error.response()
-            head = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}", "connection: close"]
-            head += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
-            self.transport.write("\r\n".join([*head, "", ""]).encode("latin-1") + bytes(response.body))
+            lines = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}", "connection: close"]
+            lines += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
+            head = "\r\n".join(lines) + "\r\n\r\n"
+            self.transport.write(head.encode("latin-1") + bytes(response.body))
         self.transport.close()

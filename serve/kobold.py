@@ -22,6 +22,7 @@ from ..requests.fields import PromptFields, fields_without_place
 from ..requests.strict_model import Json, StrictModel
 from .answers import AnswerFormat, answer
 from .errors import InvalidRequestError, RequestError
+from .resolution import PreparedRequest
 from .state import EVENTS, RouteSpec, ServerState, json_answer, read_fields, read_json
 from .tracked_answers import TrackedAnswer
 
@@ -65,21 +66,25 @@ class KoboldFields(PromptFields):
         if self.use_default_badwordsids and self.ban_eos_token is None:
             changes["ban_eos_token"] = True
         if self.singleline:
-            stop = self.stop_sequence or []
-            changes["stop_sequence"] = [*([stop] if isinstance(stop, str) else stop), "\n"]
+            stop_strings = self.stop_sequence or []
+            if isinstance(stop_strings, str):
+                stop_strings = [stop_strings]
+            changes["stop_sequence"] = [*stop_strings, "\n"]
         return self.model_copy(update=changes)
 
 
 class KoboldFormat(AnswerFormat):
     """KoboldCpp's answer."""
 
-    # A stream has the messages of the first choice, and ends with its finish reason. ``dropped_count``: number of
-    # tokens at the beginning of the prompt that were left out.
+    # A stream has the messages of the first choice, and ends with the finish reason of this choice.
 
-    def __init__(self, keeps_stop: bool, dropped_count: int) -> None:
+    def __init__(self, *, keeps_stop: bool, dropped_count: int) -> None:
+        """Prepare an answer. ``dropped_count``: number of prompt tokens that were left out."""
         self._keeps_stop = keeps_stop
         self._messages = KoboldMessages(keeps_stop=keeps_stop)
-        self._more_facts = {"dropped_prompt_tokens": dropped_count} if dropped_count else {}
+        self._more_facts: Json = {}
+        if dropped_count:
+            self._more_facts["dropped_prompt_tokens"] = dropped_count
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
         """Return the answer with a result for each choice."""
@@ -109,87 +114,115 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     state.check_queue()
     fields, ignored = await read_fields(request, state, KoboldFields)
     ignored += fields_without_place(fields, _NOT_ANSWERED)
-    length, context = fields.max_context_length, state.engine.context_length
-    length = context if length is None or length < 1 else min(length, context)
-
-    dropped_counts = [0]
+    context_length = state.engine.context_length
+    if fields.max_context_length is not None and fields.max_context_length >= 1:
+        context_length = min(fields.max_context_length, context_length)
+    dropped_counts = [0]  # one for each prompt; the answer tells the largest
 
     def fit(generation: GenerationRequest) -> GenerationRequest:
-        fitted = _fit(maker.model, generation, fields.memory or "", length)
-        lengths = [len(cast("Sequence[int]", request.prompt)) for request in (generation, fitted)]
-        dropped_counts.append(lengths[0] - lengths[1])
+        fitted = _shorten_prompt(maker.model, generation, fields.memory or "", context_length)
+        dropped_counts.append(len(_prompt_ids(generation)) - len(_prompt_ids(fitted)))
         return _with_negative_before_prompt(maker.model, fitted)
 
     prepared = await state.prepare(request, fields, lambda: maker.make(fields.normalized(is_stream), ignored, fit))
-    if is_stream and len(prepared.choices) > 1:  # messages do not say to which text they belong
-        many = {"prompt": len(fields.prompts()), "n": fields.n or 1, "n_cmpl": fields.n_cmpl or 1}
-        dropped = [name for name, count in many.items() if count > 1 and name not in prepared.ignored]
-        prepared = replace(prepared, choices=prepared.choices[:1], ignored=(*prepared.ignored, *dropped))
-    form = KoboldFormat(fields.trim_stop is False, max(dropped_counts))
+    if is_stream and len(prepared.choices) > 1:
+        prepared = _only_first_choice(prepared, fields)
+    form = KoboldFormat(keeps_stop=fields.trim_stop is False, dropped_count=max(dropped_counts))
     key = _answer_key(request, fields.genkey)
     return await answer(request, state.engine, prepared, form, partial(state.answers.track, key))
 
 
+def _only_first_choice(prepared: PreparedRequest, fields: KoboldFields) -> PreparedRequest:
+    """Return a request for one text. The messages of a stream do not say to which of several texts they belong."""
+    text_counts = {"prompt": len(fields.prompts()), "n": fields.n or 1, "n_cmpl": fields.n_cmpl or 1}
+    unused = [name for name, count in text_counts.items() if count > 1 and name not in prepared.ignored]
+    return replace(prepared, choices=prepared.choices[:1], ignored=(*prepared.ignored, *unused))
+
+
+def _prompt_ids(request: GenerationRequest) -> Sequence[int]:
+    """Return the prompt of a request that `RequestMaker` has tokenized."""
+    return cast("Sequence[int]", request.prompt)
+
+
 def _with_negative_before_prompt(model: Model, request: GenerationRequest) -> GenerationRequest:
-    """Return a request whose negative prompt stands before the prompt, as in KoboldCpp, and not in its place."""
-    # The beginning of the prompt is left out there if the context is too short for both.
+    """Return a request whose negative prompt stands before the prompt, as in KoboldCpp."""
+    # Elsewhere, the negative prompt takes the place of the prompt. If the context is too short for both, the
+    # beginning of the prompt is left out.
     guidance = request.rules.guidance
     if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
         return request
     vocabulary = model.vocabulary
     negative_ids = vocabulary.tokenize_prompt(f"{guidance.negative_prompt}\n".encode())
-    prompt_ids = list(cast("Sequence[int]", request.prompt))
+    prompt_ids = list(_prompt_ids(request))
     if vocabulary.adds_bos and prompt_ids[:1] == [vocabulary.bos]:
         del prompt_ids[0]
-    room = model.context_length - len(negative_ids) - (request.max_tokens or 0) - 1
-    ids = (*negative_ids, *prompt_ids[-max(1, room) :])
+    max_prompt_tokens = max(1, model.context_length - len(negative_ids) - (request.max_tokens or 0) - 1)
+    ids = (*negative_ids, *prompt_ids[-max_prompt_tokens:])
     return request.guided_by(replace(guidance, negative_prompt=ids))
 
 
-# A fifth of the context, and at least so many tokens, are left for the prompt, whatever length is requested.
-_MIN_PROMPT_SHARE, _MIN_PROMPT_TOKENS = 5, 16
+_MIN_PROMPT_TOKENS = 16
+# The last tokens of the prompt that stay although the memory is long.
 _MIN_TOKENS_AFTER_MEMORY = 4
 
 
-def _fit(model: Model, request: GenerationRequest, memory: str, length: int) -> GenerationRequest:
+def _shorten_prompt(
+    model: Model, request: GenerationRequest, memory: str, context_length: int
+) -> GenerationRequest:
     """Return a request whose prompt and answer fit into the context; the same one if they do already."""
-    # As in KoboldCpp, tokens are left out after the memory, which stays at the beginning; of a memory that is too
-    # long itself, the beginning is left out. BOS stays.
-    ids = cast("tuple[int, ...]", request.prompt)
-    min_prompt_count = max(min(length - _MIN_TOKENS_AFTER_MEMORY, _MIN_PROMPT_TOKENS), length // _MIN_PROMPT_SHARE)
+    # As in KoboldCpp, the memory stays at the beginning, and the tokens after it are left out.
+    ids = _prompt_ids(request)
     if request.max_tokens is not None:
-        answer_count = min(request.max_tokens, length - max(min_prompt_count, 1))
-    elif len(ids) < length:
+        max_answer_tokens = min(request.max_tokens, context_length - _min_prompt_tokens(context_length))
+    elif len(ids) < context_length:
         return request
     else:  # an answer without a limit gets half of the context, if the prompt is too long
-        answer_count = length // 2
-    room = max(min(length - answer_count, model.context_length - 1), 1)
-    if len(ids) <= room:
+        max_answer_tokens = context_length // 2
+    max_prompt_tokens = max(min(context_length - max_answer_tokens, model.context_length - 1), 1)
+    if len(ids) <= max_prompt_tokens:
         return request
-    kept = model.vocabulary.tokenize_prompt(memory.encode())
-    if excess := max(len(kept) + _MIN_TOKENS_AFTER_MEMORY - room, 0):
-        has_bos = model.vocabulary.adds_bos and kept[:1] == [model.vocabulary.bos]
-        kept = [*kept[:1], *kept[excess + 1 :]] if has_bos else kept[excess:]
-    kept_end = ids[len(ids) - (room - len(kept)) :] if room > len(kept) else ()
-    return replace(request, prompt=(*kept, *kept_end)[:room], max_tokens=answer_count)
+    kept_ids = _memory_ids(model, memory, max_prompt_tokens - _MIN_TOKENS_AFTER_MEMORY)
+    end_length = max(0, max_prompt_tokens - len(kept_ids))
+    shortened_ids = (*kept_ids, *ids[len(ids) - end_length :])
+    return replace(request, prompt=shortened_ids[:max_prompt_tokens], max_tokens=max_answer_tokens)
+
+
+def _min_prompt_tokens(context_length: int) -> int:
+    """Return the number of tokens that stay free for the prompt, however long an answer a request asks for."""
+    min_tokens = min(context_length - _MIN_TOKENS_AFTER_MEMORY, _MIN_PROMPT_TOKENS)
+    return max(1, min_tokens, context_length // 5)
+
+
+def _memory_ids(model: Model, memory: str, max_tokens: int) -> list[int]:
+    """Return the tokens of a memory. BOS stays; the beginning of a memory that is too long is left out."""
+    ids = model.vocabulary.tokenize_prompt(memory.encode())
+    excess = len(ids) - max_tokens
+    if excess <= 0:
+        return ids
+    if model.vocabulary.adds_bos and ids[:1] == [model.vocabulary.bos]:
+        return [ids[0], *ids[excess + 1 :]]
+    return ids[excess:]
 
 
 def _answer_key(request: Request, genkey: str | None) -> Hashable:
-    """Return the key of an answer: the client's word for it, or else the client's address."""
-    # So a client without a word for its answers does not read or end those of other machines.
+    """Return the key of an answer: the client's ``genkey``, or else the client's address."""
+    # The address keeps a client without a ``genkey`` from reading and ending the answers of other machines.
     if genkey:
         return ("kobold", genkey)
-    return ("kobold", None, None if request.client is None else request.client.host)
+    address = None if request.client is None else request.client.host
+    return ("kobold", None, address)
 
 
 async def _requested_key(request: Request, state: ServerState) -> Hashable:
-    """Return the key that a request names. Clients send no body, or one of another type; both name no key."""
+    """Return the key of the answer that a request asks about."""
     try:
         body = await read_json(request, state)
-    except RequestError:
+    except RequestError:  # some clients send no body, or one that is not JSON
         body = None
     genkey = body.get("genkey") if isinstance(body, dict) else None
-    return _answer_key(request, genkey if isinstance(genkey, str) else None)
+    if not isinstance(genkey, str):
+        genkey = None
+    return _answer_key(request, genkey)
 
 
 async def abort(request: Request, state: ServerState) -> Response:
@@ -197,14 +230,15 @@ async def abort(request: Request, state: ServerState) -> Response:
     running = state.answers.running(await _requested_key(request, state))
     for tracked in running:
         state.engine.interrupt(tracked.stream)
-    word = "true" if running else "false"
-    return JSONResponse({"success": word, "done": word})
+    has_ended_some = "true" if running else "false"  # strings, as KoboldCpp writes them
+    return JSONResponse({"success": has_ended_some, "done": has_ended_some})
 
 
 async def generate_check(request: Request, state: ServerState) -> Response:
     """Return the text so far of a client's last answer."""
     tracked = state.answers.latest(await _requested_key(request, state))
-    return JSONResponse({"results": [{"text": "" if tracked is None else tracked.text}]})
+    text = "" if tracked is None else tracked.text
+    return JSONResponse({"results": [{"text": text}]})
 
 
 async def last_logprobs(request: Request, state: ServerState) -> Response:
@@ -219,12 +253,13 @@ async def last_logprobs(request: Request, state: ServerState) -> Response:
 
 async def perf(_: Request, state: ServerState) -> Response:
     """Return the times of the last answer, and numbers of requests."""
-    counts, answers, now = state.engine.counts, state.answers, time.monotonic()
+    answers = state.answers
+    now = time.monotonic()
     return JSONResponse(
         {
             **_last_answer(answers.last_ended()),
             "total_gens": answers.total,
-            "queue": counts.waiting,
+            "queue": state.engine.counts.waiting,
             "idle": int(state.engine.is_idle),
             "uptime": now - answers.started,
             "idletime": now - answers.last_used,
@@ -233,34 +268,49 @@ async def perf(_: Request, state: ServerState) -> Response:
     )
 
 
-# KoboldCpp's number for a finish reason; 2 is a stop string, and -1 any other reason.
+# KoboldCpp's numbers for the reasons why a text ends.
 _STOP_REASONS = {"length": 0, "context": 0, "stop": 1, "grammar": 1, "banned": 1, "loop": 1}
+_STOP_STRING_REASON = 2
+_OTHER_STOP_REASON = -1
 
 
 def _last_answer(tracked: TrackedAnswer | None) -> Json:
     """Return KoboldCpp's fields about the last answer, in seconds, and milliseconds per token."""
-    done = None if tracked is None else tracked.done
-    start = None if tracked is None else tracked.start
-    prompt_count, count = (0, 0) if done is None else (done.prompt_tokens, done.completion_tokens)
-    prompt_time, time_ = (0.0, 0.0) if done is None else (done.timings.prompt, done.timings.generation)
-    reason, drafted_count, accepted_count = -1, 0, 0
-    if done is not None:
-        drafted_count, accepted_count = done.drafted_tokens or 0, done.accepted_tokens or 0
-        reason = 2 if done.stop is not None else _STOP_REASONS.get(done.finish_reason, -1)
+    prompt_tokens = completion_tokens = drafted_tokens = accepted_tokens = 0
+    prompt_seconds = generation_seconds = 0.0
+    stop_reason = _OTHER_STOP_REASON
+    if tracked is not None and tracked.done is not None:
+        done = tracked.done
+        prompt_tokens = done.prompt_tokens
+        completion_tokens = done.completion_tokens
+        drafted_tokens = done.drafted_tokens or 0
+        accepted_tokens = done.accepted_tokens or 0
+        prompt_seconds = done.timings.prompt
+        generation_seconds = done.timings.generation
+        stop_reason = _STOP_REASONS.get(done.finish_reason, _OTHER_STOP_REASON)
+        if done.stop is not None:
+            stop_reason = _STOP_STRING_REASON
+    seed = -1
+    if tracked is not None and tracked.start is not None:
+        seed = tracked.start.seed
     return {
-        "last_process": prompt_time * 1e3 / prompt_count if prompt_count else 0.0,
-        "last_eval": time_ * 1e3 / count if count else 0.0,
-        "last_token_count": count,
-        "last_input_count": prompt_count,
-        "last_process_time": prompt_time,
-        "last_eval_time": time_,
-        "last_process_speed": prompt_count / prompt_time if prompt_time else 0.0,
-        "last_eval_speed": count / time_ if time_ else 0.0,
-        "last_seed": -1 if start is None else start.seed,
-        "last_draft_success": accepted_count,
-        "last_draft_failed": drafted_count - accepted_count,
-        "stop_reason": reason,
+        "last_process": _ratio(prompt_seconds * 1e3, prompt_tokens),
+        "last_eval": _ratio(generation_seconds * 1e3, completion_tokens),
+        "last_token_count": completion_tokens,
+        "last_input_count": prompt_tokens,
+        "last_process_time": prompt_seconds,
+        "last_eval_time": generation_seconds,
+        "last_process_speed": _ratio(prompt_tokens, prompt_seconds),
+        "last_eval_speed": _ratio(completion_tokens, generation_seconds),
+        "last_seed": seed,
+        "last_draft_success": accepted_tokens,
+        "last_draft_failed": drafted_tokens - accepted_tokens,
+        "stop_reason": stop_reason,
     }
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else 0.0
 
 
 async def model_name(_: Request, state: ServerState) -> Response:
@@ -275,18 +325,29 @@ async def api_version(_: Request, _state: ServerState) -> Response:
 
 
 async def koboldcpp_version(_: Request, _state: ServerState) -> Response:
-    """Return the version of KoboldCpp, and the features that KoboldCpp has beyond texts."""
-    features = ("protected", "llm", "txt2img", "vision", "audio", "transcribe", "multiplayer", "websearch")
-    more_features = ("tts", "embeddings", "music", "savedata", "guidance", "jinja", "mcp")
-    flags = dict.fromkeys((*features, *more_features), False)
-    return JSONResponse({"result": "KoboldCpp", "version": KOBOLDCPP_VERSION, **flags, "llm": True, "admin": 0})
+    """Return the version of KoboldCpp, and which of its features this server has: texts only."""
+    missing_features = (
+        *("protected", "txt2img", "vision", "audio", "transcribe", "multiplayer", "websearch"),
+        *("tts", "embeddings", "music", "savedata", "guidance", "jinja", "mcp"),
+    )
+    return JSONResponse(
+        {
+            "result": "KoboldCpp",
+            "version": KOBOLDCPP_VERSION,
+            "llm": True,
+            "admin": 0,
+            **dict.fromkeys(missing_features, False),
+        }
+    )
 
 
 async def max_length(_: Request, state: ServerState) -> Response:
     """Return the number of tokens of an answer whose request says none."""
     _model, maker = state.loaded()
     limit = maker.resolver.default_settings().token_limit
-    return JSONResponse({"value": state.engine.context_length if limit is None or limit < 0 else limit})
+    if limit is None or limit < 0:
+        limit = state.engine.context_length
+    return JSONResponse({"value": limit})
 
 
 async def max_context_length(_: Request, state: ServerState) -> Response:
@@ -353,20 +414,19 @@ async def detokenize(request: Request, state: ServerState) -> Response:
     return json_answer(request, {"result": data.decode("utf-8", "replace"), "success": True}, ignored)
 
 
+_API_ROUTES = (
+    RouteSpec("/api/v1/generate", generate, body=KoboldFields, keys=("results", "x_gen")),
+    RouteSpec("/api/v1/model", model_name, "GET", keys=("result",)),
+    RouteSpec("/api/v1/info/version", api_version, "GET", keys=("result",)),
+    RouteSpec("/api/v1/config/max_length", max_length, "GET", keys=("value",)),
+    RouteSpec("/api/v1/config/max_context_length", max_context_length, "GET", keys=("value",)),
+    RouteSpec("/api/v1/config/soft_prompts_list", soft_prompts, "GET", keys=("values",)),
+    RouteSpec("/api/v1/config/soft_prompt", soft_prompt, "GET", keys=("value",)),
+)
+
 ROUTES = (
-    *(
-        RouteSpec(f"/api/{version}/{path}", handler, method, body, keys=keys)
-        for version in ("v1", "latest")
-        for path, handler, method, body, keys in (
-            ("generate", generate, "POST", KoboldFields, ("results", "x_gen")),
-            ("model", model_name, "GET", None, ("result",)),
-            ("info/version", api_version, "GET", None, ("result",)),
-            ("config/max_length", max_length, "GET", None, ("value",)),
-            ("config/max_context_length", max_context_length, "GET", None, ("value",)),
-            ("config/soft_prompts_list", soft_prompts, "GET", None, ("values",)),
-            ("config/soft_prompt", soft_prompt, "GET", None, ("value",)),
-        )
-    ),
+    *_API_ROUTES,
+    *(route._replace(path=route.path.replace("/v1/", "/latest/")) for route in _API_ROUTES),
     RouteSpec("/api/extra/version", koboldcpp_version, "GET", keys=("result", "version")),
     RouteSpec("/api/extra/preloadstory", preloaded_story, "GET"),
     RouteSpec("/api/extra/true_max_context_length", max_context_length, "GET", keys=("value",)),

@@ -30,34 +30,35 @@ MAX_SET_CHARACTERS = 1_000_000  # a grammar, or token ids
 # Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices.
 MAX_LOGPROB_ENTRIES = 2_000_000
 
-# The fields with lists and tables of any size: prompts and messages have limits of their own, a vocabulary may be
-# listed, and the process that compiles grammars is limited.
+# The fields whose lists and tables may have any number of items. Prompts and messages have limits of their own.
+# Allowed tokens may be a whole vocabulary. A grammar is limited by the process that compiles it.
 _UNLIMITED = {"prompt", "messages", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS}
-# The settings of any size: the process that compiles grammars is limited, a negative prompt is a prompt, and a
-# vocabulary may be listed.
+# The settings of any size, for the same reasons. The negative prompt of guidance is a prompt.
 _UNLIMITED_SETTINGS = ("grammar", "guidance", "allow.tokens")
 
 
 def check_fields(fields: PromptFields | ChatFields) -> None:
     """Raise ``InvalidRequestError`` for a request that is too large, before anything is computed for it."""
     if isinstance(fields, PromptFields):
-        prompts = fields.prompts()
-        _check_count("prompt", len(prompts), MAX_PROMPTS, "prompt")
-        name, count = ("n", fields.n) if fields.n or not fields.n_cmpl else ("n_cmpl", fields.n_cmpl)
-        _check_count(name, len(prompts) * (count or 1), MAX_TEXTS, "choice")
+        prompt_count = len(fields.prompts())
+        _check_count("prompt", prompt_count, MAX_PROMPTS, "prompt")
+        if fields.n_cmpl and not fields.n:
+            _check_count("n_cmpl", prompt_count * fields.n_cmpl, MAX_TEXTS, "choice")
+        else:
+            _check_count("n", prompt_count * (fields.n or 1), MAX_TEXTS, "choice")
     else:
         _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
     for name, value in fields:
         if isinstance(value, (list, dict)) and name not in _UNLIMITED:
             _check_count(name.rstrip("_"), len(value), MAX_ITEMS, "item")
-    for name, text, limit in (
-        ("chain", fields.chain, MAX_STRING_CHARACTERS),
-        ("preset", fields.preset, MAX_STRING_CHARACTERS),
-        ("chat_template", fields.chat_template, MAX_TEMPLATE_CHARACTERS),
-        ("samplers", fields.samplers if isinstance(fields.samplers, str) else "", MAX_STRING_CHARACTERS),
-        *(("set", text, MAX_SET_CHARACTERS) for text in fields.set_ or () if isinstance(fields.set_, list)),
-    ):
-        _check_count(name, len(text or ""), limit, "character")
+    _check_length("chain", fields.chain, MAX_STRING_CHARACTERS)
+    _check_length("preset", fields.preset, MAX_STRING_CHARACTERS)
+    _check_length("chat_template", fields.chat_template, MAX_TEMPLATE_CHARACTERS)
+    if isinstance(fields.samplers, str):
+        _check_length("samplers", fields.samplers, MAX_STRING_CHARACTERS)
+    if isinstance(fields.set_, list):
+        for assignment in fields.set_:
+            _check_length("set", assignment, MAX_SET_CHARACTERS)
 
 
 def check_overrides(overrides: Iterable[Override]) -> None:
@@ -68,43 +69,54 @@ def check_overrides(overrides: Iterable[Override]) -> None:
 
 
 def check_steps(steps: Iterable[StepSpec], is_of_request: Callable[[str], bool]) -> None:
-    """Raise ``InvalidRequestError`` for a parameter of a sampler that a request sets, and that is too large."""
-    # ``is_of_request``: whether a request set a parameter, by the origin of its value.
+    """Raise ``InvalidRequestError`` if a request gives a parameter of a sampler too large a value."""
+    # ``is_of_request``: whether an origin, such as ``set top_p``, is a field of the request.
     for step in steps:
         for name, origin in step.origins.items():
-            if is_of_request(origin) and f"{step.name}.{name}" not in _UNLIMITED_SETTINGS:
+            setting = f"{step.name}.{name}"
+            if is_of_request(origin) and setting not in _UNLIMITED_SETTINGS:
                 _check_value(origin, getattr(step.sampler, name))
 
 
 def _check_value(origin: str, value: object) -> None:
     """Raise ``InvalidRequestError`` for a value with too many items, or with too long a string, at any depth."""
-    # Strings are searched in the text after each token.
-    if isinstance(value, str):
-        _check_count(origin, len(value), MAX_STRING_CHARACTERS, "character")
-    elif isinstance(value, (Mapping, Sequence)):
+    if isinstance(value, str):  # a string may be searched for in the text after each token
+        _check_length(origin, value, MAX_STRING_CHARACTERS)
+    elif isinstance(value, Mapping):
         _check_count(origin, len(value), MAX_ITEMS, "item")
-        if isinstance(value, Mapping):  # of the steps of a phase, allow has token ids
-            value = [*value, *(item for key, item in value.items() if key != "allow")]
+        for key, item in value.items():
+            _check_value(origin, key)
+            if key != "allow":  # this step of a phase has token ids, possibly of a whole vocabulary
+                _check_value(origin, item)
+    elif isinstance(value, Sequence):
+        _check_count(origin, len(value), MAX_ITEMS, "item")
         for item in value:
             _check_value(origin, item)
 
 
+def _check_length(name: str, text: str | None, limit: int) -> None:
+    _check_count(name, len(text or ""), limit, "character")
+
+
 def _check_count(name: str, count: int, limit: int, noun: str) -> None:
     if count > limit:
-        message = f"{name}: {count_noun(count, noun)}; the limit is {limit:,}"
-        raise InvalidRequestError(message, name.partition(" ")[0])
+        field = name.partition(" ")[0]  # "set" of the origin "set top_p"
+        raise InvalidRequestError(f"{name}: {count_noun(count, noun)}; the limit is {limit:,}", field)
 
 
-def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
+def check_logprobs(requests: Sequence[GenerationRequest], context_length: int) -> None:
     """Raise ``InvalidRequestError`` if the logprobs of an answer would take too much memory."""
-    # ``context``: length, tokens.
-    total, field = 0, "logprobs"
+    total = 0
+    field = "logprobs"
     for request in requests:
-        prompt_count = 0 if isinstance(request.prompt, ChatMessages) else len(request.prompt)
-        generated = context - prompt_count if request.max_tokens is None else request.max_tokens
-        tokens = min(max(generated, 0), context) + (prompt_count if request.echo else 0)
-        top_count, trace_count = request.logprobs.top_count or 0, request.trace or 0
-        total += tokens * (top_count + trace_count)
+        prompt_tokens = 0 if isinstance(request.prompt, ChatMessages) else len(request.prompt)
+        max_tokens = context_length - prompt_tokens if request.max_tokens is None else request.max_tokens
+        returned_tokens = min(max(max_tokens, 0), context_length)
+        if request.echo:
+            returned_tokens += prompt_tokens
+        top_count = request.logprobs.top_count or 0
+        trace_count = request.trace or 0
+        total += returned_tokens * (top_count + trace_count)
         field = request.logprobs.label if top_count >= trace_count else "trace"
     if total > MAX_LOGPROB_ENTRIES:
         raise InvalidRequestError(

@@ -30,13 +30,17 @@ class LinesFormat(AnswerFormat):
     tells_rewinds = True
 
     def __init__(self, prepared: PreparedRequest) -> None:
-        self._choice, self._lines = prepared.choices[0], RunLines()
+        self._choice = prepared.choices[0]
+        self._lines = RunLines()
         if len(prepared.choices) > 1:
             raise InvalidRequestError("the lines are those of one text; leave n out, and send one prompt", "n")
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
         """Return the lines as a list."""
-        return {"lines": [line for event in runs[0] for line in self._push(event, facts)]}
+        lines: list[Json] = []
+        for event in runs[0]:
+            lines += self._push(event, facts)
+        return {"lines": lines}
 
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the lines that are complete after an event. ``index``: always 0."""
@@ -45,7 +49,8 @@ class LinesFormat(AnswerFormat):
     def _push(self, event: Event, facts: Json | None) -> Iterable[Json]:
         if isinstance(event, Start):
             return [self._lines.start(event, self._choice.prompt, command_of(self._choice, event))]
-        return self._lines.push(event, None if facts is None else {"x_gen": facts})
+        more_facts = None if facts is None else {"x_gen": facts}
+        return self._lines.push(event, more_facts)
 
     def failure(self, error: Json) -> str:
         """Return the line that tells an error."""

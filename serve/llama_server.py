@@ -27,7 +27,7 @@ from .resolution import PreparedRequest
 from .state import EVENTS, JSON, RouteSpec, ServerState, json_answer, read_fields, read_json
 from .x_gen import x_gen
 
-# llama-server's seed for "a random one".
+# The seed with which llama-server draws a random seed.
 _RANDOM_SEED = 0xFFFFFFFF
 
 
@@ -42,7 +42,8 @@ class LlamaServerFormat(AnswerFormat):
     """llama-server's answer, or a list of several. No event marks the end of a stream, as in llama-server."""
 
     def __init__(self, prepared: PreparedRequest, fields: CompletionFields) -> None:
-        self._prepared, self._fields = prepared, fields
+        self._prepared = prepared
+        self._fields = fields
         self._chunks = [
             LlamaServerChunks(prompt=choice.prompt, index=index) for index, choice in enumerate(prepared.choices)
         ]
@@ -62,7 +63,8 @@ class LlamaServerFormat(AnswerFormat):
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the chunks of an event."""
         for chunk in self._chunks[index].push(event):
-            yield server_sent(self._complete(chunk, facts) if chunk["stop"] else chunk)
+            is_last = chunk["stop"]
+            yield server_sent(self._complete(chunk, facts) if is_last else chunk)
 
     def _complete(self, record: Json, facts: Json | None) -> Json:
         """Return an answer with the fields that only a server knows, reduced to ``response_fields``."""
@@ -104,11 +106,11 @@ _NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", 
 def _read_fields(record: object, vocabulary: Vocabulary, *, is_strict: bool) -> tuple[CompletionFields, list[str]]:
     """Return the fields of a request, and the names of those without effect. Raises ``InvalidRequestError``."""
     if isinstance(record, dict):
-        record = record | {
-            name: read(without_whole_floats(record[name]), vocabulary)
-            for name, read in (("prompt", _read_prompts), ("logit_bias", _read_biases))
-            if record.get(name) is not None
-        }
+        record = dict(record)
+        if record.get("prompt") is not None:
+            record["prompt"] = _read_prompts(without_whole_floats(record["prompt"]), vocabulary)
+        if record.get("logit_bias") is not None:
+            record["logit_bias"] = _read_biases(without_whole_floats(record["logit_bias"]), vocabulary)
     fields, ignored = read_body(CompletionFields, record, is_strict=is_strict)
     unused = fields_without_place(fields, _NOT_IN_THIS_FORMAT)
     return fields.model_copy(update=dict.fromkeys(unused)), [*ignored, *unused]
@@ -116,8 +118,8 @@ def _read_fields(record: object, vocabulary: Vocabulary, *, is_strict: bool) -> 
 
 def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:
     """Return llama-server's prompts as OpenAI writes prompts. Values of a wrong type remain as they are."""
-    # llama-server also knows a list that mixes texts and ids, which is one prompt, and objects with
-    # ``prompt_string``.
+    # Two forms are llama-server's alone. A list that mixes texts and ids, such as ["a", 5], is one prompt. An
+    # object has its text at ``prompt_string``.
     if isinstance(value, dict) and isinstance(value.get("prompt_string"), str):
         if value.get("multimodal_data"):
             raise InvalidRequestError(
@@ -128,17 +130,20 @@ def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:
         return value
     if any(type(item) is int for item in value):
         return _joined_ids(value, vocabulary)
-    prompts = [
-        _joined_ids(item, vocabulary) if isinstance(item, list) else _read_prompts(item, vocabulary)
-        for item in value
-    ]
-    if any(isinstance(prompt, list) for prompt in prompts):
-        prompts = [prompt_token_ids(vocabulary, part) if isinstance(part, str) else part for part in prompts]
-    return prompts
+    prompts: list[Any] = []
+    for item in value:
+        if isinstance(item, list):
+            prompts.append(_joined_ids(item, vocabulary))
+        else:
+            prompts.append(_read_prompts(item, vocabulary))
+    if not any(isinstance(prompt, list) for prompt in prompts):
+        return prompts
+    # OpenAI knows a list of texts or a list of ids, but not both in one list.
+    return [prompt_token_ids(vocabulary, prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
 
 
 def _joined_ids(parts: list[Any], vocabulary: Vocabulary) -> list[Any]:
-    """Return the token ids of a list of texts and ids. Only a text at its beginning gets a BOS token."""
+    """Return the token ids of a list of texts and ids. Only a text at the beginning of the list gets BOS."""
     ids: list[Any] = []
     for number, part in enumerate(parts):
         if not isinstance(part, str):
@@ -151,10 +156,9 @@ def _joined_ids(parts: list[Any], vocabulary: Vocabulary) -> list[Any]:
 
 
 def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
-    """Return biases as pairs of id and bias."""
-    # The bias of a text is that of the token with its bytes; without one, as in llama-server, that of each of its
-    # tokens.
-    # Biases of one token are added. Values of a wrong type remain as they are.
+    """Return biases as pairs of id and bias. Values of a wrong type remain as they are."""
+    # As in llama-server, a bias may name a text instead of an id. The token with exactly this text gets the bias.
+    # If there is no such token, each token of the text gets it. Several biases of one token are added.
     if isinstance(value, Mapping):
         pairs = [(read_biased_token(key), bias) for key, bias in value.items()]
     elif isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
@@ -165,7 +169,8 @@ def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
     for key, bias in pairs:
         if not isinstance(key, (int, str)) or not isinstance(bias, (int, float)):
             return value
-        for token in tokens_of_text(vocabulary, key.encode()) if isinstance(key, str) else (key,):
+        tokens = tokens_of_text(vocabulary, key.encode()) if isinstance(key, str) else [key]
+        for token in tokens:
             is_banned = bias is False or biases.get(token) is False
             biases[token] = False if is_banned else biases.get(token, 0) + bias
     return [[token, bias] for token, bias in biases.items()]
@@ -183,13 +188,14 @@ async def props(_: Request, state: ServerState) -> Response:
     """Describe the model, and the settings of requests that set nothing."""
     model, maker = state.loaded()
     settings = maker.resolver.default_settings()
-    limit = -1 if settings.token_limit is None else settings.token_limit
+    max_tokens = -1 if settings.token_limit is None else settings.token_limit
+    seed = settings["seed"].value
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps if not step.is_off]
     params = {
-        "seed": _RANDOM_SEED if settings["seed"].value is None else settings["seed"].value,
+        "seed": _RANDOM_SEED if seed is None else seed,
         **llama_server_samplers(chain),
-        "max_tokens": limit,
-        "n_predict": limit,
+        "max_tokens": max_tokens,
+        "n_predict": max_tokens,
         "stop": settings["stop"].value,
         "stream": False,
         "n_probs": 0,
@@ -215,15 +221,16 @@ async def props(_: Request, state: ServerState) -> Response:
 
 
 async def slots(_: Request, state: ServerState) -> Response:
-    """List the slots. Which of the running requests is in which slot is not known, so the first slots are busy."""
+    """List the slots. The first ones count as busy: it is not known which slot runs which request."""
     model, _maker = state.loaded()
-    counts, defaults = state.engine.counts, state.defaults
+    counts = state.engine.counts
+    has_drafts = state.defaults.draft is not None or state.defaults.lookup > 0
     return JSONResponse(
         [
             {
                 "id": number,
                 "n_ctx": model.context_length,
-                "speculative": defaults.draft is not None or defaults.lookup > 0,
+                "speculative": has_drafts,
                 "is_processing": number < counts.running,
             }
             for number in range(counts.slots)

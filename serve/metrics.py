@@ -1,6 +1,6 @@
 """Numbers about requests for Prometheus, at `/metrics`.
 
-Those that dashboards for llama-server read are also there under llama-server's names.
+Some numbers are also there under llama-server's names, for dashboards that are made for llama-server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class Metrics:
     """Counters of requests and tokens per route. An observer of `RequestRecord`."""
 
     def __init__(self, engine: EngineThread) -> None:
-        self._registry = registry = CollectorRegistry()
+        registry = CollectorRegistry()
+        self._registry = registry
         route = ["route"]
         self._requests = Counter("gen_requests", "Ended requests.", [*route, "status"], registry=registry)
         self._prompt = Counter("gen_prompt_tokens", "Tokens of prompts.", route, registry=registry)

@@ -56,7 +56,7 @@ class NextTokenOfChat(NextTokenFields, ChatFields):
 
 _DEFAULT_TOP = 10
 
-# The fields of an answer's tokens. `/gen/next` has the values of each stage instead, and `top` of them.
+# The fields about the tokens of an answer. `/gen/next` returns no answer, but the values of each stage.
 _NOT_ANSWERED = (
     *("stream", "echo", "logprobs", "top_logprobs", "n_probs", "post_sampling_probs", "logprob_token_ids"),
     *("prompt_logprobs", "return_tokens", "return_tokens_as_token_ids", "trace"),
@@ -67,8 +67,9 @@ async def next_token(request: Request, state: ServerState) -> Response:
     """Return the distribution of the next token after each step of a chain. No token is drawn."""
     model, maker = state.loaded()
     record = await read_json(request, state)
-    has_messages = isinstance(record, dict) and record.get("messages") is not None
-    fields_type: type[NextTokenOfPrompt | NextTokenOfChat] = NextTokenOfChat if has_messages else NextTokenOfPrompt
+    fields_type: type[NextTokenOfPrompt | NextTokenOfChat] = NextTokenOfPrompt
+    if isinstance(record, dict) and record.get("messages") is not None:
+        fields_type = NextTokenOfChat
     fields, ignored = read_body(fields_type, record, is_strict=state.is_strict(request))
     ignored += fields_without_place(fields, _NOT_ANSWERED)
 
@@ -79,37 +80,39 @@ async def next_token(request: Request, state: ServerState) -> Response:
         choice = prepared.choices[0]
         if choice.request.constraint is not None:
             read_beginning(model, cast("Constraint", choice.request.constraint), choice.request.beginning)
-        seed = choice.chain.seed
-        return prepared, [(text, _chain_to_compare(text, seed, model)) for text in fields.against or ()]
+        compared_chains = [
+            (text, _chain_to_compare(text, choice.chain.seed, model)) for text in fields.against or ()
+        ]
+        return prepared, compared_chains
 
-    prepared, against = await state.prepare(request, fields, prepare)
+    prepared, compared_chains = await state.prepare(request, fields, prepare)
     record_of(request.scope).ignored = prepared.ignored
-    generation, chain = prepared.choices[0].request, prepared.choices[0].chain
+    generation = prepared.choices[0].request
+    chain = prepared.choices[0].chain
     prompt_ids = list(cast("Sequence[int]", generation.prompt))
     healer = heal_prompt_of(model.vocabulary, generation, prompt_ids)
     generation = replace(generation, prompt=tuple(prompt_ids))
     row, decoded_count = await _logits(request, state, model, generation, healer)
     top = min(fields.top or _DEFAULT_TOP, model.vocabulary.size)
+    other_chains = [other_chain for _, other_chain in compared_chains]
     result = await state.run(
-        lambda: trace_row(
-            model.vocabulary, row, generation, top=top, against=[other for _, other in against], healer=healer
-        )
+        lambda: trace_row(model.vocabulary, row, generation, top=top, against=other_chains, healer=healer)
     )
     facts = {
         "chain": chain_notation(chain.config),
         "ignored": list(prepared.ignored),
         "decoded_tokens": decoded_count,
     }
-    return JSONResponse(next_token_json(model, chain, result, against) | {"x_gen": facts})
+    return JSONResponse(next_token_json(model, chain, result, compared_chains) | {"x_gen": facts})
 
 
 def _chain_to_compare(text: str, seed: int, model: Model) -> Chain:
     """Return the chain that an entry of ``against`` names or spells."""
     try:
-        is_preset = text in listed_presets()
-        settings = resolve_settings(
-            load_preset(text) if is_preset else None, chain=None if is_preset else text, chain_origin=""
-        )
+        if text in listed_presets():
+            settings = resolve_settings(load_preset(text))
+        else:
+            settings = resolve_settings(None, chain=text, chain_origin="")
         return build(settings.steps, seed=seed, vocab=model.vocabulary)
     except (PresetError, SamplingError) as error:
         problem = client_message(error)
@@ -126,7 +129,8 @@ async def _logits(
     healer: PromptHealer | None,
 ) -> tuple[Floats | GuidedLogits, int]:
     """Return the logits after the prompt, and the number of tokens that were decoded for them."""
-    ids, guidance = cast("tuple[int, ...]", generation.prompt), generation.rules.guidance
+    ids = cast("tuple[int, ...]", generation.prompt)
+    guidance = generation.rules.guidance
     row, decoded_count = await _plain_logits(request, state, model, ids)
     negative_ids = negative_prompt_ids(model, generation, ids)
     if guidance is None or negative_ids is None:
@@ -136,7 +140,7 @@ async def _logits(
     if guidance.model is None:
         negative_row, negative_count = await _plain_logits(request, state, model, tuple(negative_ids))
         return guide(row, negative_row, guidance.scale), decoded_count + negative_count
-    # Only the engine may use the other model; it returns the logits that the chain gets.
+    # Only the engine may use another model. It returns the logits under guidance, not those of the other model.
     guided_row, count = await _decoded_logits(request, state, model, ids, guidance)
     return GuidedLogits(row, guided_row, guidance.scale), decoded_count + count + len(negative_ids)
 
@@ -157,7 +161,7 @@ async def _decoded_logits(
     request: Request, state: ServerState, model: Model, ids: tuple[int, ...], guidance: Guidance | None = None
 ) -> tuple[Floats, int]:
     """Decode a prompt, and return the logits after it and the number of decoded tokens."""
-    # The engine gives logits only to a request's chain. This one keeps them; the token that it draws is not used.
+    # The engine gives logits only to the chain of a request. This chain keeps them, and its token is not used.
     chain = RecordingChain(model.vocabulary)
     generation = GenerationRequest(ids, chain, max_tokens=1, rules=TextRules(guidance=guidance))
     (events,) = await run_requests(request, state.engine, [generation])

@@ -35,7 +35,8 @@ class OpenAIFormat(AnswerFormat):
     """An answer of OpenAI's, to texts or to a chat. The chunks of all its choices are one stream."""
 
     def __init__(self, prepared: PreparedRequest) -> None:
-        self._prepared, fields = prepared, prepared.fields
+        self._prepared = prepared
+        fields = prepared.fields
         self._is_chat = isinstance(fields, ChatFields)
         self._echo = bool(fields.echo)
         self._has_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
@@ -59,13 +60,12 @@ class OpenAIFormat(AnswerFormat):
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
         """Return the answer with all its choices."""
-        chunks = (
-            chunk
-            for maker, run in zip(self._makers, runs, strict=True)
-            for event in run
-            for chunk in maker.push(event)
-        )
-        choices, choices_per_prompt = join_chunks(chunks), self._prepared.asked.choice_count
+        chunks: list[Chunk] = []
+        for maker, run in zip(self._makers, runs, strict=True):
+            for event in run:
+                chunks += maker.push(event)
+        choices = join_chunks(chunks)
+        choices_per_prompt = self._prepared.asked.choice_count
         answer = self._answer.whole(choices, choices_per_prompt) | {"x_gen": facts}
         for choice, fields in zip(choices, answer["choices"], strict=True):
             fields.update(self._prompt_logprobs(choice))
@@ -97,7 +97,7 @@ class OpenAIFormat(AnswerFormat):
         return index % self._prepared.asked.choice_count == 0
 
     def _prompt_logprobs(self, chunk: Chunk) -> Json:
-        """Return the field with the logprobs of the prompt, if they are asked for and the chunk has the prompt."""
+        """Return the field with the logprobs of the prompt; empty if the request or the chunk has none."""
         count = self._prepared.asked.prompt_logprob_count
         if count is None or chunk.prompt is None:
             return {}
@@ -109,9 +109,9 @@ class OpenAIFormat(AnswerFormat):
     def end(self) -> Iterable[str]:
         """Yield the chunk of the usage, if it is requested, and the end."""
         if self._has_usage:
-            chunks = [chunk for _, chunk in sorted(self._last_chunks.items())]
-            dones = [chunk.done for chunk in chunks if chunk.done is not None]
-            usage = self._answer.usage_chunk(chunks[0].start, dones, self._prepared.asked.choice_count)
+            last_chunks = [self._last_chunks[index] for index in sorted(self._last_chunks)]
+            last_events = [chunk.done for chunk in last_chunks if chunk.done is not None]
+            usage = self._answer.usage_chunk(last_chunks[0].start, last_events, self._prepared.asked.choice_count)
             yield server_sent(usage)
         yield SERVER_SENT_DONE
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -16,7 +16,7 @@ from ..presets.foreign.preset_file import MissingSectionError
 from ..presets.preset import Preset, load_preset
 from ..presets.search import PresetEntry, list_presets
 from ..presets.setting_table import SETTINGS
-from ..presets.settings import Settings, preset_of_text, resolve_settings
+from ..presets.settings import preset_of_text, resolve_settings
 from ..presets.settings_list import list_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
@@ -40,25 +40,28 @@ async def list_samplers(_: Request, _state: ServerState) -> Response:
 
 def sampler_json(cls: type[Sampler]) -> Json:
     """Return the description of a sampler. The parameters are those of its JSON Schema, with their names."""
-    about = cls.about
-    names = ("name", "summary", "formula", "reference", "llama_cpp", "aliases", "main_parameter", "example")
+    names = (
+        *("name", "summary", "formula", "reference", "llama_cpp", "aliases", "main_parameter", "example"),
+        *("off_values", "stage", "is_selector"),
+    )
+    description: Json = {name: getattr(cls.about, name) for name in names}
     schema = cls.model_json_schema()
-    return {
-        **{name: getattr(about, name) for name in (*names, "off_values", "stage", "is_selector")},
-        "parameters": [{"name": name, **values} for name, values in schema.get("properties", {}).items()],
-        **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
-    }
+    properties = schema.get("properties", {})
+    description["parameters"] = [{"name": name, **facts} for name, facts in properties.items()]
+    if "$defs" in schema:
+        description["$defs"] = schema["$defs"]
+    return description
 
 
 class ChainFields(StrictModel):
-    """A chain: the notation, or the name of a preset; the server's own chain without either."""
+    """A chain in notation, or the name of a preset. Without both, the server's own chain is meant."""
 
     chain: str | None = None
     preset: str | None = None
 
 
 async def read_chain(request: Request, state: ServerState) -> Response:
-    """Return the steps of a chain with all parameters, and the settings that a preset has besides the chain."""
+    """Return the steps of a chain with all parameters. A preset's other settings are returned, too."""
     fields, _ = await read_fields(request, state, ChainFields)
     return JSONResponse(await state.run(lambda: _chain_fields(state, fields)))
 
@@ -66,36 +69,52 @@ async def read_chain(request: Request, state: ServerState) -> Response:
 def _chain_fields(state: ServerState, fields: ChainFields) -> Json:
     _, maker = state.loaded()
     if fields.chain is not None:
-        settings: Settings | None = None
-        try:
-            samplers = parse_chain(fields.chain)
-        except SamplingError as error:
-            raise InvalidRequestError(client_message(error), "chain") from None
-        if not samplers or not samplers[-1].about.is_selector:
-            samplers.append(Dist())
+        return {**_chain_json(_parse_complete_chain(fields.chain)), "settings": {}}
+    if fields.preset is None:
+        settings = maker.resolver.default_settings()
     else:
-        if fields.preset is None:
-            settings = maker.resolver.default_settings()
-        else:
-            find_listed_preset(fields.preset, "preset")
-            settings = resolve_settings(load_preset(fields.preset))
-        samplers = settings.samplers()
-    steps = [{"name": item.about.name, "parameters": _with_text_keys(item.model_dump())} for item in samplers]
-    notation = chain_notation([{item.about.name: item.model_dump()} for item in samplers])
-    found = {} if settings is None else settings.values
-    values = {name: None if item.origin == "default" else item.value for name, item in found.items()}
-    return {"chain": notation, "steps": steps, "settings": values}
+        find_listed_preset(fields.preset, "preset")
+        settings = resolve_settings(load_preset(fields.preset))
+    values = {
+        name: None if setting.origin == "default" else setting.value for name, setting in settings.values.items()
+    }
+    return {**_chain_json(settings.samplers()), "settings": values}
+
+
+def _parse_complete_chain(notation: str) -> list[Sampler]:
+    """Return the samplers of a chain. A chain without a sampler that draws ends with `Dist`."""
+    try:
+        samplers = parse_chain(notation)
+    except SamplingError as error:
+        raise InvalidRequestError(client_message(error), "chain") from None
+    if not samplers or not samplers[-1].about.is_selector:
+        samplers.append(Dist())
+    return samplers
+
+
+def _chain_json(samplers: Sequence[Sampler]) -> Json:
+    """Return a chain as notation, and its steps with all parameters."""
+    notation = chain_notation([{sampler.about.name: sampler.model_dump()} for sampler in samplers])
+    steps = [
+        {"name": sampler.about.name, "parameters": _with_text_keys(sampler.model_dump())} for sampler in samplers
+    ]
+    return {"chain": notation, "steps": steps}
 
 
 def _with_text_keys(value: Any) -> Any:
-    """Return a value for JSON. An id as a key becomes its digits; a text as a key is quoted if needed."""
-    # In a table of tokens, 5 is an id, and "5" is a text. JSON has only texts as keys.
+    """Return a value whose tables have texts as keys, at any depth, as JSON needs them."""
     if isinstance(value, Mapping):
-        return {
-            str(key) if isinstance(key, int) or key.isidentifier() else json.dumps(key): _with_text_keys(item)
-            for key, item in value.items()
-        }
-    return [_with_text_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {_text_key(key): _with_text_keys(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_text_keys(item) for item in value]
+    return value
+
+
+def _text_key(key: int | str) -> str:
+    """Return a key of a table of tokens as text: the id 5 as ``5``, and the text "5" with its quotes."""
+    if isinstance(key, int) or key.isidentifier():
+        return str(key)
+    return json.dumps(key)
 
 
 async def presets(_: Request, state: ServerState) -> Response:
@@ -161,7 +180,8 @@ async def import_preset(request: Request, state: ServerState) -> Response:
 def _imported(fields: PresetImportFields) -> Response:
     if len(fields.text.encode()) > MAX_FILE_BYTES:
         raise InvalidRequestError(f"text: it has more than {MAX_FILE_BYTES:,} bytes", "text")
-    name = (fields.name or "preset").replace("\\", "/").rpartition("/")[2] or "preset"
+    path = (fields.name or "").replace("\\", "/")
+    name = path.rpartition("/")[2] or "preset"
     try:
         if fields.format is None and not is_foreign(fields.text, name):
             facts = _own_preset(fields.text, name)
@@ -188,17 +208,25 @@ def _imported(fields: PresetImportFields) -> Response:
 def _own_preset(text: str, name: str) -> Json:
     """Return the description of a preset of logitsmith, whose text is kept."""
     stem = name.removesuffix(".yaml").removesuffix(".yml")
-    preset = Preset.from_table(check_table(parse_yaml(text, name), name), origin=name, name=stem, source=name)
-    facts = {"name": stem, "format": "logitsmith", "preset": text, **_notation_of(preset)}
-    settings = {name: getattr(preset, name) for name in SETTINGS if name in preset.model_fields_set}
-    return facts | {"settings": settings, "unsupported": [], "notes": [], "sections": []}
+    table = check_table(parse_yaml(text, name), name)
+    preset = Preset.from_table(table, origin=name, name=stem, source=name)
+    return {
+        "name": stem,
+        "format": "logitsmith",
+        "preset": text,
+        **_notation_of(preset),
+        "settings": {name: getattr(preset, name) for name in SETTINGS if name in preset.model_fields_set},
+        "unsupported": [],
+        "notes": [],
+        "sections": [],
+    }
 
 
 class PresetTextFields(StrictModel):
     """The settings of a preset.
 
-    ``base``: the text of the preset whose other keys are kept; ``chain``: the chain in notation; ``settings``: the
-    keys of the preset besides its chain that are changed; null removes a key.
+    ``base``: the text of a preset, whose other keys are kept. ``chain``: the chain in notation. ``settings``: the
+    changed keys of the preset, without its chain; null removes a key.
     """
 
     base: str | None = None
@@ -216,21 +244,25 @@ def _checked_preset_text(fields: PresetTextFields) -> str:
     try:
         return _preset_file_text(fields)
     except (PresetError, SamplingError) as error:
-        is_setting = error.place and error.place[0] in fields.settings
-        raise InvalidRequestError(client_message(error), "settings" if is_setting else "chain") from None
+        is_about_setting = error.place and error.place[0] in fields.settings
+        field = "settings" if is_about_setting else "chain"
+        raise InvalidRequestError(client_message(error), field) from None
 
 
 def _preset_file_text(fields: PresetTextFields) -> str:
     if fields.base is not None and len(fields.base.encode("utf-8", "replace")) > MAX_FILE_BYTES:
         raise InvalidRequestError(f"base: it has more than {MAX_FILE_BYTES:,} bytes", "base")
-    table: Json = {} if fields.base is None else dict(check_table(parse_yaml(fields.base, "base"), "base"))
-    chain = [_changed_step(item) for item in parse_chain(fields.chain)]
+    table: Json = {}
+    if fields.base is not None:
+        table.update(check_table(parse_yaml(fields.base, "base"), "base"))
+    chain = [_changed_step(sampler) for sampler in parse_chain(fields.chain)]
     for name, value in fields.settings.items():
         table.pop(name, None)
         if value is not None:
             table[name] = setting_value(name, value)
-    if isinstance(table.get("phases"), list) and table["phases"]:  # the chain is that of the last phase
-        table["phases"] = [*table["phases"][:-1], {"chain": chain}]
+    phases = table.get("phases")
+    if isinstance(phases, list) and phases:
+        table["phases"] = [*phases[:-1], {"chain": chain}]  # the last phase has the chain of the preset
     else:
         table["chain"] = chain
     Preset.from_table(table)
@@ -243,17 +275,19 @@ def _preset_file_text(fields: PresetTextFields) -> str:
     return "".join(lines)
 
 
-def _changed_step(sampler: Any) -> str | Json:
+def _changed_step(sampler: Sampler) -> str | Json:
     """Return a step as presets write it, without the parameters that have their default values."""
-    values = _plain(sampler.model_dump(exclude_defaults=True))
-    return {sampler.about.name: values} if values else str(sampler.about.name)
+    values = _with_lists(sampler.model_dump(exclude_defaults=True))
+    return {sampler.about.name: values} if values else sampler.about.name
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as YAML writes it."""
+def _with_lists(value: Any) -> Any:
+    """Return a value whose tuples are lists, at any depth, as YAML needs them."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _with_lists(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_lists(item) for item in value]
+    return value
 
 
 async def settings_list(_: Request, _state: ServerState) -> Response:

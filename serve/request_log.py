@@ -1,7 +1,7 @@
 """One line per request for the person who runs the server, and the faults of the program.
 
-Keys are never logged, and prompts only with ``--log-prompts``. The same is true of the messages of
-unexpected exceptions, which may quote a prompt.
+Keys are never logged. Prompts are logged only with ``--log-prompts``, and so are the messages of unexpected
+exceptions, because these may quote a prompt.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class RequestRecord:
     """The facts about one request, completed while it is answered."""
 
     method: str
-    # As the client sent it, without the query.
+    # The path that the client sent, without the query.
     path: str
-    # Empty for unknown paths.
+    # The documented path of the route; empty for an unknown path.
     route: str = ""
-    # Seconds since 1970.
+    # The time at the beginning, in seconds since 1970.
     began: float = field(default_factory=time.time)
     # The name of the request in messages about faults.
     id: str = field(default_factory=lambda: secrets.token_hex(6))
-    # `CLIENT_LEFT` without a response; that of the error if a stream ended by one.
+    # The HTTP status. `CLIENT_LEFT` if there was no response; if an error ended a stream, the status of the error.
     status: int = CLIENT_LEFT
     prompt_tokens: int = 0
-    # Tokens of the prompts that did not have to be read again.
+    # Number of prompt tokens that did not have to be read again.
     cached_tokens: int = 0
     completion_tokens: int = 0
     first_token_seconds: float | None = None
-    # The time to the end of the response.
+    # The time from the beginning to the end of the response.
     seconds: float = 0.0
     ignored: Sequence[str] = ()
-    # Only if prompts are logged.
+    # The prompts; empty unless prompts are logged.
     prompts: Sequence[Any] = ()
     # The exception that ended the request, if it is a fault of this program.
     fault: Exception | None = None
@@ -77,8 +77,10 @@ class RequestRecord:
         self.seconds = time.perf_counter() - self._start
 
     def as_json(self) -> dict[str, Any]:
-        first = self.first_token_seconds
-        facts = {
+        first_token_ms = None
+        if self.first_token_seconds is not None:
+            first_token_ms = round(self.first_token_seconds * 1000, 1)
+        facts: dict[str, Any] = {
             "time": datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="milliseconds"),
             "id": self.id,
             "method": self.method,
@@ -86,16 +88,19 @@ class RequestRecord:
             "status": self.status,
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
-            "first_token_ms": None if first is None else round(first * 1000, 1),
+            "first_token_ms": first_token_ms,
             "total_ms": round(self.seconds * 1000, 1),
             "ignored": list(self.ignored),
         }
-        return facts | ({"prompts": list(self.prompts)} if self.prompts else {})
+        if self.prompts:
+            facts["prompts"] = list(self.prompts)
+        return facts
 
     def as_text(self) -> str:
         """Return the facts as one line of text."""
         facts = self.as_json()
-        words = [facts["time"][11:23], self.method, self.path, str(self.status)]
+        time_of_day = facts["time"][11:23]  # "12:34:56.789" of "2025-01-31T12:34:56.789+01:00"
+        words = [time_of_day, self.method, self.path, str(self.status)]
         if self.prompt_tokens:
             words.append(f"{self.prompt_tokens}+{self.completion_tokens} tokens")
         if self.first_token_seconds is not None:
@@ -110,7 +115,8 @@ class RequestRecord:
 
 def start_record(scope: Scope) -> RequestRecord:
     """Return the record of a request that begins now. `record_of` finds the record."""
-    record = scope[_SCOPE_KEY] = RequestRecord(scope["method"], scope["path"][:_MAX_LOGGED_PATH])
+    record = RequestRecord(scope["method"], scope["path"][:_MAX_LOGGED_PATH])
+    scope[_SCOPE_KEY] = record
     return record
 
 
@@ -124,7 +130,7 @@ def record_of(scope: Scope) -> RequestRecord:
 class RequestLog:
     """A log of requests, written by a thread. If the lines are not read, later lines are lost."""
 
-    # Of successive requests for the server's health with the same answer, the first one is written.
+    # Monitors ask for the server's health all the time. A request that repeats the last answer is not written.
 
     # `text`, `json` or `none`.
     format: str = "none"
@@ -144,11 +150,12 @@ class RequestLog:
             self._write(record.as_json(), record.as_text())
 
     def _is_same_health(self, record: RequestRecord) -> bool:
-        """Return whether a record repeats the one before: the page and monitors ask for it all the time."""
+        """Return whether a record repeats the last one about the server's health."""
         if record.route not in ("/health", "/v1/health"):
             return False
         health = (record.route, record.status)
-        is_same, self._last_health = health == self._last_health, health
+        is_same = health == self._last_health
+        self._last_health = health
         return is_same
 
     def note(self, sentence: str) -> None:
@@ -165,15 +172,14 @@ class RequestLog:
         self._write({"time": record.as_json()["time"], "id": record.id, "fault": text}, *text.splitlines())
 
     def _write(self, facts: dict[str, Any], *lines: str) -> None:
-        """Write facts, or the lines that tell them as text."""
+        """Write one entry: ``facts`` as JSON, or ``lines``, which tell the same as text."""
         if self._writer is None:
             self._writer = Thread(target=self._write_lines, name="request log", daemon=True)
             self._writer.start()
+        # Both forms escape control characters: a log is read on terminals, which they could command.
+        entry = json.dumps(facts) if self.format == "json" else "\n".join(map(printable, lines))
         with suppress(Full):
-            # Escaped to ASCII: a log is read on terminals, which characters of a prompt could command.
-            self._lines.put_nowait(
-                json.dumps(facts) if self.format == "json" else "\n".join(map(printable, lines))
-            )
+            self._lines.put_nowait(entry)
 
     def _write_lines(self) -> None:
         while True:

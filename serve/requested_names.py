@@ -16,14 +16,13 @@ _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,99}", re.ASCII)
 
 
 def listed_presets() -> dict[str, PresetEntry]:
-    """Return the presets of the search path by name. No other text is the name of a preset, nor read as a path."""
-    entries = (entry for entry in list_presets() if not entry.is_shadowed)
-    return {entry.name: entry for entry in entries if _NAME.fullmatch(entry.name)}
+    """Return the presets of the search path by name. A request can name no other preset."""
+    return {entry.name: entry for entry in list_presets() if not entry.is_shadowed and _NAME.fullmatch(entry.name)}
 
 
 def find_listed_preset(name: str, field: str) -> PresetEntry:
-    """Return a preset of the search path by its name, which the field ``field`` of a request holds."""
-    # Raises ``InvalidRequestError``, which tells the most similar name.
+    """Return a preset of the search path by its name. ``field``: the field of the request with this name."""
+    # Raises ``InvalidRequestError``, which suggests the most similar name.
     known = listed_presets()
     if name not in known:
         raise InvalidRequestError(f"{field}: {unknown_name('preset', name, sorted(known))}", field)
@@ -32,14 +31,15 @@ def find_listed_preset(name: str, field: str) -> PresetEntry:
 
 def check_grammar_source(value: Any, origin: str) -> None:
     """Raise ``InvalidRequestError`` for a grammar that would be read from a file."""
-    # Wrong values are reported elsewhere, without reading a file. ``origin``: the field that holds the grammar.
+    # ``origin``: the field that holds the grammar.
     try:
         table = grammar_table(value)
     except (GrammarError, TypeError, ValueError):
-        return
+        return  # a wrong value is reported later, and no file is read for it
     name = table.get("name")
-    is_path = name is not None and not (isinstance(name, str) and _NAME.fullmatch(name))
-    if is_path or any(str(key).endswith("file") for key in table):
+    has_path_as_name = name is not None and not (isinstance(name, str) and _NAME.fullmatch(name))
+    has_file_key = any(str(key).endswith("file") for key in table)
+    if has_path_as_name or has_file_key:
         raise InvalidRequestError(
             f"{origin}: a grammar is GBNF, a JSON Schema, a regex, Lark, or the name of a grammar",
             origin.partition(" ")[0],

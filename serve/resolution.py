@@ -18,6 +18,7 @@ from ..engine.request import ChatMessages, GenerationRequest
 from ..engine.templates import format_chat, is_chat_template, open_chat_template
 from ..engine.token_records import check_trace_count
 from ..grammars.compile_guard import CompileGuard
+from ..grammars.constraint import Constraint
 from ..grammars.errors import GrammarError
 from ..grammars.grammar import Grammar
 from ..grammars.spec import GrammarSpec
@@ -41,12 +42,12 @@ SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidL
 
 @dataclass(frozen=True)
 class Choice:
-    """One text of an answer. ``prompt`` is the prompt as text, in a chat with the chat template."""
+    """One text of an answer."""
 
     request: GenerationRequest
+    # The prompt as text; for messages, what the chat template made of them.
     prompt: str
-    # Whether `gen run` with the text of the prompt gives the same tokens. It has no flag for tokens that end a
-    # text, and other token ids than those of the prompt's text cannot be typed.
+    # Whether `gen run` with this text generates the same tokens.
     is_repeatable: bool
 
     @property
@@ -57,25 +58,25 @@ class Choice:
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """A request whose texts can be generated: prompts are tokens, chains and grammars are made."""
+    """A request that the engine can run: prompts are tokenized, chains built, and grammars compiled."""
 
     fields: PromptFields | ChatFields
     asked: AskedRequest
-    # Those of the first prompt first.
+    # The texts to be generated: first all texts of the first prompt, then those of the second one.
     choices: tuple[Choice, ...]
     # The names of fields without effect.
     ignored: tuple[str, ...]
 
 
-# A function that shortens the prompt of a request, whose prompt is tokens; it returns a short one unchanged.
+# A function that shortens the prompt of a request, which is token ids. It returns a short prompt unchanged.
 Fit = Callable[[GenerationRequest], GenerationRequest]
 
 
 class RequestMaker:
     """Makes the engine's requests from the fields of requests."""
 
-    # ``reuses_answers``: whether prompts may reuse generated tokens, where a request does not say it; None: they
-    # never may, because the server is deterministic.
+    # ``reuses_answers``: whether a prompt may reuse generated tokens if the request does not say so. None: no
+    # prompt ever may, because the server is deterministic.
 
     def __init__(
         self,
@@ -85,13 +86,16 @@ class RequestMaker:
         guard: CompileGuard,
         reuses_answers: bool | None = False,
     ) -> None:
-        self.guard, self.model = guard, model
-        self._note, self._reuses_answers = note, reuses_answers
+        self.guard = guard
+        self.model = model
+        self._note = note
+        self._reuses_answers = reuses_answers
         self.resolver = RequestResolver(defaults, model.metadata, note)
         guidance = text_rules(self.resolver.default_settings()).guidance
         if guidance is not None:
             guidance_model(model, guidance)  # loaded before the first request, or refused
-        self._draft, self._has_lookup = defaults.draft, defaults.lookup > 0
+        self._draft = defaults.draft
+        self._has_lookup = defaults.lookup > 0
         if defaults.draft is not None:
             defaults.draft.open_for(model)
             # Measured now for any limit of a request: a probe during an answer would stop the other requests.
@@ -101,7 +105,7 @@ class RequestMaker:
         self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None = None
     ) -> PreparedRequest:
         """Return what a request asks for, with prompts as tokens and compiled grammars."""
-        # ``fit`` makes prompts fit into the context; without it, those that do not fit are errors. Raises
+        # ``fit`` shortens prompts that do not fit into the context. Without it, such a prompt is an error. Raises
         # ``InvalidRequestError``.
         try:
             return self._make(fields, ignored, fit)
@@ -124,34 +128,27 @@ class RequestMaker:
         draft = self._read_draft(fields, unused)
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
-        for request in self.resolver.requests(asked, settings, seed=0):
-            if isinstance(request.constraint, GrammarSpec):
-                unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
-            if (
-                isinstance(request.prompt, (str, list))
-                and not request.prompt
-                and self.model.vocabulary.bos is None
-            ):
+        for resolved in self.resolver.requests(asked, settings, seed=0):
+            if isinstance(resolved.constraint, GrammarSpec):
+                unused += (f"grammar {path}" for path in resolved.constraint.ignored_schema_paths)
+            is_empty = isinstance(resolved.prompt, (str, list)) and not resolved.prompt
+            if is_empty and self.model.vocabulary.bos is None:
                 raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
+            reuses_answers = self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt
+            request = replace(resolved, exact_reuse=not reuses_answers, draft=draft)
+            if fields.speculative is False:
+                request = replace(request, lookup=0)
             for number in range(asked.choice_count):
-                choice = replace(
-                    request,
-                    seed=following_seed(first_seed, number),
-                    exact_reuse=not (self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt),
-                    lookup=0 if fields.speculative is False else request.lookup,
-                    draft=draft,
-                )
-                choices.append(self._choice(choice, grammars, fit))
+                seeded_request = replace(request, seed=following_seed(first_seed, number))
+                choices.append(self._choice(seeded_request, grammars, fit))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
-        return PreparedRequest(fields, asked, tuple(choices), tuple(limited(list(dict.fromkeys(unused)))))
+        unused_once = list(dict.fromkeys(unused))
+        return PreparedRequest(fields, asked, tuple(choices), ignored=tuple(limited(unused_once)))
 
     def _read_draft(self, fields: GenerationFields, unused: list[str]) -> DraftOptions | None:
         """Return the draft model of a request with its limits; None without drafts of a model."""
-        limits = {
-            name: value
-            for name in ("n_max", "n_min", "p_min")
-            if (value := getattr(fields, f"speculative_{name}")) is not None
-        }
+        limits = {name: getattr(fields, f"speculative_{name}") for name in ("n_max", "n_min", "p_min")}
+        limits = {name: value for name, value in limits.items() if value is not None}
         if self._draft is None:
             unused += [f"speculative.{name}" for name in limits]
             if fields.speculative and not self._has_lookup:
@@ -161,12 +158,14 @@ class RequestMaker:
             return None
         draft = replace(self._draft, **limits)
         if 0 < draft.n_max < draft.n_min:
-            name, relation, other = ("n_min", "more", "n_max") if "n_min" in limits else ("n_max", "less", "n_min")
-            value, other_value = getattr(draft, name), getattr(draft, other)
-            message = f"speculative.{name}: {value} is {relation} than speculative.{other}, {other_value}"
-            raise InvalidRequestError(
-                f'{message}; set both, or "speculative": false for no drafts', f"speculative.{name}"
-            )
+            if "n_min" in limits:
+                field = "speculative.n_min"
+                problem = f"{draft.n_min} is more than speculative.n_max, {draft.n_max}"
+            else:
+                field = "speculative.n_max"
+                problem = f"{draft.n_max} is less than speculative.n_min, {draft.n_min}"
+            advice = 'set both, or "speculative": false for no drafts'
+            raise InvalidRequestError(f"{field}: {problem}; {advice}", field)
         return draft
 
     def _check_against_vocabulary(self, fields: GenerationFields) -> None:
@@ -182,46 +181,61 @@ class RequestMaker:
             raise InvalidRequestError(str(error), field) from None
 
     def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar], fit: Fit | None) -> Choice:
-        """Return a choice. Tokens, chain and grammar are made here, not in the thread of the engine."""
-        model, prompt, field = self.model, request.prompt, "prompt"
-        if isinstance(prompt, ChatMessages):
-            template = open_chat_template(model, prompt.template, prompt.variables)
-            guidance, messages = request.rules.guidance, prompt.messages
-            prompt = format_chat(model, messages, template, self._note, request.beginning)
-            request = request.with_chat_text(prompt)
-            if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
-                negative_messages = with_system_message(messages, guidance.negative_prompt)
-                text = format_chat(model, negative_messages, template, beginning=request.beginning)
-                request = request.guided_by(replace(guidance, negative_prompt=text))
+        """Return a choice. Tokens, chain and grammar are made here, so that the engine's thread need not wait."""
+        model = self.model
+        field = "prompt"
+        if isinstance(request.prompt, ChatMessages):
             field = "messages"
+            request = self._with_formatted_messages(request, request.prompt)
+        prompt = cast("str | Sequence[int]", request.prompt)
         ids = self._prompt_ids(prompt, field)
         request = replace(request, prompt=tuple(ids))
         check_heal(request)
-        if fit is not None and (fitted := fit(request)) is not request:
-            request, prompt = fitted, cast("tuple[int, ...]", fitted.prompt)
-            ids = list(prompt)
+        if fit is not None:
+            fitted = fit(request)
+            if fitted is not request:
+                request = fitted
+                prompt = cast("tuple[int, ...]", fitted.prompt)
+                ids = list(prompt)
         self._check_length(ids, field)
         negative_ids = negative_prompt_ids(model, request, ids)
         if negative_ids is not None:
             self._check_length(negative_ids, "negative_prompt")
-        shown = prompt if isinstance(prompt, str) else model.vocabulary.detokenize(ids).decode("utf-8", "replace")
-        constraint = request.constraint
-        if isinstance(constraint, GrammarSpec):
-            if constraint not in grammars:
-                constraint.try_compilation(self.guard)  # in another process first, because it could take very long
-                grammars[constraint] = constraint.compile(model.vocabulary)
-            constraint = start_constraint(constraint, model, grammars[constraint])
-        guidance = request.rules.guidance
+        if isinstance(prompt, str):
+            prompt_text = prompt
+        else:
+            prompt_text = model.vocabulary.detokenize(ids).decode("utf-8", "replace")
+        constraint = self._start_constraint(request, grammars)
         return Choice(
             replace(request, constraint=constraint, chain=build_chain(model, request)),
-            shown,
-            is_repeatable=request.ends_at_eog
-            and not request.stop_token_ids
-            and not (guidance is not None and isinstance(guidance.negative_prompt, tuple))
-            and not (request.beginning and request.constraint is not None)
-            and "\0" not in shown
-            and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, shown) == ids),
+            prompt_text,
+            is_repeatable=_has_command(request, prompt_text)
+            and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, prompt_text) == ids),
         )
+
+    def _with_formatted_messages(self, request: GenerationRequest, chat: ChatMessages) -> GenerationRequest:
+        """Return a request whose prompt is the text that the chat template makes of its messages."""
+        template = open_chat_template(self.model, chat.template, chat.variables)
+        prompt = format_chat(self.model, chat.messages, template, self._note, request.beginning)
+        request = request.with_chat_text(prompt)
+        negative_text = request.rules.negative_text
+        if negative_text is not None:
+            messages = with_system_message(chat.messages, negative_text)
+            negative_prompt = format_chat(self.model, messages, template, beginning=request.beginning)
+            request = request.with_negative_prompt(negative_prompt)
+        return request
+
+    def _start_constraint(
+        self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar]
+    ) -> Constraint | None:
+        """Return a request's constraint. Each grammar is compiled once, and kept in ``grammars``."""
+        spec = request.constraint
+        if not isinstance(spec, GrammarSpec):
+            return spec
+        if spec not in grammars:
+            spec.try_compilation(self.guard)  # in another process first, because it could take very long
+            grammars[spec] = spec.compile(self.model.vocabulary)
+        return start_constraint(spec, self.model, grammars[spec])
 
     def _prompt_ids(self, prompt: str | Sequence[int], field: str) -> list[int]:
         """Return the tokens of a prompt. ``field``: for errors."""
@@ -233,8 +247,20 @@ class RequestMaker:
         """Raise ``ContextLengthError`` for a prompt that leaves no token of the context free."""
         context = self.model.context_length
         if len(ids) >= context:
-            excess = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
-            raise ContextLengthError(f"{field}: {excess}", field, len(ids), context)
+            problem = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
+            raise ContextLengthError(f"{field}: {problem}", field, len(ids), context)
+
+
+def _has_command(request: GenerationRequest, prompt_text: str) -> bool:
+    """Return whether the flags of `gen run` can express a request."""
+    guidance = request.rules.guidance
+    return (
+        request.ends_at_eog
+        and not request.stop_token_ids
+        and not (guidance is not None and isinstance(guidance.negative_prompt, tuple))
+        and not (request.beginning and request.constraint is not None)
+        and "\0" not in prompt_text
+    )
 
 
 def _field_of(error: LogitsmithError, fields: GenerationFields) -> str | None:
@@ -244,12 +270,13 @@ def _field_of(error: LogitsmithError, fields: GenerationFields) -> str | None:
 
 def _field_at(origin: str, fields: GenerationFields) -> str | None:
     """Return the field with which an origin such as ``set top_p`` or ``grammar.json_schema`` begins."""
-    given = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
-    return max((name for name in given if re.match(rf"{re.escape(name)}(?!\w)", origin)), key=len, default=None)
+    given_names = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
+    matching_names = [name for name in given_names if re.match(rf"{re.escape(name)}(?!\w)", origin)]
+    return max(matching_names, key=len, default=None)
 
 
 def _check_names(asked: AskedRequest) -> None:
-    """Raise ``InvalidRequestError`` for what would be read from a file, or loaded, for a request."""
+    """Raise ``InvalidRequestError`` if a request names a file, or a model, of this machine."""
     if asked.preset is not None and asked.preset != "model":
         find_listed_preset(asked.preset, "preset")
     template = asked.chat_template

@@ -30,15 +30,25 @@ MAX_HEADER_BYTES = 32_768
 MAX_HEADER_COUNT = 100
 _MAX_KEY_FILE_BYTES = 1_000_000
 _KEY = re.compile(r"[\x21-\x7e]+")
-_ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?")
+_ORIGIN = re.compile(
+    r"""
+    null  # a page that was opened as a file
+    | [a-z][a-z0-9+.-]*://  # the scheme
+      (\[[0-9a-f:.]+\] | [a-z0-9._-]+)  # an IPv6 address, or a name or an IPv4 address
+      (:\d{1,5})?  # the port
+    """,
+    re.VERBOSE,
+)
 _ORIGIN_RULE = (
     "an origin is written like http://localhost:3000, in lowercase and without a path; "
     "null stands for pages that are opened as files"
 )
 _HOST_NAME = re.compile(r"[a-z0-9._-]+")
 _HOST_NAME_RULE = "a name is written like server.example.org, without a port"
+# The header Host: an IPv6 address in brackets, or a name or an IPv4 address; then the port.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{0,5})?")
-_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,1000}")
+# Names of headers, separated by commas. Browsers ask for a few names; more than 1,000 characters are refused.
+_HEADER_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,1000}")
 # Headers of TabbyAPI and Anthropic, and of Azure, whose value is the key.
 _KEY_HEADERS = ("x-api-key", "x-admin-key", "api-key")
 _LOOPBACK_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost"))
@@ -52,25 +62,25 @@ class Access:
 
     # The address that the server listens on.
     host: str = "127.0.0.1"
-    # A client must send one of them; without any, no key is needed.
+    # A client must send one of these keys. If there are none, no key is needed.
     keys: Sequence[str] = ()
     # The origins of pages that may send requests.
     origins: frozenset[str] = frozenset()
     # Names by which clients may call this server, besides its address.
     host_names: frozenset[str] = frozenset()
     max_body_bytes: int = 16_000_000
-    # For a body of lines, which are read one after another.
+    # The limit for a body of lines. It is higher, because the lines are read one after another.
     max_lines_bytes: int = 128_000_000
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def has_key(self, headers: Headers) -> bool:
         """Return whether the headers contain a key. The time of the comparison does not depend on the key."""
-        digests = [self._digest(key.encode()) for key in self.keys]
+        allowed_digests = [self._digest(key.encode()) for key in self.keys]
         is_found = False
-        for candidate in _sent_keys(headers):
-            digest = self._digest(candidate)
-            for known in digests:
-                is_found |= hmac.compare_digest(digest, known)
+        for sent_key in _sent_keys(headers):
+            sent_digest = self._digest(sent_key)
+            for allowed_digest in allowed_digests:  # all of them, so that the time tells nothing
+                is_found |= hmac.compare_digest(sent_digest, allowed_digest)
         return is_found
 
     def _digest(self, key: bytes) -> bytes:
@@ -85,12 +95,13 @@ class Access:
         own_name = self.host.lower().rstrip(".")
         if name in _LOOPBACK_NAMES or name in self.host_names or name == own_name:
             return True
-        # A page whose address is a number was loaded from that machine, so that no name can have been rebound.
+        # DNS rebinding needs a name. A page whose address is a number was loaded from that address.
         return is_loopback(name) or (is_any_address(self.host) and _is_address(name))
 
     def knows_origin(self, origin: str, host: str) -> bool:
         """Return whether a page of this origin may send requests to the server that it calls ``host``."""
-        return origin in self.origins or origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+        own_origins = (f"http://{host.lower()}", f"https://{host.lower()}")
+        return origin in self.origins or origin.lower() in own_origins
 
 
 def read_access(  # noqa: PLR0913 - a parameter for each flag
@@ -104,7 +115,9 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
 ) -> Access:
     """Return the rules of the flags."""
     # ``has_no_auth``: whether an address that other machines reach may be open. Raises ``UsageError``.
-    keys = [_checked_key("--api-key", key) for key in api_keys]
+    keys = list(api_keys)
+    for key in api_keys:
+        _check_key("--api-key", key)
     if api_key_file is not None:
         keys += _read_keys(api_key_file)
     if keys and has_no_auth:
@@ -114,15 +127,12 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
             f"--host {host}: other machines can reach this address; choose a key (--api-key-file FILE or "
             "--api-key KEY), or allow every request with --no-auth"
         )
-    return Access(
-        host,
-        tuple(dict.fromkeys(keys)),
-        frozenset(_matching(f"--cors {origin}", origin, _ORIGIN, _ORIGIN_RULE) for origin in origins),
-        frozenset(
-            _matching(f"--allow-host {name}", name.lower().rstrip("."), _HOST_NAME, _HOST_NAME_RULE)
-            for name in host_names
-        ),
-    )
+    for origin in origins:
+        _check_matches(f"--cors {origin}", origin, _ORIGIN, _ORIGIN_RULE)
+    known_names = {name: name.lower().rstrip(".") for name in host_names}
+    for name, known_name in known_names.items():
+        _check_matches(f"--allow-host {name}", known_name, _HOST_NAME, _HOST_NAME_RULE)
+    return Access(host, tuple(dict.fromkeys(keys)), frozenset(origins), frozenset(known_names.values()))
 
 
 def _read_keys(path: Path) -> list[str]:
@@ -130,28 +140,30 @@ def _read_keys(path: Path) -> list[str]:
         text = read_text_file(path, _MAX_KEY_FILE_BYTES)
     except TextFileError as error:
         raise UsageError(f"--api-key-file {path}: {error}") from None
-    lines = [line.strip() for line in text.splitlines()]
-    keys = [
-        _checked_key(f"--api-key-file {path}, line {number}", line) for number, line in enumerate(lines, 1) if line
-    ]
+    keys: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        key = line.strip()
+        if key:
+            _check_key(f"--api-key-file {path}, line {number}", key)
+            keys.append(key)
     if not keys:
         raise UsageError(f"--api-key-file {path}: the file has no key; write one key per line")
     return keys
 
 
-def _checked_key(origin: str, key: str) -> str:  # the message does not repeat it, because terminals are recorded
-    return _matching(origin, key, _KEY, "a key consists of printable ASCII characters without spaces")
+def _check_key(origin: str, key: str) -> None:
+    # The message does not repeat the key, because terminals are recorded.
+    _check_matches(origin, key, _KEY, "a key consists of printable ASCII characters without spaces")
 
 
-def _matching(origin: str, value: str, pattern: re.Pattern[str], rule: str) -> str:
-    """Return a value that matches a pattern. Raises ``UsageError``."""
+def _check_matches(origin: str, value: str, pattern: re.Pattern[str], rule: str) -> None:
+    """Raise ``UsageError`` for a value that does not match a pattern."""
     if not pattern.fullmatch(value):
         raise UsageError(f"{origin}: {rule}")
-    return value
 
 
 def needs_no_key(path: str) -> bool:
-    """Return whether a path is open: the page, which asks for the key, its files, and the state of the server."""
+    """Return whether everyone may read a path: the page, which asks for the key, or the state of the server."""
     return path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER)
 
 
@@ -185,20 +197,20 @@ def _sent_keys(headers: Headers) -> Iterable[bytes]:
 
 def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -> Response | None:
     """Check the headers of a request."""
-    # Headers for a page of an allowed origin are added to ``added_headers``. Returns the response to a page that
-    # asks whether it may send a request. Raises ``RequestError`` for a request that may not be sent.
+    # ``added_headers``: gets the headers that a page of an allowed origin needs. Returns the response to a page
+    # that asks whether it may send a request. Raises ``RequestError`` for a request that may not be sent.
     headers = Headers(scope=scope)
     # h11 limits only headers that arrive in several parts.
-    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
-    if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEADER_BYTES:
+    if _header_bytes(scope, headers) > MAX_HEADER_BYTES:
         raise HeadersTooLargeError(f"the headers have more than {MAX_HEADER_BYTES:,} bytes")
     if len(headers.raw) > MAX_HEADER_COUNT:
         raise HeadersTooLargeError(f"there are more than {MAX_HEADER_COUNT} headers")
     _check_sender(scope, access, headers)
     if access.origins:
         added_headers["vary"] = "Origin"
-        if (origin := headers.get("origin")) in access.origins:
-            added_headers["access-control-allow-origin"] = str(origin)
+        origin = headers.get("origin")
+        if origin is not None and origin in access.origins:
+            added_headers["access-control-allow-origin"] = origin
             added_headers["access-control-expose-headers"] = _READABLE_HEADERS
     if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
         return Response(status_code=204, headers=_preflight_headers(headers))
@@ -207,8 +219,15 @@ def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -
     return None
 
 
+def _header_bytes(scope: Scope, headers: Headers) -> int:
+    """Return the size of the headers and the address of a request."""
+    separator_bytes = len(b": \r\n")
+    address_bytes = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    return address_bytes + sum(len(name) + len(value) + separator_bytes for name, value in headers.raw)
+
+
 def _check_sender(scope: Scope, access: Access, headers: Headers) -> None:
-    """Raise ``ForbiddenError`` for a request with another server's name, or of a page that may not send it."""
+    """Raise ``ForbiddenError`` for a request to another server's name, or for one of a foreign page."""
     host = headers.get("host", "")
     is_browser = "host" in headers or scope["http_version"] != "1.0"
     if is_browser and not access.knows_host(host):
@@ -220,16 +239,17 @@ def _check_sender(scope: Scope, access: Access, headers: Headers) -> None:
         raise ForbiddenError(
             f"Origin: pages of {short_repr(origin)} may not send requests; allow them with --cors ORIGIN"
         )
-    # A request of a page for an image or a script has no Origin.
-    is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-    if origin is None and is_foreign and headers.get("sec-fetch-mode") != "navigate":
+    # A page loads an image or a script without the header Origin.
+    is_foreign_page = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    is_link = headers.get("sec-fetch-mode") == "navigate"
+    if origin is None and is_foreign_page and not is_link:
         raise ForbiddenError("Sec-Fetch-Site: pages of other servers may not load anything from this one")
 
 
 def _preflight_headers(headers: Headers) -> dict[str, str]:
     allowed = {"access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS", "access-control-max-age": "600"}
     requested = headers.get("access-control-request-headers", "")
-    if _TOKENS.fullmatch(requested):
+    if _HEADER_NAMES.fullmatch(requested):
         allowed["access-control-allow-headers"] = requested
     for network in ("private", "local"):
         if headers.get(f"access-control-request-{network}-network") == "true":

@@ -21,7 +21,7 @@ from .state import ServerState
 _BACKLOG = 1024
 # Time for idle connections to be closed, once no request runs any more.
 _SECONDS_TO_CLOSE = 5
-# Clients that keep a connection must close it first. Otherwise a request may meet a connection that ends.
+# Long, so that a client closes an idle connection first. Otherwise its next request may meet a closed connection.
 _SECONDS_KEPT_ALIVE = 75
 _POLL_SECONDS = 0.05
 _Result = TypeVar("_Result")
@@ -30,23 +30,23 @@ _Result = TypeVar("_Result")
 def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises ``UsageError`` if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    server_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.bind((host, port))
+        server_socket.listen(_BACKLOG)
     except OSError as error:
-        listening.close()
+        server_socket.close()
         reason = error.strerror or str(error)
-        advice = "choose another --host" if isinstance(error, socket.gaierror) else "choose another --port"
-        raise UsageError(f"--host {host} --port {port}: {reason}; {advice}") from None
-    return listening
+        wrong_flag = "--host" if isinstance(error, socket.gaierror) else "--port"
+        raise UsageError(f"--host {host} --port {port}: {reason}; choose another {wrong_flag}") from None
+    return server_socket
 
 
 class HttpServer:
     """A server of the application on a listening socket, which runs until it is stopped."""
 
-    def __init__(self, state: ServerState, listening: socket.socket) -> None:
+    def __init__(self, state: ServerState, server_socket: socket.socket) -> None:
         self._app = make_app(state)
         config = uvicorn.Config(
             self._app,
@@ -65,7 +65,7 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._state = state
-        self._socket = listening
+        self._socket = server_socket
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
         # The error that ended the thread.
         self.failure: RuntimeError | None = None
@@ -93,12 +93,12 @@ class HttpServer:
             self.failure = RuntimeError("the HTTP server has ended")
             self.failure.__cause__ = error
 
-    def finish_requests(self, grace: float) -> None:
+    def finish_requests(self, max_seconds: float) -> None:
         """Take no more connections and requests, and wait until the running requests have ended."""
-        # After ``grace`` seconds they are canceled: each answer ends with an error that says why.
+        # After ``max_seconds``, an error ends the requests that still run.
         self._state.is_stopping = True
         self._call(self._stop_listening)
-        self._wait_until_idle(grace)
+        self._wait_until_idle(max_seconds)
         self._call(self._state.engine.end_requests)
         self._wait_until_idle(_SECONDS_TO_CLOSE)
 

@@ -44,8 +44,11 @@ _Fields = TypeVar("_Fields", bound=StrictModel)
 _Result = TypeVar("_Result")
 
 
+_BYTES_PER_PROMPT_TOKEN = 36  # a slot of a tuple, and an integer
+
+
 def _size_of_row(prompt: tuple[int, ...], row: Floats) -> int:
-    return row.nbytes + 36 * len(prompt)  # a tuple's slot, and an integer
+    return row.nbytes + _BYTES_PER_PROMPT_TOKEN * len(prompt)
 
 
 @dataclass
@@ -56,10 +59,11 @@ class ServerState:
     defaults: RequestDefaults
     # Gets sentences for the person who runs the server.
     note: Callable[[str], object]
-    # The model and what makes its requests; None while it is loaded.
+    # The model; None while it is being loaded.
     model: Model | None = None
+    # Makes requests for the model; None while it is being loaded.
     maker: RequestMaker | None = None
-    # Whether prompts may reuse generated tokens, where a request does not say it; None: never.
+    # Whether a prompt may reuse generated tokens if the request does not say so; None: no prompt ever may.
     reuses_answers: bool | None = False
     # Whether unknown fields are errors on all routes.
     has_strict_fields: bool = False
@@ -67,17 +71,18 @@ class ServerState:
     is_stopping: bool = False
     # The answers that other requests can find by a key.
     answers: AnswerTracker = field(default_factory=AnswerTracker)
-    # The logits after prompts that were read lately, float32 (V,), so that another chain needs no decode.
+    # The logits after recent prompts, float32 (V,). Another chain for the same prompt needs no decode.
     rows: LimitedCache[tuple[int, ...], Floats] = field(
         default_factory=lambda: LimitedCache(_MAX_BYTES_OF_ROWS, _size_of_row)
     )
     access: Access = field(default_factory=Access)
     log: RequestLog = field(default_factory=RequestLog)
     metrics: Metrics = field(init=False)
-    # Threads in which requests are prepared; those with a grammar or a template may take longer.
+    # Threads in which requests are prepared.
     workers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="requests")
     )
+    # Threads for requests with a grammar or a template, which may take longer.
     program_workers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="programs")
     )
@@ -92,7 +97,7 @@ class ServerState:
         self.model = model
 
     def loaded(self) -> tuple[Model, RequestMaker]:
-        """Return the model. Raises ``UnavailableError`` while it is loaded."""
+        """Return the model and its maker of requests. Raises ``UnavailableError`` while the model is loaded."""
         if self.model is None or self.maker is None:
             raise UnavailableError("the model is being loaded; try again soon")
         if self.is_stopping:
@@ -129,7 +134,7 @@ class ServerState:
             ) from None
 
     def is_strict(self, request: Request) -> bool:
-        """Return whether unknown fields are errors. On our own routes they are: no other program knows these."""
+        """Return whether unknown fields are errors. On our own routes they always are."""
         return self.has_strict_fields or request.url.path.startswith(OWN_PATHS)
 
     def check_queue(self) -> None:
@@ -145,24 +150,28 @@ class ServerState:
         self.log.flush(_SECONDS_TO_WRITE_LOG)
 
 
-JSON, YAML = "application/json", "application/yaml"
-HTML, TEXT, EVENTS = "text/html", "text/plain", "text/event-stream"
 # The media types of answers.
+JSON = "application/json"
+YAML = "application/yaml"
+HTML = "text/html"
+TEXT = "text/plain"
+EVENTS = "text/event-stream"
 LINES = "application/x-ndjson"
+
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 
 
 class RouteSpec(NamedTuple):
     """A path of the server."""
 
-    # In Starlette's notation: `{name:path}` is a parameter that may contain slashes.
+    # The path in Starlette's notation, in which `{name:path}` is a parameter that may contain slashes.
     path: str
     handler: Handler
     method: str = "POST"
     # The fields of the body, for the page of the API.
     body: type[StrictModel] | None = None
     media_types: Sequence[str] = (JSON,)
-    # The keys that an answer always has, if it is a JSON object and they do not depend on the request.
+    # The keys that every answer has, if the answer is a JSON object.
     keys: Sequence[str] = ()
     # Whether the body has lines, each a JSON object.
     takes_lines: bool = False
@@ -206,6 +215,7 @@ async def read_json(request: Request, state: ServerState) -> object:
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
 
 
+# An escape such as \ud83d, which is half of a character.
 _SURROGATE = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
 
@@ -228,7 +238,7 @@ async def generate(
     without_place: Sequence[str],
 ) -> Response:
     """Answer a request for text."""
-    # ``without_place``: the fields of other APIs that the answers have no place for. Raises ``RequestError``, and
+    # ``without_place``: the fields of other APIs for which the answers have no place. Raises ``RequestError``, and
     # ``ClientLeftError`` if the client leaves first.
     _, maker = state.loaded()
     state.check_queue()
@@ -247,5 +257,8 @@ async def read_fields(
 
 def json_answer(request: Request, body: Json, ignored: list[str]) -> JSONResponse:
     """Return an answer that is not a text. It has ``x_gen`` only if fields of the request are ignored."""
-    names = record_of(request.scope).ignored = limited(ignored)
-    return JSONResponse(body | {"x_gen": {"ignored": names}} if names else body)
+    ignored_names = limited(ignored)
+    record_of(request.scope).ignored = ignored_names
+    if ignored_names:
+        body = body | {"x_gen": {"ignored": ignored_names}}
+    return JSONResponse(body)

@@ -78,23 +78,30 @@ def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -
     if messages:
         prepared = maker.make(ChatFields(messages=messages), [])
         return list(prepared.choices[0].request.prompt)  # type: ignore[arg-type]  # the maker writes ids
-    given = (fields.content, fields.prompt, fields.text)
-    text = next((value for value in given if value is not None), None)
+    given_texts = (fields.content, fields.prompt, fields.text)
+    text = next((text for text in given_texts if text is not None), None)
     if text is None:
         raise InvalidRequestError("there is no text; give content, prompt, text or messages", "content")
+    parts = [text] if isinstance(text, str) else text
     ids: list[int] = []
-    for number, part in enumerate([text] if isinstance(text, str) else text):
+    for index, part in enumerate(parts):
         if isinstance(part, str):
-            adds_special, data = fields.adds_special and number == 0, part.encode()
-            if adds_special and fields.parses_special:
-                ids += vocabulary.tokenize_prompt(data)
-                continue
-            if adds_special and vocabulary.adds_bos and vocabulary.bos is not None:
-                ids.append(vocabulary.bos)
-            ids += vocabulary.tokenize(data, fields.parses_special) if data else ()
+            ids += _text_ids(part, fields, vocabulary, is_first=index == 0)
         elif isinstance(part, int):
             ids.append(part)
     vocabulary.check(ids)
+    return ids
+
+
+def _text_ids(text: str, fields: EncodeFields, vocabulary: Vocabulary, *, is_first: bool) -> list[int]:
+    """Return the token ids of a text. The first text may get BOS."""
+    data = text.encode()
+    adds_special = fields.adds_special and is_first
+    if adds_special and fields.parses_special:
+        return vocabulary.tokenize_prompt(data)
+    ids = vocabulary.tokenize(data, fields.parses_special) if data else []
+    if adds_special and vocabulary.adds_bos and vocabulary.bos is not None:
+        ids.insert(0, vocabulary.bos)
     return ids
 
 
@@ -118,14 +125,16 @@ async def decode(request: Request, state: ServerState) -> Response:
     fields, ignored = await read_fields(request, state, DecodeFields)
     if fields.tokens is None and fields.ids is None:
         raise InvalidRequestError("there are no tokens; give tokens, a list of ids", "tokens")
-    ids = (fields.tokens if fields.tokens is not None else fields.ids) or []
-    leaves_out_special = fields.decode_special_tokens is False or fields.skip_special_tokens is True
+    ids = fields.tokens if fields.tokens is not None else fields.ids or []
+    leaves_out_control = fields.decode_special_tokens is False or fields.skip_special_tokens is True
     vocabulary = model.vocabulary
 
     def decoded() -> str:
         vocabulary.check(ids)
-        kept = [token for token in ids if not (leaves_out_special and vocabulary.is_control(token))]
-        return b"".join(map(vocabulary.piece, kept)).decode("utf-8", "replace")
+        shown_ids = ids
+        if leaves_out_control:
+            shown_ids = [token for token in ids if not vocabulary.is_control(token)]
+        return b"".join(map(vocabulary.piece, shown_ids)).decode("utf-8", "replace")
 
     text = await state.run(decoded)
     return json_answer(request, dict.fromkeys(("content", "prompt", "text", "result"), text), ignored)
@@ -187,7 +196,7 @@ _MODEL_KEYS = ("id", "object", "parameters")
 
 
 class TextFields(StrictModel):
-    """A part of a text: what follows the token ``after``, or the beginning of a prompt without it."""
+    """A part of a text: the part after the token ``after``; without ``after``, the beginning of a prompt."""
 
     text: str
     after: int | None = None
@@ -211,8 +220,9 @@ def _text_tokens(vocabulary: Vocabulary, fields: TextFields) -> list[Json]:
         raise InvalidRequestError("half of a surrogate pair is not allowed in text", "text") from None
     previous = fields.after
     ids = prompt_token_ids(vocabulary, data) if previous is None else vocabulary.tokenize_after(data, previous)
-    if previous is None and vocabulary.adds_eos and ids[-1:] == [vocabulary.eos]:
-        ids = ids[: None if data.endswith(vocabulary.piece(ids[-1])) else -1]  # more text may follow
+    ends_with_eos = previous is None and vocabulary.adds_eos and ids[-1:] == [vocabulary.eos]
+    if ends_with_eos and not data.endswith(vocabulary.piece(ids[-1])):
+        del ids[-1]  # the tokenizer has added it, but more text may follow
     tokens: list[Json] = []
     for token in ids:
         piece = vocabulary.piece(token)

@@ -26,7 +26,7 @@ class TrackedAnswer:
         self.done: Done | None = None
 
     def add(self, index: int, events: Sequence[Event | BatchFailure]) -> None:
-        if index:
+        if index != 0:  # another text of the same answer
             return
         for event in events:
             if isinstance(event, Start):
@@ -54,18 +54,24 @@ class AnswerTracker:
         self._answers: list[TrackedAnswer] = []
         # The number of answers since the start of the server.
         self.total = 0
-        self.started = self.last_used = time.monotonic()
+        self.started = time.monotonic()
+        self.last_used = self.started
 
     def track(self, key: Hashable, stream: EventStream) -> None:
         """Record the events of an answer from now on."""
         answer = TrackedAnswer(key, stream)
         stream.listener = answer.add
-        ended = [earlier for earlier in self._answers if not earlier.is_running]
-        for earlier in ended[: max(0, len(ended) - _MAX_ENDED_ANSWERS + 1)]:
-            self._answers.remove(earlier)
+        self._forget_oldest(_MAX_ENDED_ANSWERS - 1)  # when the new answer has ended, there is one more
         self._answers.append(answer)
         self.total += 1
         self.last_used = time.monotonic()
+
+    def _forget_oldest(self, kept_count: int) -> None:
+        """Remove the oldest answers that have ended, except the last ``kept_count``."""
+        ended = [answer for answer in self._answers if not answer.is_running]
+        excess = max(0, len(ended) - kept_count)
+        for answer in ended[:excess]:
+            self._answers.remove(answer)
 
     def running(self, key: Hashable) -> list[TrackedAnswer]:
         """Return the answers with this key that run."""

@@ -14,7 +14,7 @@ from .resolution import Choice, PreparedRequest
 
 
 def x_gen(prepared: PreparedRequest, choice: Choice, start: Start, exactness: str) -> Json:
-    """Return the field. ``choice`` is the one that the command repeats."""
+    """Return the field ``x_gen``. ``choice``: the text that the command repeats."""
     return {
         "seed": start.seed,
         "chain": chain_notation(start.chain),
@@ -26,28 +26,34 @@ def x_gen(prepared: PreparedRequest, choice: Choice, start: Start, exactness: st
 
 def command_of(choice: Choice, start: Start) -> str | None:
     """Return the command that repeats a choice in a terminal; None if no command can."""
-    words = _command_words(choice, start, chain_notation(start.chain))
-    # As a word of the command, "-" would be stdin.
-    return shlex.join(words) if choice.is_repeatable and choice.prompt != "-" else None
+    is_stdin = choice.prompt == "-"  # as a word of a command, "-" means that the prompt is read from stdin
+    if is_stdin or not choice.is_repeatable:
+        return None
+    return shlex.join(_command_words(choice, start, chain_notation(start.chain)))
 
 
 def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:
-    """Yield the words of the command that repeats a choice. The model is the one that the user has chosen."""
-    yield from ("gen", "run", "--no-chat", "--chain", chain, "--seed", str(start.seed))
-    yield from ("-n", "-1" if start.max_tokens is None else str(start.max_tokens))
+    """Yield the words of the command that repeats a choice. It names no model: the user has chosen one."""
+    max_tokens = -1 if start.max_tokens is None else start.max_tokens
+    yield from ("gen", "run", "--no-chat", "--chain", chain, "--seed", str(start.seed), "-n", str(max_tokens))
     for text in start.stop:
         yield from ("--stop", text)
     if start.grammar is not None:
-        description = start.grammar
-        table = {description["kind"]: description["source"]}
-        if description.get("after"):
-            table["after"] = description["after"]
-        if description["kind"] == "gbnf" and description.get("root", "root") != "root":
-            table["root"] = description["root"]
-        yield from ("--set", f"grammar={encode_exact_json(table)}")
+        yield from ("--set", f"grammar={encode_exact_json(_grammar_table(start.grammar))}")
     for name, value in start.text_rules.items():
-        setting = [*value, {}] if name == "phases" else value  # the last phase has the chain of the command
-        yield from ("--set", f"{name}={json.dumps(setting)}")
+        if name == "phases":
+            value = [*value, {}]  # noqa: PLW2901 - the last phase has the chain of the command
+        yield from ("--set", f"{name}={json.dumps(value)}")
     if any("\\" in text for text in (choice.prompt, *start.stop)):
         yield "--no-escape"
     yield from ("--", choice.prompt)
+
+
+def _grammar_table(description: Json) -> Json:
+    """Return a grammar as presets write it."""
+    table = {description["kind"]: description["source"]}
+    if description.get("after"):
+        table["after"] = description["after"]
+    if description["kind"] == "gbnf" and description.get("root", "root") != "root":
+        table["root"] = description["root"]
+    return table

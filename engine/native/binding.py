@@ -70,14 +70,15 @@ def _is_pointer(c_type: Any) -> bool:
 
 def _signature_text(function: Any) -> str:
     """Return the signature of a function as ``bool (pointer, int)``."""
-    result, *arguments = (
-        "void" if c_type is None else "pointer" if c_type is ctypes.c_void_p else _type_name(c_type)
-        for c_type in _signature(function)
-    )
+    result, *arguments = map(_type_name, _signature(function))
     return f"{result} ({', '.join(arguments)})"
 
 
 def _type_name(c_type: Any) -> str:
+    if c_type is None:
+        return "void"
+    if c_type is ctypes.c_void_p:
+        return "pointer"
     return str(getattr(c_type, "__name__", c_type)).removeprefix("c_")
 
 
@@ -103,8 +104,11 @@ def binding_version() -> str:
 _SetCallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _set_abort_callback = bind_function(libggml, "ggml_set_abort_callback", _SetCallback)
 
-# ggml_log_level, see ggml.h. ``_CONTINUED`` continues the message of the previous call.
-_DEBUG, _WARNING, _ERROR, _CONTINUED = 1, 3, 4, 5
+# ggml_log_level, see ggml.h
+_DEBUG = 1
+_WARNING = 3
+_ERROR = 4
+_CONTINUED = 5  # the text continues the message of the previous call
 
 _MAX_KEPT_LINES = 5  # number of warnings and errors that are kept for an error message, which shows the last two
 
@@ -193,7 +197,7 @@ class LlamaCppBuild:
     ggml_version: str  # version and commit of ggml, llama.cpp's library of tensors; empty if unknown
     system_info: str  # the features that llama.cpp was compiled for and finds here, as llama.cpp prints them
     devices: tuple[str, ...]  # name and description of each device on which llama.cpp can compute
-    gpus: tuple[str, ...]  # those of them that are GPUs
+    gpus: tuple[str, ...]  # the devices that are GPUs
     gpu_backends: tuple[str, ...]  # names of the kinds of GPU that llama.cpp was built for, such as ``CUDA``
     has_gpu: bool  # whether llama.cpp can compute on a GPU here
 
@@ -201,17 +205,17 @@ class LlamaCppBuild:
 def llama_cpp_build() -> LlamaCppBuild:
     versions = [_call_for_text(name, _TextFunction) for name in ("ggml_version", "ggml_commit")]
     info = lib.llama_print_system_info().decode("utf-8", "replace")
+    backends = [
+        _call_for_text("ggml_backend_reg_name", _DeviceText, handle)
+        for handle in _list_handles("ggml_backend_reg")
+    ]
     return LlamaCppBuild(
         binding_version=binding_version(),
         ggml_version=" ".join(version for version in versions if version),
         system_info=" | ".join(part.strip() for part in info.split("|") if part.strip()),
         devices=tuple(map(_device_text, _list_handles("ggml_backend_dev"))),
         gpus=tuple(_device_text(handle) for handle in _list_handles("ggml_backend_dev") if _is_gpu(handle)),
-        gpu_backends=tuple(
-            name
-            for handle in _list_handles("ggml_backend_reg")
-            if (name := _call_for_text("ggml_backend_reg_name", _DeviceText, handle)) not in _BACKENDS_WITHOUT_GPU
-        ),
+        gpu_backends=tuple(name for name in backends if name not in _BACKENDS_WITHOUT_GPU),
         has_gpu=supports_gpu(),
     )
 
@@ -226,8 +230,9 @@ def _list_handles(kind: str) -> list[int]:
 
 
 def _device_text(handle: int) -> str:
-    names = ("ggml_backend_dev_name", "ggml_backend_dev_description")
-    return ": ".join(filter(None, (_call_for_text(name, _DeviceText, handle) for name in names)))
+    name = _call_for_text("ggml_backend_dev_name", _DeviceText, handle)
+    description = _call_for_text("ggml_backend_dev_description", _DeviceText, handle)
+    return ": ".join(text for text in (name, description) if text)
 
 
 def _is_gpu(handle: int) -> bool:

@@ -101,7 +101,9 @@ class NativeContext:
         self.check_open()
         token_count = len(tokens)
         if token_count == 1:
-            self._tokens[0], self._positions[0], self._logits_flags[0] = tokens[0], position, 1
+            self._tokens[0] = tokens[0]
+            self._positions[0] = position
+            self._logits_flags[0] = 1
         else:
             self._tokens[:token_count] = tokens
             self._positions[:token_count] = range(position, position + token_count)
@@ -113,11 +115,13 @@ class NativeContext:
         """Read tokens of several sequences in one call, and keep the logits of all tokens."""
         # Without ``all_logits``, only the logits of each span's last token are kept.
         self.check_open()
-        token_count, sequence_by_index = 0, self._sequence_by_index
+        token_count = 0
+        sequence_by_index = self._sequence_by_index
         for tokens, position, sequence in spans:
             end = token_count + len(tokens)
             if end - token_count == 1:  # the usual case: a single item is written faster than a slice
-                self._tokens[token_count], self._positions[token_count] = tokens[0], position
+                self._tokens[token_count] = tokens[0]
+                self._positions[token_count] = position
             else:
                 self._tokens[token_count:end] = tokens
                 self._positions[token_count:end] = range(position, position + len(tokens))
@@ -125,7 +129,8 @@ class NativeContext:
             self._logits_flags[end - 1] = 1
             for i in range(token_count, end):
                 if sequence_by_index[i] != sequence:
-                    self._batch.seq_id[i][0] = sequence_by_index[i] = sequence
+                    self._batch.seq_id[i][0] = sequence
+                    sequence_by_index[i] = sequence
             token_count = end
         self._decode_batch(token_count)
 

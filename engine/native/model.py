@@ -116,13 +116,15 @@ class NativeModel:
         return self._metadata_value("general.architecture") not in _ONE_SEQUENCE_ARCHITECTURES
 
     def cache_bytes_per_token(self) -> int:
-        heads, kv_heads = lib.llama_model_n_head(self.handle), lib.llama_model_n_head_kv(self.handle)
+        heads = lib.llama_model_n_head(self.handle)
+        kv_heads = lib.llama_model_n_head_kv(self.handle)
         return cache_bytes_per_token(self.layer_count, lib.llama_model_n_embd(self.handle), heads, kv_heads)
 
     def metadata(self) -> dict[str, str]:
         """Return the GGUF's metadata as strings; llama.cpp shortens long arrays."""
         count = lib.llama_model_meta_count(self.handle)
-        read_key, read_value = lib.llama_model_meta_key_by_index, lib.llama_model_meta_val_str_by_index
+        read_key = lib.llama_model_meta_key_by_index
+        read_value = lib.llama_model_meta_val_str_by_index
         return {self._metadata_text(read_key, i): self._metadata_text(read_value, i) for i in range(count)}
 
     def _metadata_text(self, read_text: Callable[..., int], index: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,15 @@ def native_model_params(options: LoadOptions, path: Path, progress: Callable[[fl
 
 
 def _load_mode(mlock: bool, mmap: bool) -> int:
-    if mlock:
-        return int(lib.LLAMA_LOAD_MODE_MMAP_MLOCK if mmap else lib.LLAMA_LOAD_MODE_MLOCK)
-    return int(lib.LLAMA_LOAD_MODE_MMAP if mmap else lib.LLAMA_LOAD_MODE_NONE)
+    if mlock and mmap:
+        mode = lib.LLAMA_LOAD_MODE_MMAP_MLOCK
+    elif mlock:
+        mode = lib.LLAMA_LOAD_MODE_MLOCK
+    elif mmap:
+        mode = lib.LLAMA_LOAD_MODE_MMAP
+    else:
+        mode = lib.LLAMA_LOAD_MODE_NONE
+    return int(mode)
 
 
 def _native_overrides(overrides: MetadataOverrides) -> Any:
@@ -53,13 +60,17 @@ def _native_overrides(overrides: MetadataOverrides) -> Any:
     for native_override, (key, value) in zip(override_array, overrides.items(), strict=False):
         native_override.key = key.encode()
         if isinstance(value, bool):
-            native_override.tag, native_override.value.val_bool = lib.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
+            native_override.tag = lib.LLAMA_KV_OVERRIDE_TYPE_BOOL
+            native_override.value.val_bool = value
         elif isinstance(value, int):
-            native_override.tag, native_override.value.val_i64 = lib.LLAMA_KV_OVERRIDE_TYPE_INT, value
+            native_override.tag = lib.LLAMA_KV_OVERRIDE_TYPE_INT
+            native_override.value.val_i64 = value
         elif isinstance(value, float):
-            native_override.tag, native_override.value.val_f64 = lib.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
+            native_override.tag = lib.LLAMA_KV_OVERRIDE_TYPE_FLOAT
+            native_override.value.val_f64 = value
         else:
-            native_override.tag, native_override.value.val_str = lib.LLAMA_KV_OVERRIDE_TYPE_STR, value.encode()
+            native_override.tag = lib.LLAMA_KV_OVERRIDE_TYPE_STR
+            native_override.value.val_str = value.encode()
     return override_array
 
 
@@ -73,7 +84,7 @@ def _native_shares(shares: tuple[float, ...]) -> Any:
 
 @dataclass(frozen=True)
 class ContextSize:
-    """What differs between the contexts of a model, whose other options are those of its load."""
+    """The options that differ between the contexts of a model. The others are given when the model is loaded."""
 
     length: int  # maximum number of tokens of a sequence
     batch_tokens: int  # maximum number of tokens that one call reads
@@ -89,8 +100,8 @@ def native_context_params(options: LoadOptions, size: ContextSize, abort_flag: A
     params = lib.llama_context_default_params()
     params.n_ctx = size.length
     if size.sequence_count > 1:
-        steps = -(-size.length // _CONTEXT_STEP_TOKENS)
-        params.n_ctx = steps * _CONTEXT_STEP_TOKENS * size.sequence_count
+        step_count = math.ceil(size.length / _CONTEXT_STEP_TOKENS)
+        params.n_ctx = step_count * _CONTEXT_STEP_TOKENS * size.sequence_count
     params.n_seq_max = size.sequence_count
     params.n_batch = size.batch_tokens
     params.n_ubatch = min(options.microbatch or size.batch_tokens, size.batch_tokens)
@@ -106,6 +117,8 @@ def native_context_params(options: LoadOptions, size: ContextSize, abort_flag: A
     if options.rope_freq_scale is not None:
         params.rope_freq_scale = options.rope_freq_scale
     if size.keeps_states:
-        params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
-    params.abort_callback, params.abort_callback_data = abort_flag.callback, abort_flag.address
+        params.embeddings = True
+        params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE
+    params.abort_callback = abort_flag.callback
+    params.abort_callback_data = abort_flag.address
     return params

@@ -128,7 +128,8 @@ class NativeVocabulary:
         buffer = ctypes.create_string_buffer(total_bytes)
         buffer_start = ctypes.addressof(buffer)
         addresses = range(buffer_start, buffer_start + total_bytes, _MAX_USUAL_PIECE_BYTES)
-        stripped_spaces, writes_special_tokens = repeat(0), repeat(False)
+        stripped_spaces = repeat(0)
+        writes_special_tokens = repeat(False)
         capacities = repeat(_MAX_USUAL_PIECE_BYTES)
         lengths = list(
             map(
