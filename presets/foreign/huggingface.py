@@ -336,12 +336,12 @@ def _add_biases(
 
 FORMATS = (
     Format(
-        "huggingface",
-        TOOL,
-        "a generation_config.json of Hugging Face",
-        read,
-        to_config,
-        recognize,
+        name="huggingface",
+        tool=TOOL,
+        description="a generation_config.json of Hugging Face",
+        read=read,
+        write=to_config,
+        recognize=recognize,
         aliases=("hf", "transformers"),
     ),
 )

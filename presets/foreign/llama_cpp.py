@@ -503,14 +503,19 @@ def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) 
 
 FORMATS = (
     Format(
-        "llama.cpp",
-        TOOL,
-        "settings of llama.cpp",
-        read,
-        to_command,
-        recognize,
+        name="llama.cpp",
+        tool=TOOL,
+        description="settings of llama.cpp",
+        read=read,
+        write=to_command,
+        recognize=recognize,
         aliases=("llamacpp", "llama-cpp"),
         holds_several=True,
     ),
-    Format("llama-server", "llama-server", "the body of a request to llama-server", write=to_body),
+    Format(
+        name="llama-server",
+        tool="llama-server",
+        description="the body of a request to llama-server",
+        write=to_body,
+    ),
 )

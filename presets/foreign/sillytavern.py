@@ -347,12 +347,12 @@ def _key_in_file(key: str) -> str:
 
 FORMATS = (
     Format(
-        "sillytavern",
-        TOOL,
-        "a preset of SillyTavern (text completion)",
-        read,
-        to_json,
-        recognize,
+        name="sillytavern",
+        tool=TOOL,
+        description="a preset of SillyTavern (text completion)",
+        read=read,
+        write=to_json,
+        recognize=recognize,
         extends=("huggingface",),
     ),
 )

@@ -254,5 +254,13 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
 
 
 FORMATS = (
-    Format("tabbyapi", TOOL, "sampler overrides of TabbyAPI", read, to_overrides, recognize, aliases=("tabby",)),
+    Format(
+        name="tabbyapi",
+        tool=TOOL,
+        description="sampler overrides of TabbyAPI",
+        read=read,
+        write=to_overrides,
+        recognize=recognize,
+        aliases=("tabby",),
+    ),
 )

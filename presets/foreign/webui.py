@@ -357,12 +357,12 @@ def _merge_penalty_windows(exporter: PresetExporter) -> None:
 
 FORMATS = (
     Format(
-        "webui",
-        TOOL,
-        "a preset of text-generation-webui",
-        read,
-        to_yaml,
-        recognize,
+        name="webui",
+        tool=TOOL,
+        description="a preset of text-generation-webui",
+        read=read,
+        write=to_yaml,
+        recognize=recognize,
         aliases=("text-generation-webui", "oobabooga"),
     ),
 )
