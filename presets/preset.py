@@ -64,11 +64,10 @@ def _field(setting: Setting) -> Any:
         annotation |= Literal[kind.other]
     if kind.empty is None:
         annotation |= None
-    metadata: list[Any] = [] if kind.check is None else [BeforeValidator(kind.check)]
+    if kind.check is not None:
+        annotation = Annotated[annotation, BeforeValidator(kind.check)]
     if kind.schema is not None:
-        metadata.append(WithJsonSchema(kind.schema))
-    for each in metadata:
-        annotation = Annotated[annotation, each]
+        annotation = Annotated[annotation, WithJsonSchema(kind.schema)]
     return annotation, Field(default=kind.empty, description=setting.help)
 
 
@@ -133,13 +132,15 @@ class Preset(_SettingFields):
         try:
             preset = cls.model_validate(dict(table))
         except ValidationError as error:
-            first = error.errors()[0]
-            if first["type"] == "value_error":  # of a validator of this package
-                raise PresetError.of(first["ctx"]["error"]).within(origin) from None
-            key = str(first["loc"][0])
+            first_error = error.errors()[0]
+            if first_error["type"] == "value_error":  # an error that a validator of this package raised
+                raise PresetError.of(first_error["ctx"]["error"]).within(origin) from None
+            key = str(first_error["loc"][0])
             problem = wrong_value(table[key], cls.allowed_values[key])
             raise PresetError(problem, origin=origin, place=(key,)) from None
-        preset._name, preset._source, preset._origin = name, source, origin
+        preset._name = name
+        preset._source = source
+        preset._origin = origin
         return preset
 
     @property
@@ -195,12 +196,14 @@ def load_preset(name_or_path: str) -> Preset:
 
 def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str | None = None) -> Sampler:
     """Return a sampler. Messages begin with ``origin``, as ``--top-p: 1.5 is not within 0..1`` does."""
-    # ``origin``: the flag or key that set one of the parameters, or that inserted the sampler. ``parameter``: the
-    # parameter that it set; None if it set none.
+    # ``origin``: the flag or key that set one of the parameters, or that inserted the sampler.
+    # ``parameter``: the parameter that the origin set; None if it set none.
     try:
         return make_sampler({name: dict(params)}, origin="")
     except SamplingError as error:
-        # The origin replaces the names of sampler and parameter; the rest, such as the key of a table, is kept.
+        # The origin stands for the sampler and the parameter. The rest of the place, such as the key of a table,
+        # follows it.
         place = error.place[1:]
-        rest = place[1:] if place[:1] == (parameter,) else place
-        raise PresetError.of(error.at(origin + place_suffix(rest))) from None
+        if place and place[0] == parameter:
+            place = place[1:]
+        raise PresetError.of(error.at(origin + place_suffix(place))) from None

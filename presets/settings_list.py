@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,9 +25,9 @@ class ListedSetting:
     """A setting as `gen settings` lists it.
 
     Attributes:
-        name: its name for ``--set``, which is the key of presets, too; ``sampler.parameter`` for a sampler's.
+        name: the name for ``--set`` and in presets; ``sampler.parameter`` for the parameter of a sampler.
         kind: the allowed values, as a noun phrase.
-        default: the value if nothing sets it; of a sampler's parameter, the one of a step that names the sampler.
+        default: the value if nothing sets it. A parameter has it in a step that only names the sampler.
         help: what it is, in one line.
         flags: the flags that set it.
         names: its names in other tools, by tool.
@@ -51,68 +50,90 @@ class ListedSetting:
         return self.default if isinstance(self.default, str) else json.dumps(self.default)
 
     def as_json(self) -> dict[str, Any]:
-        fields = ("name", "kind", "default", "help", "flags", "names", "doors")
-        return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in fields}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "default": self.default,
+            "help": self.help,
+            "flags": list(self.flags),
+            "names": self.names,
+            "doors": list(self.doors),
+        }
+
+    def is_named(self, name: str) -> bool:
+        """Return whether the setting has this flag, or this name in another tool."""
+        return name in self.flags or any(name in names for names in self.names.values())
 
 
 def list_settings() -> list[ListedSetting]:
     """Return all settings: first those beside the samplers, then the parameters of each sampler."""
-    own = [
+    settings = [
         ListedSetting(
-            setting.name,
-            setting.kind.allowed,
-            setting.unset_value,
-            setting.help,
-            tuple(name for flag in setting.flags for name in flag.names),
-            names_by_tool(setting.names),
-            setting.doors,
+            name=setting.name,
+            kind=setting.kind.allowed,
+            default=setting.unset_value,
+            help=setting.help,
+            flags=tuple(name for flag in setting.flags for name in flag.names),
+            names=names_by_tool(setting.names),
+            doors=setting.doors,
         )
         for setting in SETTINGS.values()
     ]
-    return [*own, *(listed for cls in catalogue().values() for listed in _parameters(cls))]
+    for sampler_class in catalogue().values():
+        settings += _parameters(sampler_class)
+    return settings
 
 
 def find_settings(name: str) -> list[ListedSetting]:
-    """Return the setting with this name, or all parameters of the sampler with this name or alias."""
-    # Also the settings that have this flag, or this name in another tool.
-    wanted = name.strip().lower().replace("-", "_")
-    settings = {each.name: each for each in list_settings()}
-    if wanted in settings:
-        return [settings[wanted]]
-    named = [
-        each for each in settings.values() if name.strip() in (*each.flags, *itertools.chain(*each.names.values()))
-    ]
-    if named:
-        return named
-    sampler, dot, parameter = wanted.partition(".")
+    """Return the settings that a name means.
+
+    It is the name of a setting, of a sampler, whose parameters are all returned, of a flag, or of a setting in
+    another tool.
+    """
+    name_here = name.strip().lower().replace("-", "_")
+    settings = {setting.name: setting for setting in list_settings()}
+    if name_here in settings:
+        return [settings[name_here]]
+    named_settings = [setting for setting in settings.values() if setting.is_named(name.strip())]
+    if named_settings:
+        return named_settings
+    sampler, dot, parameter = name_here.partition(".")
     try:
-        about = find_sampler(sampler).about
+        sampler_name = find_sampler(sampler).about.name  # the sampler may be an alias
     except SamplingError:
-        parameters = [each for each in settings if "." in each]
+        parameters = [target for target in settings if "." in target]
         raise PresetError(unknown_name("setting", name, [*SETTINGS, *catalogue()], aliases=parameters)) from None
     if not dot:
-        return [each for each in settings.values() if each.name.partition(".")[0] == about.name]
-    if f"{about.name}.{parameter}" not in settings:
-        known = [each for each in settings if each.startswith(f"{about.name}.")]
-        raise PresetError(unknown_name("setting", name, known))
-    return [settings[f"{about.name}.{parameter}"]]
+        return [setting for setting in settings.values() if setting.name.partition(".")[0] == sampler_name]
+    target = f"{sampler_name}.{parameter}"
+    if target not in settings:
+        known_targets = [known for known in settings if known.startswith(f"{sampler_name}.")]
+        raise PresetError(unknown_name("setting", name, known_targets))
+    return [settings[target]]
 
 
-def _parameters(cls: type[Sampler]) -> Iterator[ListedSetting]:
-    """Yield the parameters of a sampler; one without parameters is a setting that turns it on or off."""
-    about = cls.about
-    if not cls.model_fields:
-        yield ListedSetting(about.name, "true or false", False, about.summary, flags_of(about.name), {})
-    for name, field in cls.model_fields.items():
+def _parameters(sampler_class: type[Sampler]) -> Iterator[ListedSetting]:
+    """Yield the parameters of a sampler. A sampler without parameters is a setting that turns it on or off."""
+    about = sampler_class.about
+    if not sampler_class.model_fields:
+        yield ListedSetting(
+            name=about.name,
+            kind="true or false",
+            default=False,
+            help=about.summary,
+            flags=flags_of(about.name),
+            names={},
+        )
+    for name, field in sampler_class.model_fields.items():
         target = f"{about.name}.{name}"
         row = find_parameter(target)
         yield ListedSetting(
-            target,
-            _kind(field),
-            field.get_default(call_default_factory=True),
-            field.description or "",
-            flags_of(target),
-            {} if row is None else names_by_tool(row.names),
+            name=target,
+            kind=_kind(field),
+            default=field.get_default(call_default_factory=True),
+            help=field.description or "",
+            flags=flags_of(target),
+            names={} if row is None else names_by_tool(row.names),
         )
 
 
@@ -133,7 +154,8 @@ def _kind(field: FieldInfo) -> str:
         return allowed
     is_union = get_origin(field.annotation) in (Union, UnionType)
     types = get_args(field.annotation) if is_union else (field.annotation,)
-    nouns = [_NOUNS[kind] for each in types if (kind := get_origin(each) or each) in _NOUNS]
+    plain_types = [get_origin(value_type) or value_type for value_type in types]  # list for list[int]
+    nouns = [_NOUNS[plain_type] for plain_type in plain_types if plain_type in _NOUNS]
     if any(isinstance(rule, ListParameter) for rule in field.metadata):
         nouns.append("a single value")
     noun = " or ".join(dict.fromkeys(nouns))

@@ -15,7 +15,14 @@ from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
 from .errors import PresetError
 
-_PHASE_KEYS = ("until", "max_tokens", "then", "adds_end", "chain")
+# the keys of a phase, with their allowed values
+_PHASE_VALUES = {
+    "until": "a string of at least one character",
+    "max_tokens": "an integer ≥ 0",
+    "then": "a string",
+    "adds_end": "true or false",
+    "chain": "a list of steps, or a string such as 'temp0.8'",
+}
 
 
 def check_bans(value: object) -> list[Any]:
@@ -23,7 +30,7 @@ def check_bans(value: object) -> list[Any]:
     entries = [value] if isinstance(value, (str, Mapping)) else value
     try:
         parse_bans(value)
-    except GrammarError as error:  # which pydantic would not collect
+    except GrammarError as error:  # pydantic would not catch it, because it is no ``ValueError``
         raise PresetError.of(error) from None
     return entries if isinstance(entries, list) else []
 
@@ -54,12 +61,17 @@ def check_guidance(value: object) -> dict[str, Any] | None:
     for key, item in value.items():
         if key not in _GUIDANCE_VALUES:
             raise PresetError(unknown_name("key", key, _GUIDANCE_VALUES), place=("guidance",))
-        is_number = (
-            isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) <= MAX_GUIDANCE_SCALE
-        )
-        if item is not None and not (is_number if key == "scale" else isinstance(item, str)):
+        is_allowed = _is_guidance_scale(item) if key == "scale" else isinstance(item, str)
+        if item is not None and not is_allowed:
             raise PresetError(wrong_value(item, _GUIDANCE_VALUES[key]), place=("guidance", key))
-    return {key: item for key, item in value.items() if item is not None} or None
+    given_items = {key: item for key, item in value.items() if item is not None}
+    return given_items or None
+
+
+def _is_guidance_scale(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) <= MAX_GUIDANCE_SCALE
 
 
 def check_phases(value: object) -> list[dict[str, Any]] | None:
@@ -81,32 +93,29 @@ def _check_phase(phase: object, *, is_last: bool) -> None:
     if not isinstance(phase, Mapping):
         raise PresetError(wrong_value(phase, "a table"))
     for key, value in phase.items():
-        if key not in _PHASE_KEYS:
-            raise PresetError(unknown_name("key", key, _PHASE_KEYS))
+        if key not in _PHASE_VALUES:
+            raise PresetError(unknown_name("key", key, _PHASE_VALUES))
         if is_last and key != "chain":
             problem = f"the last phase ends with the text; only earlier phases have {key}"
             raise PresetError(problem, place=(key,))
-        allowed = _phase_problem(key, value)
-        if allowed:
-            raise PresetError(wrong_value(value, allowed), place=(key,))
+        if not _is_allowed_in_phase(key, value):
+            raise PresetError(wrong_value(value, _PHASE_VALUES[key]), place=(key,))
     if "chain" in phase:
         parse_chain(phase["chain"])
 
 
-def _phase_problem(key: str, value: object) -> str:
-    """Return the allowed values of a key that has another value; empty if the value is allowed."""
+def _is_allowed_in_phase(key: str, value: object) -> bool:
     match key:
         case "until":
-            return "" if isinstance(value, str) and value else "a string of at least one character"
+            return isinstance(value, str) and value != ""
         case "max_tokens":
-            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-            return "" if is_count else "an integer ≥ 0"
+            return isinstance(value, int) and not isinstance(value, bool) and value >= 0
         case "then":
-            return "" if isinstance(value, str) else "a string"
+            return isinstance(value, str)
         case "adds_end":
-            return "" if isinstance(value, bool) else "true or false"
+            return isinstance(value, bool)
         case _:
-            return "" if isinstance(value, (list, str)) else "a list of steps, or a string such as 'temp0.8'"
+            return isinstance(value, (list, str))
 
 
 def last_chain(phases: Sequence[Mapping[str, Any]] | None) -> Any:

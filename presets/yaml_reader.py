@@ -143,17 +143,19 @@ _ADVICE_BY_CHARACTER = {
 
 
 def _describe_error(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return PyYAML's sentence on one line, after the place, and advice if the character there is a trap."""
-    sentence = ", ".join(" ".join(part.split()) for part in (error.context, error.problem) if part)
+    """Return the place and PyYAML's sentence in one line, with advice if the character there is a trap."""
+    parts = [part for part in (error.context, error.problem) if part]
+    sentence = ", ".join(" ".join(part.split()) for part in parts)
     marks = [mark for mark in (error.problem_mark, error.context_mark) if mark is not None]
     if isinstance(error, (ScannerError, ComposerError)):
-        characters = (text[mark.index : mark.index + 1] for mark in marks)
-        advice = next(filter(None, map(_ADVICE_BY_CHARACTER.get, characters)), None)
-        sentence += f"; {advice}" if advice else ""
+        characters = [text[mark.index : mark.index + 1] for mark in marks]
+        traps = [character for character in characters if character in _ADVICE_BY_CHARACTER]
+        if traps:
+            sentence = f"{sentence}; {_ADVICE_BY_CHARACTER[traps[0]]}"
     if not marks:
         return sentence
-    is_at_end = marks[0].index >= len(text.rstrip())
-    place = marks[-1] if is_at_end else marks[0]  # if the text ends too early: the beginning of what is open
+    ends_too_early = marks[0].index >= len(text.rstrip())
+    place = marks[-1] if ends_too_early else marks[0]  # the last mark is the beginning of what is still open
     return f"line {place.line + 1}, column {place.column + 1}: {sentence}"
 
 
@@ -190,7 +192,8 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
         raise PresetError(_describe_error(error, text), origin=origin) from None
     except ReaderError as error:
         text_before = text[: error.position]
-        line, column = text_before.count("\n") + 1, error.position - text_before.rfind("\n")
+        line = text_before.count("\n") + 1
+        column = error.position - text_before.rfind("\n")
         problem = str(error).partition("\n")[0]
         raise PresetError(f"line {line}, column {column}: {problem}", origin=origin) from None
     except RecursionError:
@@ -217,7 +220,8 @@ def decode_text(data: bytes, origin: str) -> str:
 
 def _check_extent(value: Any, origin: str) -> None:
     """Raise ``PresetError`` for a value that becomes huge, or contains itself, because of aliases."""
-    pending_values, value_count = [(value, 0)], 0
+    pending_values = [(value, 0)]  # each with its depth
+    value_count = 0
     while pending_values:
         item, depth = pending_values.pop()
         value_count += 1

@@ -16,8 +16,10 @@ from .session import QuerySession
 from .unbiased_response import UnbiasedResponse, measure_unbiased_response, truncation_note
 
 QUERIES_PER_CHECK = 100  # number of queries between two drift checks, which therefore cost one call in a hundred
-# a change is drift if it exceeds this many times the relative error, the spread and the noise
-_RELATIVE_ERROR_FACTOR, _SPREAD_FACTOR, _NOISE_FACTOR = 20, 3, 5
+# a change is drift if it exceeds each of these by this factor
+_RELATIVE_ERROR_FACTOR = 20
+_SPREAD_FACTOR = 3
+_NOISE_FACTOR = 5
 
 
 class RecoveryTask:
@@ -32,17 +34,16 @@ class RecoveryTask:
         self.session = session
         self.endpoint = session.endpoint
         self.settings = settings
-        self.top_count = (
-            request.top_count
-        )  # number of most likely tokens to recover; None if that is not requested
+        # number of most likely tokens to recover; None if other tokens are requested
+        self.top_count = request.top_count
         self.method = request.method  # the method that is used; ``auto`` until one is chosen
         self.tokens = request.tokens(vocab_size)  # ids that may be part of the result, int (n,)
         self.estimates = LogprobEstimates(vocab_size, self.endpoint)
         self.notes: list[str] = []  # findings for the user; methods append to the list
         self.stop_reason: str | None = None  # ``max_calls`` or ``interrupted`` if the run ended early
         self.max_drift_nats = 0.0  # the largest change of a repeated response during the run, nats; 0: no change
-        # a check, every hundredth query, whether the endpoint still responds in the same way: receives the number
-        # of the check, counted from 1, and returns the change in nats; `bisection` replaces it
+        # A check whether the endpoint still responds in the same way, called every hundred queries. It gets the
+        # number of the check, counted from 1, and returns the change in nats. `bisection` has a check of its own.
         self.measure_drift: Callable[[int], float] = self._change_of_unbiased_response
         self._query_count = 0
 
@@ -51,7 +52,8 @@ class RecoveryTask:
         self.unbiased_response = measure_unbiased_response(self.session, self.settings.calls_per_query)
         self.estimates.set_limits(self.unbiased_response)
         note = truncation_note(self.unbiased_response, self.endpoint)
-        self.notes += [] if note is None else [note]
+        if note is not None:
+            self.notes.append(note)
         return self.unbiased_response
 
     def probe_biases(self) -> EndpointProfile:
@@ -135,10 +137,9 @@ class LogprobEstimates:
 
     def add(self, token: int, values: Sequence[float], error: float) -> None:
         """Set a token's logprob to the mean of measured values."""
-        # A token that is more likely than any token hidden from the unbiased response is contradicted: its bias
-        # was not added exactly.
         logprob, mean_error = mean_logprob(values, error, self._noise_nats)
-        if token not in self._shown_tokens and logprob > self.max_hidden_logprob:
+        is_hidden = token not in self._shown_tokens  # in the unbiased response, which shows the most likely tokens
+        if is_hidden and logprob > self.max_hidden_logprob:  # its bias was not added exactly
             self.contradicted_ids.add(token)
         else:
             self.set(token, logprob, mean_error)
@@ -149,7 +150,8 @@ class LogprobEstimates:
 
     def forget(self, token: int) -> None:
         """Remove the logprob of a token, so that the token is queried again."""
-        self.logprobs[token] = self.errors[token] = np.nan
+        self.logprobs[token] = np.nan
+        self.errors[token] = np.nan
 
     def mark_contradicted(self, token: int) -> None:
         """Remove the logprob of a token whose responses contradict each other, and exclude the token."""
@@ -176,5 +178,6 @@ class LogprobEstimates:
     def unknown_among(self, tokens: Sequence[int] | NDArray[np.intp]) -> list[int]:
         """Return the given tokens whose logprob is unknown and may still be recovered."""
         ids = np.asarray(tokens, dtype=np.intp)
+        unknown_ids: list[int] = ids[np.isnan(self.logprobs[ids])].tolist()
         excluded_ids = self.unnameable_ids | self.contradicted_ids
-        return [int(token) for token in ids[np.isnan(self.logprobs[ids])] if int(token) not in excluded_ids]
+        return [token for token in unknown_ids if token not in excluded_ids]

@@ -107,9 +107,8 @@ def text_grammar(text: str) -> str | Json:
         return {"json_schema": parsed_schema("grammar", stripped)}
     if "::=" in stripped:
         return {"gbnf": text}
-    if stripped.startswith("%llguidance") or "start:" in stripped.replace(" ", ""):
-        return {"lark": text}
-    return stripped
+    is_lark = stripped.startswith("%llguidance") or "start:" in stripped.replace(" ", "")
+    return {"lark": text} if is_lark else stripped
 
 
 def choice_grammar(name: str, choices: list[str]) -> Json:
@@ -146,8 +145,8 @@ def _structured(_name: str, value: StructuredOutputs) -> str | Json | None:
     return value.as_grammar()
 
 
-# The fields that set a grammar, each with its reader. From the name of the field and its value, a reader returns
-# the grammar as a preset writes it; None: no grammar.
+# The fields that set a grammar, each with its reader. A reader gets the name of the field and its value. It
+# returns the grammar as a preset writes it; None if there is no grammar.
 GRAMMAR_FIELDS: Mapping[str, Callable[[str, Any], str | Json | None]] = {
     **dict.fromkeys(("grammar", "grammar_string", "ebnf", "guided_grammar"), _text_or_table),
     **dict.fromkeys(("json_schema", "guided_json"), _schema),

@@ -205,7 +205,8 @@ def check_grammar(preset: Preset) -> None:
 
     grammar_value = preset.settings.get("grammar", {})
     try:
-        resolve_grammar(grammar_value, grammar_folders(), preset_folder(preset)).check()
+        grammar = resolve_grammar(grammar_value, grammar_folders(), preset_folder(preset))
+        grammar.check()
     except GrammarError as error:
         raise error.within(preset.origin, {Word.SCHEMA_LENIENT: "schema_lenient: true"}) from None
 
@@ -254,18 +255,17 @@ def chat_template_source(text: str) -> str:
         return text
     path = Path(text)
     if _is_folder(path):
-        found = next((path / name for name in _TEMPLATE_FILES if os.path.lexists(path / name)), None)
-        if found is None:
+        template_files = [path / name for name in _TEMPLATE_FILES if os.path.lexists(path / name)]
+        if not template_files:
             raise ModelError(f"{text}: this folder has none of the files {', '.join(_TEMPLATE_FILES)}")
-        path = found
+        path = template_files[0]
     try:
         source = read_text_file(path, _MAX_TEMPLATE_BYTES)
     except TextFileError as error:
-        hint = ""
-        if not os.path.lexists(text):
-            nearest = did_you_mean(text, builtin_chat_templates())
-            hint = f"; {nearest or 'llama.cpp has no template of that name'}"
-        raise ModelError(f"{text}: {error}{hint}") from None
+        if os.path.lexists(text):
+            raise ModelError(f"{text}: {error}") from None
+        hint = did_you_mean(text, builtin_chat_templates()) or "llama.cpp has no template of that name"
+        raise ModelError(f"{text}: {error}; {hint}") from None
     if not is_chat_template(source):
         raise ModelError(f"{path}: this is not a chat template: it contains no Jinja")
     return source

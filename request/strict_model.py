@@ -42,11 +42,16 @@ class StrictModel(BaseModel):
 @cache
 def _integer_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the names of the fields whose numbers are integers."""
-    types = {field.alias or name: set(_types_in(field.annotation)) for name, field in model.model_fields.items()}
-    return frozenset(name for name, found in types.items() if int in found and float not in found)
+    names = set()
+    for attribute, field in model.model_fields.items():
+        types = set(_types_in(field.annotation))
+        if int in types and float not in types:
+            names.add(field.alias or attribute)
+    return frozenset(names)
 
 
 def _types_in(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation such as ``list[int] | None``, and the types that it consists of."""
     yield annotation
     for part in get_args(annotation):
         yield from _types_in(part)
@@ -74,15 +79,19 @@ def validated(fields_type: type[_Fields], record: Json) -> _Fields:
 def _invalid_field(error: ValidationError) -> InvalidFieldError:
     """Return the error of the first invalid field."""
     errors = error.errors(include_url=False)
-    # A field of several types gets an error for each type; the intended type has the error with the longest path.
-    errors_of_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
-    first_error = max(errors_of_field, key=lambda other: len(other["loc"]))
-    path = _path_of(first_error)
-    errors_of_other_types = [other for other in errors_of_field if _path_of(other) == path]
-    return InvalidFieldError(problem_message(first_error, *errors_of_other_types), tuple(map(str, path)))
+    first_field = errors[0]["loc"][:1]
+    errors_of_field = [each for each in errors if each["loc"][:1] == first_field]
+    # A field of several types has an error for each type. The client has probably meant the type whose error is
+    # the deepest, because the value fits this type down to there.
+    deepest_error = max(errors_of_field, key=lambda each: len(each["loc"]))
+    path = _path_of(deepest_error)
+    errors_at_path = [each for each in errors_of_field if _path_of(each) == path]
+    problem = problem_message(deepest_error, *errors_at_path)
+    return InvalidFieldError(problem, tuple(str(part) for part in path))
 
 
 def _path_of(error: ErrorDetails) -> list[object]:
+    """Return the keys and indexes that lead to the value with an error."""
     return [part for part in error["loc"] if not _is_type_name(part)]
 
 

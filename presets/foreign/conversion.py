@@ -78,7 +78,9 @@ class Imported:
     @property
     def known_share(self) -> float:
         """The share of the file's keys that the tool knows, 0 to 1; 0 without keys."""
-        return 1 - len(self.unknown_keys) / self.key_count if self.key_count else 0.0
+        if not self.key_count:
+            return 0.0
+        return 1 - len(self.unknown_keys) / self.key_count
 
 
 class ImportedChainBuilder:
@@ -145,19 +147,26 @@ class ImportedChainBuilder:
         try:
             sampler = make_sampler({name: dict(params)}, origin="")
         except SamplingError as error:
-            named = (key_by_parameter or {}).items()
-            key = next((key.name for parameter, key in named if error.place == (name, parameter)), keys[0])
+            key = keys[0]
+            for parameter, parameter_key in (key_by_parameter or {}).items():
+                if error.place == (name, parameter):
+                    key = parameter_key.name
             raise PresetError.of(error).within(table.origin_of(key)) from None
         if sampler.is_neutral:
             return
-        if name == "penalties":  # a step for three penalties: the preset need not list those that are off
+        if name == "penalties":  # the step has three penalties, and the preset lists only those that are on
             off_values = sampler.about.off_values
-            params = {key: value for key, value in params.items() if off_values.get(key) != value}
-        defaults = [f"{key} {table.used_default(key)}" for key in keys if table.used_default(key) is not None]
-        if defaults:
-            comment = f"{comment + '; ' if comment else ''}{self.defaults_owner}'s default: {', '.join(defaults)}"
+            params = {
+                parameter: value for parameter, value in params.items() if off_values.get(parameter) != value
+            }
+        used_defaults = [f"{key} {table.used_default(key)}" for key in keys if table.used_default(key) is not None]
+        if used_defaults:
+            sentence = f"{self.defaults_owner}'s default: {', '.join(used_defaults)}"
+            comment = f"{comment}; {sentence}" if comment else sentence
         keys_in_file = tuple(table.key_in_file(key) for key in keys if table.is_set(key))
-        self.step_by_slot[slot] = ForeignStep(name, dict(params), keys_in_file, comment, bool(keys_in_file))
+        self.step_by_slot[slot] = ForeignStep(
+            name, dict(params), keys_in_file, comment, is_from_file=bool(keys_in_file)
+        )
 
     def read_value(self, key: ToolKey) -> Any:
         """Return the value of a key, or the tool's default."""
@@ -170,9 +179,13 @@ class ImportedChainBuilder:
             if not keys.is_active_at(self.read_value(main_key)):
                 return
         params = {parameter: self.read_value(key) for parameter, key in keys.key_by_parameter.items()}
-        all_params = {**params, **keys.fixed_parameters}
         self.put_step(
-            keys.slot, keys.sampler, all_params, keys.key_names, comment or keys.comment, keys.key_by_parameter
+            keys.slot,
+            keys.sampler,
+            {**params, **keys.fixed_parameters},
+            keys.key_names,
+            comment or keys.comment,
+            keys.key_by_parameter,
         )
 
     def read_steps(self, sampler_keys: Mapping[str, SamplerKeys], *samplers: str) -> None:
@@ -199,13 +212,13 @@ class ImportedChainBuilder:
         """Use the steps as the chain, up to the first one that selects the token."""
         # Without such a step, a plain draw is appended. Steps after it have no effect in the tool, and are
         # reported.
-        selector_index = next((index for index, step in enumerate(steps) if step.selects), None)
-        if selector_index is None:
-            self.steps = [*steps, ForeignStep("dist")]
-            return
-        self.steps = list(steps[: selector_index + 1])
-        reason = f"{steps[selector_index].name} selects the token before it"
-        self.report_inactive_steps(steps[selector_index + 1 :], reason)
+        for index, step in enumerate(steps):
+            if step.selects:
+                self.steps = list(steps[: index + 1])
+                reason = f"{step.name} selects the token before it"
+                self.report_inactive_steps(steps[index + 1 :], reason)
+                return
+        self.steps = [*steps, ForeignStep("dist")]
 
     def set_mirostat_chain(self, active_slots: Iterable[str]) -> None:
         """Use the steps that the tool applies before mirostat, and then mirostat, as the chain."""
@@ -232,7 +245,10 @@ class ImportedChainBuilder:
         """Carry over the seed, unless it means a random one."""
         # Numbers below ``min_fixed_seed`` mean a random seed, and so do -1 and llama.cpp's 2^32 - 1.
         seed = self.table.integer(key)
-        if seed is None or seed in (RANDOM_SEED, UINT32_MAX) or SEED_MIN <= seed < min_fixed_seed:
+        if seed is None:
+            return
+        is_random = seed in (RANDOM_SEED, UINT32_MAX) or SEED_MIN <= seed < min_fixed_seed
+        if is_random:
             return
         if is_seed(seed):
             self.other_settings["seed"] = seed
@@ -281,21 +297,25 @@ def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
     """Merge adjacent ``penalties`` steps with the same penalty window where this changes no logit."""
     # The sampler ``penalties`` applies ``repeat`` first. So a repeat penalty after a frequency or presence penalty
     # stays a separate step.
-    merged: list[ForeignStep] = []
+    merged_steps: list[ForeignStep] = []
     for step in steps:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and last.name == step.name == "penalties"
-            and "repeat" not in step.params
-            and last.params.get("last_n") == step.params.get("last_n")
-        ):
-            keys = tuple(dict.fromkeys([*last.keys, *step.keys]))
-            comment = last.comment or step.comment
-            merged[-1] = replace(last, params={**last.params, **step.params}, keys=keys, comment=comment)
+        if merged_steps and _can_merge(merged_steps[-1], step):
+            earlier = merged_steps[-1]
+            merged_steps[-1] = replace(
+                earlier,
+                params={**earlier.params, **step.params},
+                keys=tuple(dict.fromkeys([*earlier.keys, *step.keys])),
+                comment=earlier.comment or step.comment,
+            )
         else:
-            merged.append(step)
-    return merged
+            merged_steps.append(step)
+    return merged_steps
+
+
+def _can_merge(earlier: ForeignStep, step: ForeignStep) -> bool:
+    are_penalties = earlier.name == "penalties" and step.name == "penalties"
+    is_same_window = earlier.params.get("last_n") == step.params.get("last_n")
+    return are_penalties and is_same_window and "repeat" not in step.params
 
 
 _BEAM_KEYS = ("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping")
@@ -385,9 +405,8 @@ class ImportedPreset:
         lines += [_step_line(step) for step in self.steps]
         lines += [f"{key}: {write_yaml(settings[key], one_line=True)}" for key in SETTINGS if key in settings]
         left_out = [sentence for sentence in self.unsupported_settings if sentence not in self.changed_settings]
-        for heading, sentences in (("Carried over with a change", self.changed_settings), ("Left out", left_out)):
-            if sentences:
-                lines += [f"# {heading}:", *(f"# - {_comment_text(sentence)}" for sentence in sentences)]
+        lines += _comment_list("Carried over with a change", self.changed_settings)
+        lines += _comment_list("Left out", left_out)
         return "\n".join(lines) + "\n"
 
 
@@ -424,20 +443,31 @@ def _with_absolute_paths(settings: Mapping[str, Any], folder: Path) -> dict[str,
     grammar = settings.get("grammar")
     if not isinstance(grammar, Mapping):
         return dict(settings)
-    grammar_with_paths = {
-        key: str((folder / value).absolute()) if key.endswith("file") and isinstance(value, str) else value
-        for key, value in grammar.items()
-    }
-    return {**settings, "grammar": grammar_with_paths}
+    absolute_grammar = dict(grammar)
+    for key, value in grammar.items():
+        is_path = key.endswith("file") and isinstance(value, str)  # the keys file and json_schema_file
+        if is_path:
+            absolute_grammar[key] = str((folder / value).absolute())
+    return {**settings, "grammar": absolute_grammar}
 
 
 def _step_line(step: ForeignStep) -> str:
     entry = write_step({step.name: step.params} if step.params else step.name)
     reasons = [", ".join(step.keys), step.comment]
     comment = "; ".join(reason for reason in reasons if reason)
-    return f"  - {entry}" + (f"  # {_comment_text(comment)}" if comment else "")
+    if not comment:
+        return f"  - {entry}"
+    return f"  - {entry}  # {_comment_text(comment)}"
+
+
+def _comment_list(heading: str, sentences: Sequence[str]) -> list[str]:
+    """Return the lines of a list in comments; no line for an empty list."""
+    if not sentences:
+        return []
+    return [f"# {heading}:", *(f"# - {_comment_text(sentence)}" for sentence in sentences)]
 
 
 def _comment_text(text: str) -> str:
     """Return the text as one line of a YAML comment: without newlines and characters that YAML rejects."""
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    line = " ".join(text.split())
+    return "".join(char if char.isprintable() else " " for char in line)

@@ -86,9 +86,9 @@ class PresetExporter:
 
     def _replace_temperature_zero(self) -> None:
         """Replace a temperature of 0 by a greedy step that ends the chain, because some tools reject 0."""
-        zero_index = next((n for n, step in enumerate(self.steps) if step == _TEMPERATURE_ZERO), None)
-        if zero_index is not None and self.selector_name == "dist":
-            self.steps, self.selector = self.steps[:zero_index], make_sampler({"greedy": {}}, origin="")
+        if _TEMPERATURE_ZERO in self.steps and self.selector_name == "dist":
+            self.steps = self.steps[: self.steps.index(_TEMPERATURE_ZERO)]
+            self.selector = make_sampler({"greedy": {}}, origin="")
 
     def flatten_repetition_penalty(self, keeps_halves_slope: bool = False) -> None:
         """Replace KoboldAI's repetition penalty with the flat one that all tools have, and report its slope.
@@ -102,7 +102,8 @@ class PresetExporter:
         steps: list[Sampler] = []
         for step in self.steps:
             last_step = steps[-1] if steps else None
-            if step.about.name == "repetition_penalty" and not (keeps_halves_slope and has_halves_slope(step)):
+            keeps_step = keeps_halves_slope and has_halves_slope(step)
+            if step.about.name == "repetition_penalty" and not keeps_step:
                 steps.append(self._flat_penalty(step))
             elif step.about.name == "penalties" and _can_merge_penalties(last_step, step):
                 params = {**step.model_dump(exclude_unset=True), "repeat": getattr(last_step, "repeat", 1.0)}
@@ -113,8 +114,11 @@ class PresetExporter:
 
     def _flat_penalty(self, step: Sampler) -> Sampler:
         """Return the flat penalty of a repetition penalty, and report a slope that had an effect."""
-        penalty, window, slope = (getattr(step, name) for name in ("penalty", "range", "slope"))
-        if has_halves_slope(step) or (slope and window > 1 and getattr(step, "shape", "") == "sigmoid"):
+        penalty: float = getattr(step, "penalty", 1.0)
+        window: int = getattr(step, "range", 0)
+        slope: float = getattr(step, "slope", 0.0)
+        has_sigmoid_slope = slope and window > 1 and getattr(step, "shape", "") == "sigmoid"
+        if has_halves_slope(step) or has_sigmoid_slope:
             reason = f"{self.tool} has no such slope; the whole range gets {penalty:g}"
             self.report_unsupported(f"repetition_penalty.slope {slope:g}", reason)
         return make_step("penalties", {"repeat": penalty, "last_n": window or -1}, "repetition_penalty")
@@ -194,13 +198,15 @@ class PresetExporter:
         if self.selector_name == "greedy":
             reason = f"the most likely token is taken, which is temperature 0 in {self.tool}"
             self.remove_steps(("temperature", "dynatemp"), reason)
-            self.steps, self.selector = [*self.steps, _TEMPERATURE_ZERO], None
+            self.steps.append(_TEMPERATURE_ZERO)
+            self.selector = None
 
     def remove_steps_without_slot(
         self, sampler_keys: Mapping[str, SamplerKeys], slots: Container[str], reason: str
     ) -> None:
-        """Remove the steps of the tool that are in no slot of these, and report each."""
-        self.remove_steps([keys.sampler for keys in sampler_keys.values() if keys.slot not in slots], reason)
+        """Remove the steps that the tool has in other slots than these, and report each."""
+        samplers = [keys.sampler for keys in sampler_keys.values() if keys.slot not in slots]
+        self.remove_steps(samplers, reason)
 
     def leading_slots(self, slots: Sequence[str]) -> list[str]:
         """Return those of the slots that have been written. Report them if the tool alone applies them first."""
@@ -216,7 +222,8 @@ class PresetExporter:
         Strings of the sampler ``ban`` are reported, too, because the tool rewrites them, as ``bans`` do.
         """
         phrases = []
-        if any(getattr(step, "strings", ()) for step in self.steps if step.about.name == "ban"):
+        ban_steps = [step for step in self.steps if step.about.name == "ban"]
+        if any(getattr(step, "strings", ()) for step in ban_steps):
             self.report_unsupported("ban.strings", f"{self.tool} goes back and writes something else, as bans do")
         for ban in self.other_settings.pop("bans", []):
             if isinstance(ban, str):
@@ -251,14 +258,13 @@ class PresetExporter:
         """
         value_by_key: dict[str, Any] = {}
         for name, value in self.other_settings.items():
+            has_no_limit = name == "max_tokens" and value == -1
             if name not in keys:
                 self.report_unsupported(name, f"{self.tool}'s presets do not hold it")
-            elif name != "max_tokens" or value != -1:
-                value_by_key[keys[name]] = value
-            elif unlimited_value is None:
+            elif has_no_limit and unlimited_value is None:
                 self.report_unsupported("max_tokens -1", f"{self.tool} has no number that means no limit")
             else:
-                value_by_key[keys[name]] = unlimited_value
+                value_by_key[keys[name]] = unlimited_value if has_no_limit else value
         return value_by_key
 
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
@@ -280,14 +286,17 @@ class PresetExporter:
             allowed: the kinds of grammars that the format holds, for the report.
         """
         grammar = self.other_settings.pop("grammar", None)
-        table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
+        if grammar is None:
+            return {}
+        is_gbnf = isinstance(grammar, str) and "::=" in grammar
+        table = {"gbnf": grammar} if is_gbnf else grammar
         if isinstance(table, Mapping) and len(table) == 1:
             ((kind, value),) = table.items()
+            if kind == "json_schema" and isinstance(value, str):
+                value = _parsed(value)
             if kind in keys:
-                is_text_of_schema = kind == "json_schema" and isinstance(value, str)
-                return {keys[kind]: _parsed(value) if is_text_of_schema else value}
-        if grammar is not None:
-            self.report_unsupported("grammar", f"{self.tool} takes {allowed}")
+                return {keys[kind]: value}
+        self.report_unsupported("grammar", f"{self.tool} takes {allowed}")
         return {}
 
     def make_result(self, text: str) -> ExportedPreset:
@@ -310,7 +319,9 @@ def is_sloped(penalty: float, slope: float) -> bool:
 
 def has_halves_slope(step: Sampler) -> bool:
     """Return True for a repetition penalty with KoboldCpp's slope, if the slope has an effect."""
-    penalty, window, slope = (getattr(step, name, 0) for name in ("penalty", "range", "slope"))
+    penalty = getattr(step, "penalty", 0)
+    window = getattr(step, "range", 0)
+    slope = getattr(step, "slope", 0)
     return getattr(step, "shape", "") == "halves" and window > 1 and is_sloped(penalty, slope)
 
 
@@ -318,14 +329,18 @@ def _can_merge_penalties(last_step: Sampler | None, step: Sampler) -> bool:
     """Return True if one step can apply the repeat penalty of ``last_step``, then the penalties of ``step``."""
     if last_step is None or last_step.about.name != "penalties":
         return False
-    has_repeat_only = last_step.model_fields_set <= {"repeat", "last_n"}
-    has_no_repeat = getattr(step, "repeat", 0) == 1 and getattr(step, "penalize_newline", False)
-    return has_repeat_only and has_no_repeat and getattr(step, "last_n", 0) == getattr(last_step, "last_n", 1)
+    last_has_repeat_only = last_step.model_fields_set <= {"repeat", "last_n"}
+    lacks_repeat = getattr(step, "repeat", 0) == 1 and getattr(step, "penalize_newline", False)
+    is_same_window = getattr(step, "last_n", 0) == getattr(last_step, "last_n", 1)
+    return last_has_repeat_only and lacks_repeat and is_same_window
 
 
 def entries_in_order(
     entries: Sequence[_Entry], steps_of: Callable[[_Entry], Container[str]], written: Sequence[str]
 ) -> list[_Entry]:
     """Return the entries of a tool's list of steps: those of the written steps in their order, then the others."""
-    first = [entry for step in written for entry in entries if step in steps_of(entry)]
-    return list(dict.fromkeys([*first, *entries]))
+    ordered_entries: list[_Entry] = []
+    for step in written:
+        ordered_entries += [entry for entry in entries if step in steps_of(entry)]
+    ordered_entries += entries
+    return list(dict.fromkeys(ordered_entries))

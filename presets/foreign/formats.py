@@ -144,7 +144,8 @@ def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
     value, error = _parse_value(text, origin)
     if isinstance(value, dict):
         own_keys = set(value) & set(Preset.model_fields)
-        if "chain" in own_keys or (own_keys and len(own_keys) == len(value)):
+        has_only_own_keys = bool(own_keys) and len(own_keys) == len(value)
+        if "chain" in own_keys or has_only_own_keys:
             return value
     if _is_foreign(PresetFile(unify_newlines(text), origin)):
         return None
@@ -159,9 +160,8 @@ def _is_foreign(file: PresetFile) -> bool:
     except AmbiguousFormatError:
         raise
     except PresetError:
-        if is_path(
-            Path(file.origin).name
-        ):  # for a .yaml file, the error about a preset of logitsmith is more helpful
+        is_yaml_file = is_path(Path(file.origin).name)
+        if is_yaml_file:  # the error about a preset of logitsmith is more helpful
             return False
         raise
     if format_name != "webui":
@@ -177,7 +177,7 @@ def _is_foreign(file: PresetFile) -> bool:
 
 
 def _parse_value(text: str, origin: str) -> tuple[Any, PresetError | None]:
-    """Return the value of a YAML or JSON text, or the error. A list is not read, since no preset is a list."""
+    """Return the value of a YAML or JSON text, or the error. A list is not read, because no preset is a list."""
     first_character = text.lstrip()[:1]
     if first_character == "[":
         return [], None
@@ -209,12 +209,12 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
     if isinstance(preset, Preset):
         samplers = preset.samplers()
         labels = (preset.name, preset.description)
-        other_settings = {
-            key: getattr(preset, key) for key in SETTINGS if getattr(preset, key) not in (None, [], "")
-        }
+        settings = {name: getattr(preset, name) for name in SETTINGS}
+        other_settings = {name: value for name, value in settings.items() if value not in (None, [], "")}
     else:
+        chain = preset if isinstance(preset, str) else [_as_step(step) for step in preset]
         try:
-            samplers = parse_chain(preset if isinstance(preset, str) else [_as_step(step) for step in preset])
+            samplers = parse_chain(chain)
         except SamplingError as error:
             raise PresetError.of(error) from None
     exporter = PresetExporter(chosen.tool, samplers, other_settings, *labels)

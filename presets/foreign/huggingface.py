@@ -8,7 +8,7 @@ and a watermark have an effect. The steps always have the order of transformers 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -102,14 +102,18 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     _read_penalties_and_bans(builder)
     _read_sampling_steps(builder)
     _read_watermark(builder)
-    first_steps, last_steps = builder.steps_in_order(SLOTS_BEFORE_SAMPLING), builder.steps_in_order([_LAST_SLOT])
+    first_steps = builder.steps_in_order(SLOTS_BEFORE_SAMPLING)
+    sampling_steps = builder.steps_in_order(SAMPLING_SLOTS)
+    last_steps = builder.steps_in_order([_LAST_SLOT])
     if table.boolean("do_sample", False):
-        builder.set_chain([*first_steps, *builder.steps_in_order(SAMPLING_SLOTS), *last_steps])
+        builder.set_chain([*first_steps, *sampling_steps, *last_steps])
     else:
-        builder.report_inactive_steps(builder.steps_in_order(SAMPLING_SLOTS), "do_sample is not true")
-        keys = ("do_sample",) if table.is_set("do_sample") else ()
-        comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
-        builder.set_chain([*first_steps, *last_steps, ForeignStep("greedy", comment=comment, keys=keys)])
+        builder.report_inactive_steps(sampling_steps, "do_sample is not true")
+        if table.is_set("do_sample"):
+            greedy = ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")
+        else:
+            greedy = ForeignStep("greedy", comment="do_sample is absent: the most likely token")
+        builder.set_chain([*first_steps, *last_steps, greedy])
     builder.read_settings(_SETTING_KEYS)
     read_decoding(builder)
     _report_unsupported_keys(builder)
@@ -194,7 +198,8 @@ def _read_sequence_bias(table: ForeignTable) -> dict[tuple[int, ...], float]:
     entries = table.raw_value("sequence_bias") or []
     biases: dict[tuple[int, ...], float] = {}
     allowed = "a list of [token ids, number]"
-    if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
+    is_list_of_lists = isinstance(entries, list) and all(isinstance(entry, list) for entry in entries)
+    if not is_list_of_lists or any(len(entry) != 2 for entry in entries):
         raise table.value_error("sequence_bias", allowed)
     for ids, value in entries:
         if not _are_ids(ids) or not ids:
@@ -262,19 +267,17 @@ def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
             _add_suppressed_tokens(exporter, step)
         else:
             exporter.write_step(step, _SAMPLER_KEYS)
-    same_key = {"bad_words_sequences": "bad_words_ids"}  # it has no order among its entries
-    exporter.written_slots = list(dict.fromkeys(same_key.get(slot, slot) for slot in exporter.written_slots))
+    # Both slots are written to one key, whose entries have no order.
+    slots = ["bad_words_ids" if slot == "bad_words_sequences" else slot for slot in exporter.written_slots]
+    exporter.written_slots = list(dict.fromkeys(slots))
     values = dict(exporter.values)
     if biases:  # transformers rejects an integer as a bias
         values["sequence_bias"] = [[list(ids), float(value)] for ids, value in biases.items()]
-    banned_tokens = values.pop("bad_words_ids", [])
-    suppressed_tokens = values.pop(_SUPPRESSED, [])
-    for banned_string in (token for token in (*banned_tokens, *suppressed_tokens) if isinstance(token, str)):
-        exporter.report_unsupported(f"ban.tokens {banned_string!r}", _IDS_ONLY)
-    suppressed_ids = [token for token in suppressed_tokens if not isinstance(token, str)]
+    banned_ids = _ids_without_texts(exporter, values.pop("bad_words_ids", []))
+    suppressed_ids = _ids_without_texts(exporter, values.pop(_SUPPRESSED, []))
     if suppressed_ids:
         values[_SUPPRESSED] = suppressed_ids
-    banned_sequences[:0] = [[token] for token in banned_tokens if not isinstance(token, str)]
+    banned_sequences[:0] = [[token] for token in banned_ids]
     if banned_sequences:
         values["bad_words_ids"] = banned_sequences
     for step in length_decays:
@@ -283,6 +286,17 @@ def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
 
 
 _IDS_ONLY = "transformers' file holds token ids only"
+
+
+def _ids_without_texts(exporter: PresetExporter, tokens: Sequence[int | str]) -> list[int]:
+    """Return the ids of banned tokens, and report the tokens that are texts."""
+    ids: list[int] = []
+    for token in tokens:
+        if isinstance(token, str):
+            exporter.report_unsupported(f"ban.tokens {token!r}", _IDS_ONLY)
+        else:
+            ids.append(token)
+    return ids
 
 
 def _add_suppressed_tokens(exporter: PresetExporter, step: Ban) -> None:
@@ -301,28 +315,33 @@ def _add_biases(
     banned_sequences: list[list[int]],
 ) -> None:
     """Add the biases of a step to ``biases``, those of -inf to ``banned_sequences``; report biases of strings."""
-    pairs = [([token], value) for token, value in step.bias.items() if isinstance(token, int)]
-    pairs += step.ids if isinstance(step, SequenceBias) else []
-    for text in (key for key in step.bias if isinstance(key, str)):
-        exporter.report_unsupported(f"{step.about.name}.bias {text!r}", _IDS_ONLY)
-    for ids, value in pairs:
+    ids_and_values: list[tuple[list[int], float]] = []
+    for token, value in step.bias.items():
+        if isinstance(token, int):
+            ids_and_values.append(([token], value))
+        else:
+            exporter.report_unsupported(f"{step.about.name}.bias {token!r}", _IDS_ONLY)
+    if isinstance(step, SequenceBias):
+        ids_and_values += step.ids
+    for ids, value in ids_and_values:
         if value == BAN:
+            slot = "bad_words_sequences"
             banned_sequences.append(ids)
         else:
+            slot = "sequence_bias"
             biases[tuple(ids)] = biases.get(tuple(ids), 0.0) + value
-        slot = "bad_words_sequences" if value == BAN else "sequence_bias"
         if slot not in exporter.written_slots:
             exporter.written_slots.append(slot)
 
 
 FORMATS = (
     Format(
-        "huggingface",
-        TOOL,
-        "a generation_config.json of Hugging Face",
-        read,
-        to_config,
-        recognize,
+        name="huggingface",
+        tool=TOOL,
+        description="a generation_config.json of Hugging Face",
+        read=read,
+        write=to_config,
+        recognize=recognize,
         aliases=("hf", "transformers"),
     ),
 )

@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from ...samplers.base import Sampler
@@ -101,13 +102,15 @@ def read_koboldcpp(file: PresetFile) -> Imported:
 
 def _recognize(known_keys: frozenset[str], file: PresetFile) -> float:
     keys = {key for preset in file.json_objects for key in preset}
-    return known_share(keys, known_keys) if keys - set(LABEL_KEYS) else 0.0
+    has_settings = not keys <= set(LABEL_KEYS)
+    return known_share(keys, known_keys) if has_settings else 0.0
 
 
 def _read_chosen(file: PresetFile, convert: Callable[[Mapping[Any, Any], bool], ImportedChainBuilder]) -> Imported:
     value = file.json()
     is_list = isinstance(value, list)
-    entries = [file.table(entry) for entry in (value if is_list else [value])]
+    values = value if is_list else [value]
+    entries = [file.table(entry) for entry in values]
     if not entries:
         raise PresetError(f"{file.origin}: the list holds no preset")
     labels = _unique_names(entries)
@@ -115,41 +118,46 @@ def _read_chosen(file: PresetFile, convert: Callable[[Mapping[Any, Any], bool], 
         file.reject_section()
     chosen = entries[_choose_entry(file, entries, labels)]
     builder = convert(chosen, is_list)
-    title = chosen.get("description")
-    if isinstance(title, str) and title.strip():
-        builder.description = title.strip()
-    return builder.imported(labels if is_list and len(labels) > 1 else [])
+    description = chosen.get("description")
+    if isinstance(description, str) and description.strip():
+        builder.description = description.strip()
+    has_sections = is_list and len(labels) > 1
+    return builder.imported(labels if has_sections else [])
 
 
 def _choose_entry(file: PresetFile, entries: list[Mapping[Any, Any]], labels: list[str]) -> int:
-    """Return the index of the chosen preset. Presets with the same settings may share a name, but not a label."""
+    """Return the index of the preset that the section names."""
     section = file.section
-    titles = [_preset_title(entry) for entry in entries]
-    indices = [index for index, title in enumerate(titles) if section is not None and title == section]
-    if len(indices) > 1 and section not in labels:
-        settings = [
-            {key: value for key, value in entries[index].items() if key not in LABEL_KEYS} for index in indices
-        ]
-        if all(setting == settings[0] for setting in settings):
-            return indices[0]
-        names = ", ".join(labels[index] for index in indices)
-        raise PresetError(
-            f"{file.origin}: {len(indices)} presets have the name {section!r}; choose one of: {names}"
-        )
-    return file.choose(labels)
+    if section is None or section in labels:
+        return file.choose(labels)
+    indices = [index for index, entry in enumerate(entries) if _preset_title(entry) == section]
+    if len(indices) <= 1:
+        return file.choose(labels)
+    # Several presets have this name. If their settings are the same, any of them will do.
+    first_settings = _settings_of(entries[indices[0]])
+    if all(_settings_of(entries[index]) == first_settings for index in indices):
+        return indices[0]
+    names = ", ".join(labels[index] for index in indices)
+    raise PresetError(f"{file.origin}: {len(indices)} presets have the name {section!r}; choose one of: {names}")
+
+
+def _settings_of(entry: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a preset without the keys that only identify it."""
+    return {key: value for key, value in entry.items() if key not in LABEL_KEYS}
 
 
 def _unique_names(entries: list[Mapping[Any, Any]]) -> list[str]:
-    """Return a unique name for each preset. The model type, and then a number, is appended to ambiguous names."""
+    """Return a unique name for each preset: ``Godlike``, ``Godlike (gptj)`` or ``Godlike (gptj) #2``."""
     titles = [_preset_title(entry) for entry in entries]
-    names_with_type = [
-        title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
-        for title, entry in zip(titles, entries, strict=True)
-    ]
-    return [
-        label if names_with_type.count(label) == 1 else f"{label} #{names_with_type[: number + 1].count(label)}"
-        for number, label in enumerate(names_with_type)
-    ]
+    names: list[str] = []
+    for title, entry in zip(titles, entries, strict=True):
+        is_unique = titles.count(title) == 1
+        names.append(title if is_unique else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})")
+    unique_names: list[str] = []
+    for index, name in enumerate(names):
+        number = names[: index + 1].count(name)  # 1 for the first preset of this name
+        unique_names.append(name if names.count(name) == 1 else f"{name} #{number}")
+    return unique_names
 
 
 def _preset_title(entry: Mapping[Any, Any]) -> str:
@@ -159,14 +167,15 @@ def _preset_title(entry: Mapping[Any, Any]) -> str:
 def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False) -> ImportedChainBuilder:
     # ``is_preset_list``: True if the preset is in a ``*.presets`` file
     table = ForeignTable(values, origin)
-    builder = ImportedChainBuilder(KOBOLDAI, table)
-    if is_preset_list or any(key in table.values for key in SETTINGS_FILE_KEYS):
-        builder.defaults, order, builder.tool = _KOBOLDAI_DEFAULTS, _KOBOLDAI_ORDER, "KoboldAI"
+    is_koboldai = is_preset_list or any(key in table.values for key in SETTINGS_FILE_KEYS)
+    if is_koboldai:
+        builder = ImportedChainBuilder(KOBOLDAI, table, _KOBOLDAI_DEFAULTS)
+        default_order = _KOBOLDAI_ORDER
     else:
-        builder.defaults, order, builder.tool = _SILLYTAVERN_DEFAULTS, _SILLYTAVERN_ORDER, "SillyTavern"
-    builder.defaults_owner = builder.tool
+        builder = ImportedChainBuilder("SillyTavern", table, _SILLYTAVERN_DEFAULTS)
+        default_order = _SILLYTAVERN_ORDER
     _read_steps(builder)
-    order = _read_order(builder, order)
+    order = _read_order(builder, default_order)
     builder.read_settings(_KOBOLDAI_SETTING_KEYS)
     if _read_mirostat(builder, "as KoboldCpp applies it"):
         change = "KoboldAI has no mirostat; the chain is KoboldCpp's: penalty, temperature, mirostat"
@@ -179,7 +188,8 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
 
 
 def _read_steps(builder: ImportedChainBuilder) -> None:
-    temperature, penalty = _KOBOLDAI_SAMPLER_KEYS["temperature"], _KOBOLDAI_SAMPLER_KEYS["repetition_penalty"]
+    temperature = _KOBOLDAI_SAMPLER_KEYS["temperature"]
+    penalty = _KOBOLDAI_SAMPLER_KEYS["repetition_penalty"]
     builder.read_temperature(temperature, "KoboldAI rejects temperature 0; KoboldCpp takes the most likely token")
     if builder.read_value(temperature.key_by_parameter["t"]) == 0:
         builder.report_changed("temp", "KoboldAI rejects 0; as in KoboldCpp, the most likely token is taken")
@@ -282,7 +292,7 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
     is_mirostat_on = _read_mirostat(builder)
     _read_other_settings(builder)
     order = _read_sampler_numbers(builder, "sampler_order")
-    if order is None or len(order) != 7:
+    if order is None or len(order) != len(KOBOLDCPP_ORDER):
         reason = "" if order is None else "; sampler_order needs seven entries"
         builder.notes.append(f"order: KoboldCpp's default{reason}")
         order = KOBOLDCPP_ORDER
@@ -310,7 +320,8 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
 def _read_penalty(builder: ImportedChainBuilder) -> None:
     """Read the penalties. A slope with an effect needs a separate step before the presence penalty."""
     table = builder.table
-    repeat, slope = table.number("rep_pen", 1.0), table.number("rep_pen_slope", 1.0)
+    repeat = table.number("rep_pen", 1.0)
+    slope = table.number("rep_pen_slope", 1.0)
     window = table.integer("rep_pen_range", 320)
     comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
     if is_sloped(repeat, slope):
@@ -321,15 +332,17 @@ def _read_penalty(builder: ImportedChainBuilder) -> None:
 
 
 def _read_temperature(builder: ImportedChainBuilder) -> None:
-    keys = KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
     builder.read_temperature(
         KOBOLDCPP_SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token"
     )
-    temperature, half_range = (
-        builder.read_value(keys.key_by_parameter[name]) for name in ("temperature", "range")
-    )
-    if half_range != 0 and builder.table.integer("mirostat", 0) not in (1, 2):
-        builder.read_step(keys, f"from {max(temperature - half_range, 0):g} to {temperature + half_range:g}")
+    keys = KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
+    temperature = builder.read_value(keys.key_by_parameter["temperature"])
+    half_range = builder.read_value(keys.key_by_parameter["range"])
+    is_mirostat_on = builder.table.integer("mirostat", 0) in MIROSTAT_VERSIONS
+    if half_range != 0 and not is_mirostat_on:
+        lowest = max(temperature - half_range, 0)
+        highest = temperature + half_range
+        builder.read_step(keys, f"from {lowest:g} to {highest:g}")
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -350,7 +363,7 @@ def _read_sampler_numbers(builder: ImportedChainBuilder, key: str) -> list[int] 
     if not builder.table.is_set(key):
         return None
     numbers = builder.table.read(key, lists.read_integers)
-    if not all(number <= 6 for number in numbers):
+    if not all(number in SAMPLERS_BY_NUMBER for number in numbers):
         raise builder.table.value_error(key, "a list of the numbers 0 to 6")
     return list(dict.fromkeys(numbers))
 
@@ -379,9 +392,8 @@ _KOBOLDCPP_OFF_SETTINGS = {"ban_eos_token": False, "sampler_seed": -1, "stop_seq
 
 def to_presets(exporter: PresetExporter) -> str:
     """Return KoboldAI's JSON list of presets, which holds this preset only."""
-    exporter.steps = [
-        kept for step in exporter.steps if (kept := _as_repetition_penalty(exporter, step)) is not None
-    ]
+    converted_steps = [_as_repetition_penalty(exporter, step) for step in exporter.steps]
+    exporter.steps = [step for step in converted_steps if step is not None]
     if exporter.selector_name == "greedy":
         exporter.report_unsupported(
             "greedy", "KoboldAI rejects temperature 0; top_k 1 was written, which takes the same token"
@@ -423,17 +435,17 @@ def _as_repetition_penalty(exporter: PresetExporter, step: Sampler) -> Sampler |
     """Return the step. Convert ``penalties`` to KoboldAI's flat penalty; return None if that would be off."""
     if step.about.name != "penalties":
         return step
-    repeat, window = getattr(step, "repeat", 1.0), getattr(step, "last_n", 0)
+    repeat = getattr(step, "repeat", 1.0)
+    window = max(getattr(step, "last_n", 0), 0)  # KoboldAI's 0 means all tokens, as -1 does here
     for name in ("presence", "frequency"):
-        if getattr(step, name) != 0:
-            exporter.report_unsupported(
-                f"penalties.{name} {getattr(step, name):g}", "KoboldAI has only a repetition penalty"
-            )
+        penalty = getattr(step, name)
+        if penalty != 0:
+            exporter.report_unsupported(f"penalties.{name} {penalty:g}", "KoboldAI has only a repetition penalty")
     if not getattr(step, "penalize_newline", True):
         exporter.report_unsupported("penalties.penalize_newline false", "KoboldAI always has true there")
     if repeat == 1:
         return None
-    return make_step("repetition_penalty", {"penalty": repeat, "range": max(window, 0)}, "penalties")
+    return make_step("repetition_penalty", {"penalty": repeat, "range": window}, "penalties")
 
 
 def to_request(exporter: PresetExporter) -> str:
@@ -453,7 +465,8 @@ def koboldcpp_values(exporter: PresetExporter) -> dict[str, Any]:
     presence = _pop_presence_penalty(exporter)
     _remove_unapplied_steps(exporter)
     exporter.write_steps(KOBOLDCPP_SAMPLER_KEYS)
-    exporter.values |= {"presence_penalty": presence} if presence else {}
+    if presence:
+        exporter.values["presence_penalty"] = presence
     exporter.write_selector(KOBOLDCPP_SAMPLER_KEYS)
     values = {**off_values(KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
     values["sampler_order"] = _written_sampler_numbers(exporter)
@@ -464,11 +477,13 @@ def koboldcpp_values(exporter: PresetExporter) -> dict[str, Any]:
 def _pop_presence_penalty(exporter: PresetExporter) -> float:
     """Remove the presence penalty that follows a slope, and return it; 0 if there is none."""
     # KoboldCpp applies the presence penalty together with the slope. So a separate step would not be exportable.
-    for sloped_step, step in zip(exporter.steps, exporter.steps[1:], strict=False):
-        is_same_window = getattr(step, "last_n", 0) == getattr(sloped_step, "range", -1)
+    for sloped_step, step in pairwise(exporter.steps):
+        window = getattr(step, "last_n", 0)
+        is_same_window = window == getattr(sloped_step, "range", -1)
         if has_halves_slope(sloped_step) and step.about.name == "penalties" and is_same_window:
             presence: float = getattr(step, "presence", 0.0)
-            if step == make_step("penalties", {"presence": presence, "last_n": getattr(step, "last_n", 0)}, ""):
+            has_presence_only = step == make_step("penalties", {"presence": presence, "last_n": window}, "")
+            if has_presence_only:
                 exporter.steps.remove(step)
                 return presence
     return 0.0
@@ -526,23 +541,23 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
 
 FORMATS = (
     Format(
-        "koboldai",
-        KOBOLDAI,
-        "a preset of KoboldAI",
-        read_koboldai,
-        to_presets,
-        partial(_recognize, _ALL_KOBOLDAI_KEYS),
+        name="koboldai",
+        tool=KOBOLDAI,
+        description="a preset of KoboldAI",
+        read=read_koboldai,
+        write=to_presets,
+        recognize=partial(_recognize, _ALL_KOBOLDAI_KEYS),
         aliases=("kobold",),
         holds_several=True,
         has_penalty_slope=True,
     ),
     Format(
-        "koboldcpp",
-        KOBOLDCPP,
-        "a preset of KoboldCpp",
-        read_koboldcpp,
-        to_request,
-        partial(_recognize, _ALL_KOBOLDCPP_KEYS),
+        name="koboldcpp",
+        tool=KOBOLDCPP,
+        description="a preset of KoboldCpp",
+        read=read_koboldcpp,
+        write=to_request,
+        recognize=partial(_recognize, _ALL_KOBOLDCPP_KEYS),
         aliases=("kobold-lite",),
         extends=("koboldai", "llama.cpp"),
         holds_several=True,

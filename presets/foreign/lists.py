@@ -1,7 +1,7 @@
 """Lists that other tools and their clients also write as text: strings, names, numbers, token ids and biases.
 
-Each function takes any value of a file or of a request. The ``ValueError`` of a wrong one has the rest of a
-message that begins with the name of the key.
+Each function takes any value of a file or of a request. For a wrong value it raises ``ValueError``. Callers put
+the name of the key before its message.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeGuard
 
 from ...common.strict_json import without_whole_floats
 from ...common.text import short_repr
@@ -31,10 +32,15 @@ def read_strings(value: Any) -> list[str]:
 
 
 def read_phrases(value: Any) -> list[str]:
-    """Return the same as `read_strings`, but a text without quotes and brackets is lines, which have commas."""
-    if isinstance(value, str) and not value.strip().startswith("[") and not is_quoted_list(value):
+    """Return the phrases of a list. A text without quotes and brackets has one phrase a line."""
+    if _is_plain_text(value):
         return [line for line in value.split("\n") if line]
     return read_strings(value)
+
+
+def _is_plain_text(value: Any) -> TypeGuard[str]:
+    """Return whether a value is a text that is neither a JSON array nor quoted strings."""
+    return isinstance(value, str) and not value.strip().startswith("[") and not is_quoted_list(value)
 
 
 def is_quoted_list(text: str) -> bool:
@@ -44,25 +50,27 @@ def is_quoted_list(text: str) -> bool:
 
 def read_names(value: Any) -> list[str]:
     """Return the names of a list; in a text, commas, semicolons or newlines separate them."""
-    if isinstance(value, str) and not value.strip().startswith("[") and not is_quoted_list(value):
-        value = re.split(r"[,;\n]", value)
-    return [name.strip() for name in read_strings(value) if name.strip()]
+    names = re.split(r"[,;\n]", value) if _is_plain_text(value) else value
+    return [name.strip() for name in read_strings(names) if name.strip()]
 
 
 def read_integers(value: Any) -> list[int]:
     """Return the integers of a list, such as 5 and 5.0, or of a text such as ``5, 0, 2`` or ``[6,0]``."""
     parts = re.split(r"[\s,;]+", value.strip().strip("[]")) if isinstance(value, str) else value
-    texts = [str(part).removesuffix(".0") for part in parts if part != ""] if isinstance(parts, list) else [""]
+    if not isinstance(parts, list):
+        raise ValueError(f"{short_repr(value)} is not a list of integers")
+    texts = [str(part).removesuffix(".0") for part in parts if part != ""]
     if not all(text.isascii() and text.isdecimal() for text in texts):
         raise ValueError(f"{short_repr(value)} is not a list of integers")
     return [int(text) for text in texts]
 
 
 def read_token_ids(value: Any) -> list[int]:
-    """Return the ids of a list, or of a text with commas, with brackets around them or not."""
+    """Return the ids of a list, or of a text such as ``13, 198`` or ``[13, 198]``."""
     ids = value
     if isinstance(value, str):
-        parts = [part.strip() for part in value.strip().removeprefix("[").removesuffix("]").split(",")]
+        text = value.strip().removeprefix("[").removesuffix("]")
+        parts = [part.strip() for part in text.split(",")]
         ids = [int(part) if part.isascii() and part.isdecimal() else part for part in parts if part]
     elif type(value) is int:
         ids = [value]
@@ -71,23 +79,25 @@ def read_token_ids(value: Any) -> list[int]:
     return ids
 
 
-_SIGNED_BIAS = re.compile(r"(\d+)([+-].+)")
-_BIASED_NAMES, _BIAS_NAMES = ("token", "id", "text"), ("bias", "value")  # the keys of a bias that is an object
+_SIGNED_BIAS = re.compile(r"(?P<id>\d+)(?P<bias>[+-].+)")  # 15043+1 or 29871-inf
+# the keys of a bias that is an object, such as {"token": 5, "bias": -1}
+_TOKEN_KEYS = ("token", "id", "text")
+_BIAS_KEYS = ("bias", "value")
 
 
-_ID_AS_TEXT = re.compile(r"([0-9]{1,18})(?:\.0+)?", re.ASCII)
+_ID_AS_TEXT = re.compile(r"(?P<id>[0-9]{1,18})(?:\.0+)?", re.ASCII)  # 5 or 5.0; more digits are no token's id
 
 
 def read_biased_token(key: Any) -> Any:
-    """Return the id of a token as an integer; other keys as they are. Keys of JSON are texts: ``5`` or ``5.0``."""
+    """Return the id of a token as an integer, because keys of JSON are texts; other keys as they are."""
     match = _ID_AS_TEXT.fullmatch(key) if isinstance(key, str) else None
-    return int(match[1]) if match else without_whole_floats(key)
+    return int(match["id"]) if match else without_whole_floats(key)
 
 
 def read_biases(value: Any) -> dict[int | str, float]:
     """Return biases by token id or text."""
-    # The biases are a table, a list of pairs, a list of objects with ``token``, ``id`` or ``text`` and ``bias`` or
-    # ``value``, the JSON text of one of these, or llama.cpp's ``15043+1,29871-inf``. false bans a token.
+    # The biases are a table, a list of pairs, or a list of objects such as ``{"token": 5, "bias": -1}``. They may
+    # be the JSON text of one of these, or llama.cpp's ``15043+1,29871-inf``. The bias false bans a token.
     if isinstance(value, str):
         value = _biases_of_text(value.strip())
     if isinstance(value, Mapping):
@@ -126,10 +136,11 @@ def _strings_of_text(text: str) -> Any:
 def _unquote(part: str) -> str:
     if re.fullmatch(_QUOTED_STRING, part) is None:
         return part
+    content = part[1:-1]
     try:
-        return str(json.loads(f'"{part[1:-1]}"' if part[0] == "'" else part, strict=False))
+        return str(json.loads(f'"{content}"', strict=False))
     except ValueError:  # an escape that JSON does not have, or a double quote inside single quotes
-        return part[1:-1]
+        return content
 
 
 def _biases_of_text(text: str) -> Any:
@@ -140,29 +151,39 @@ def _biases_of_text(text: str) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError):
             raise ValueError(f"{short_repr(text)} is not the JSON of biases by token") from None
-    matches = [_SIGNED_BIAS.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
-    pairs = [[int(match[1]), match[2]] for match in matches if match is not None]
-    if len(pairs) < len(matches):
-        raise ValueError(f"{short_repr(text)} is not a list of biases, such as 15043+1,29871-inf")
+    pairs = []
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        match = _SIGNED_BIAS.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"{short_repr(text)} is not a list of biases, such as 15043+1,29871-inf")
+        pairs.append([int(match["id"]), match["bias"]])
     return pairs
 
 
 def _bias_pair(item: Any) -> tuple[Any, Any]:
+    """Return the token and the bias of an entry of a list."""
     if isinstance(item, (list, tuple)) and len(item) == 2:
         return item[0], item[1]
     if isinstance(item, Mapping):
-        key = next((item[name] for name in _BIASED_NAMES if name in item), None)
-        return key, next((item[name] for name in _BIAS_NAMES if name in item), None)
+        return _first_value(item, _TOKEN_KEYS), _first_value(item, _BIAS_KEYS)
     raise ValueError("this is neither an object nor a list of pairs")
 
 
+def _first_value(table: Mapping[Any, Any], keys: Iterable[str]) -> Any:
+    """Return the value of the first of the keys that a table has; None if it has none."""
+    return next((table[key] for key in keys if key in table), None)
+
+
 def _bias(value: Any) -> float:
+    """Return a bias as a number; false is a ban, -inf."""
     if value is False:
         return -math.inf
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = math.nan
+    if value is not True:
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
     if math.isnan(number):
         raise ValueError(f"{short_repr(value)} is not a number or false")
     return number

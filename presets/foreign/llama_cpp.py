@@ -157,9 +157,7 @@ def recognize(file: PresetFile) -> float:
         keys = ini_keys(file.text)
         return known_share(keys, [key for key in keys if is_ini_key(key)])
     settings = file.json_object
-    if any(key.startswith(METADATA_PREFIX) for key in settings):
-        return 1.0
-    return known_share(settings, _KNOWN_KEYS)
+    return 1.0 if _is_metadata(settings) else known_share(settings, _KNOWN_KEYS)
 
 
 def read(file: PresetFile) -> Imported:
@@ -174,20 +172,25 @@ def read(file: PresetFile) -> Imported:
         return _read_ini(file)
     file.reject_section()
     settings = {str(key): value for key, value in file.json_table().items()}
-    is_metadata = any(key.startswith(METADATA_PREFIX) for key in settings)
-    return (convert_metadata if is_metadata else _convert_body)(settings, origin).imported()
+    if _is_metadata(settings):
+        return convert_metadata(settings, origin).imported()
+    return _convert_body(settings, origin).imported()
+
+
+def _is_metadata(settings: Mapping[str, Any]) -> bool:
+    """Return True for the metadata of a GGUF file."""
+    return any(key.startswith(METADATA_PREFIX) for key in settings)
 
 
 def _is_jan_model(file: PresetFile) -> bool:
     """Return True for Jan's model.yml, or its model.json with ``parameters``."""
     if file.json_object:
-        return isinstance(file.json_object.get("parameters"), Mapping) and bool(
-            {"settings", "engine"} & file.json_object.keys()
-        )
-    return (
-        not INI_LINE_PATTERN.fullmatch(file.first_line)
-        and len(file.yaml_object.keys() & {*other_keys("jan-only")}) > 1
-    )
+        has_parameters = isinstance(file.json_object.get("parameters"), Mapping)
+        return has_parameters and not file.json_object.keys().isdisjoint(("settings", "engine"))
+    if INI_LINE_PATTERN.fullmatch(file.first_line):
+        return False
+    keys_of_jan = file.yaml_object.keys() & set(other_keys("jan-only"))
+    return len(keys_of_jan) > 1
 
 
 def _read_ini(file: PresetFile) -> Imported:
@@ -200,8 +203,8 @@ def _read_ini(file: PresetFile) -> Imported:
     if file.section is None and not names:
         return _convert_sections(sections, None, file.origin).imported()
     chosen = names[file.choose(names)]
-    is_only = names == [DEFAULT_SECTION]
-    return _convert_sections(sections, chosen, file.origin).imported([] if is_only else names)
+    has_headers = names != [DEFAULT_SECTION]
+    return _convert_sections(sections, chosen, file.origin).imported(names if has_headers else [])
 
 
 def _holds_version_only(name: str, entries: IniSection) -> bool:
@@ -210,7 +213,7 @@ def _holds_version_only(name: str, entries: IniSection) -> bool:
 
 
 def _convert_sections(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> ImportedChainBuilder:
-    """Return the builder for a section of an INI file, which takes precedence over ``[*]``; None: only ``[*]``."""
+    """Return the builder for ``[*]`` of an INI file, and for a chosen section, which takes precedence."""
     names = [GLOBAL_SECTION] if chosen is None else [GLOBAL_SECTION, chosen]
     found = read_sections([sections[name] for name in names if name in sections])
     builder = _convert_options(found, origin)
@@ -248,9 +251,11 @@ def _convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
     found = FoundOptions()
     for key, value in body.items():
         option = _OPTION_BY_KEY.get(key)
-        if option is not None:
-            is_order = option == "samplers" and isinstance(value, list)
-            found.values[option] = OptionValue(key, ";".join(map(str, value)) if is_order else value)
+        if option == "samplers" and isinstance(value, list):
+            samplers = ";".join(str(name) for name in value)
+            found.values[option] = OptionValue(key, samplers)
+        elif option is not None:
+            found.values[option] = OptionValue(key, value)
         elif key not in _KNOWN_KEYS:
             found.report_unknown(key, f"{key}: llama-server does not know this key; it was left out")
     builder = _convert_options(found, origin)
@@ -264,13 +269,12 @@ def _convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
 
 def _convert_jan(values: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for the inference parameters of Jan's model.yml or model.json, which llama.cpp runs."""
+    settings = dict(values)
     parameters = values.get("parameters")
-    inner = parameters if isinstance(parameters, Mapping) else {}
-    body = {
-        key: value
-        for key, value in [*values.items(), *inner.items()]
-        if key not in (*other_keys("jan"), "parameters")
-    }
+    if isinstance(parameters, Mapping):
+        settings |= parameters
+    other_names = (*other_keys("jan"), "parameters")
+    body = {key: value for key, value in settings.items() if key not in other_names}
     builder = _convert_body(body, origin)
     builder.notes.append("the inference parameters of Jan's model file")
     return builder
@@ -298,11 +302,12 @@ def has_settings(metadata: Mapping[str, Any]) -> bool:
 
 def _settings_of_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling settings, without texts of only spaces and semicolons."""
-    return {
-        key: value
-        for key, value in metadata.items()
-        if key.startswith(METADATA_PREFIX) and not (isinstance(value, str) and not value.strip(" ;"))
-    }
+    settings = {key: value for key, value in metadata.items() if key.startswith(METADATA_PREFIX)}
+    return {key: value for key, value in settings.items() if not _is_blank(value)}
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip(" ;")
 
 
 def _convert_options(
@@ -338,16 +343,22 @@ def _convert_options(
 def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:
     """Return logitsmith's names of the listed samplers; None if the file has no list of samplers."""
     # ``samplers`` takes precedence over ``sampler-seq``. Unknown names are skipped, as in llama.cpp, and reported.
-    key = next((key for key in ("samplers", "sampler-seq") if builder.table.is_set(key)), None)
-    if key is None:
+    table = builder.table
+    names_or_letters: Sequence[str]
+    if table.is_set("samplers"):
+        key = "samplers"
+        names_or_letters = (table.string(key) or "").split(";")
+    elif table.is_set("sampler-seq"):
+        key = "sampler-seq"
+        names_or_letters = table.string(key) or ""  # one letter for each sampler
+    else:
         return None
     order: list[str] = []
-    text = builder.table.string(key) or ""
-    for part in text if key == "sampler-seq" else text.split(";"):
+    for name in names_or_letters:
         try:
-            order += read_sampler_sequence(part, key)
+            order += read_sampler_sequence(name, key)
         except PresetError:
-            builder.report_unsupported(key, f"{part.strip()!r} is not a sampler of llama.cpp, which skips it")
+            builder.report_unsupported(key, f"{name.strip()!r} is not a sampler of llama.cpp, which skips it")
     return order
 
 
@@ -365,10 +376,10 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     _read_reasoning_budget(builder)
     read_guidance(builder, "cfg-scale", "cfg-negative-prompt")
     builder.read_string("grammar", "grammar")
-    for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
+    for kind, key in {**_GRAMMAR_FILE_OPTIONS, "json_schema": "json-schema"}.items():
         value = table.raw_value(key)
         if value is not None and "grammar" not in builder.other_settings:
-            builder.other_settings["grammar"] = {kind or "json_schema": value}
+            builder.other_settings["grammar"] = {kind: value}
 
 
 def _read_reasoning_budget(builder: ImportedChainBuilder) -> None:
@@ -376,8 +387,11 @@ def _read_reasoning_budget(builder: ImportedChainBuilder) -> None:
     budget = builder.table.integer("reasoning-budget", -1)
     message = builder.table.string("reasoning-budget-message")
     if budget >= 0:
-        phase: dict[str, Any] = {"max_tokens": budget, "adds_end": True}
-        builder.other_settings["phases"] = [phase | ({"then": message} if message else {}), {}]
+        reasoning: dict[str, Any] = {"max_tokens": budget, "adds_end": True}
+        if message:
+            reasoning["then"] = message
+        answer: dict[str, Any] = {}
+        builder.other_settings["phases"] = [reasoning, answer]
     elif message:
         builder.report_unsupported("reasoning-budget-message", "no effect without reasoning-budget")
 
@@ -403,12 +417,11 @@ def to_command(exporter: PresetExporter) -> str:
         values["logit-bias"] = _bias_option_values(exporter, values["logit-bias"])
     words = ["llama-cli"]
     for key, value in values.items():
-        for item in value if isinstance(value, list) else [value]:
-            words += (
-                [f"--{key}"]
-                if item is True
-                else [f"--{key}", shlex.quote(item if isinstance(item, str) else json.dumps(item))]
-            )
+        values_of_key = value if isinstance(value, list) else [value]  # a list repeats the flag
+        for item in values_of_key:
+            words.append(f"--{key}")
+            if item is not True:
+                words.append(shlex.quote(item if isinstance(item, str) else json.dumps(item)))
     return " ".join(words) + "\n"
 
 
@@ -424,10 +437,11 @@ def to_body(exporter: PresetExporter) -> str:
     grammar = exporter.take_grammar(_GRAMMAR_OPTIONS, _ALLOWED_GRAMMARS)
     values |= exporter.convert_other_settings(_SETTING_OPTIONS, unlimited_value=-1) | grammar
     if "logit-bias" in values:
-        bias = values["logit-bias"]
-        values["logit-bias"] = [
-            [key, False if number == float("-inf") else number] for key, number in bias.items()
-        ]
+        biases: list[list[Any]] = []
+        for token, number in values["logit-bias"].items():
+            is_ban = number == float("-inf")
+            biases.append([token, False if is_ban else number])
+        values["logit-bias"] = biases
     if "samplers" in values:
         values["samplers"] = values["samplers"].split(";")
     body = {BODY_KEYS[key]: value for key, value in values.items()}
@@ -455,25 +469,26 @@ def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.write_selector(SAMPLER_KEYS)
     if not exporter.written_slots:
         # llama.cpp reads an empty list as its default list. A temperature of 1 changes nothing.
-        exporter.written_slots, exporter.values["temp"] = ["temperature"], 1.0
+        exporter.written_slots = ["temperature"]
+        exporter.values["temp"] = 1.0
     if exporter.mirostat_version:
         return exporter.values
-    return {
-        "samplers": ";".join("typ_p" if slot == "typical" else slot for slot in exporter.written_slots),
-        **exporter.values,
-    }
+    samplers = ["typ_p" if slot == "typical" else slot for slot in exporter.written_slots]
+    return {"samplers": ";".join(samplers), **exporter.values}
 
 
 def _replace_bans_by_biases(exporter: PresetExporter) -> None:
-    """Replace a ban of token ids by biases of -inf, if the chain has no biases and the ban has no strings."""
-    for index, sampler in enumerate(exporter.steps):
-        if sampler.about.name == "ban" and not any(step.about.name == "logit_bias" for step in exporter.steps):
-            tokens = getattr(sampler, "tokens", ())
-            if tokens and not getattr(sampler, "strings", ()):
-                exporter.steps[index] = make_step(
-                    "logit_bias", {"bias": dict.fromkeys(tokens, float("-inf"))}, "ban"
-                )
-                exporter.report_unsupported("ban", "llama.cpp has no bans; biases of -inf were written instead")
+    """Replace the first ban of token ids by biases of -inf, if the chain has no biases."""
+    if any(step.about.name == "logit_bias" for step in exporter.steps):
+        return
+    for index, step in enumerate(exporter.steps):
+        tokens = getattr(step, "tokens", ())
+        strings = getattr(step, "strings", ())
+        if step.about.name == "ban" and tokens and not strings:
+            biases = dict.fromkeys(tokens, float("-inf"))
+            exporter.steps[index] = make_step("logit_bias", {"bias": biases}, "ban")
+            exporter.report_unsupported("ban", "llama.cpp has no bans; biases of -inf were written instead")
+            return
 
 
 def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) -> list[str]:
@@ -488,14 +503,19 @@ def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) 
 
 FORMATS = (
     Format(
-        "llama.cpp",
-        TOOL,
-        "settings of llama.cpp",
-        read,
-        to_command,
-        recognize,
+        name="llama.cpp",
+        tool=TOOL,
+        description="settings of llama.cpp",
+        read=read,
+        write=to_command,
+        recognize=recognize,
         aliases=("llamacpp", "llama-cpp"),
         holds_several=True,
     ),
-    Format("llama-server", "llama-server", "the body of a request to llama-server", write=to_body),
+    Format(
+        name="llama-server",
+        tool="llama-server",
+        description="the body of a request to llama-server",
+        write=to_body,
+    ),
 )

@@ -230,4 +230,14 @@ def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
     return {"checked": value is not None, "value": unchecked_value if value is None else value}
 
 
-FORMATS = (Format("lmstudio", TOOL, "a preset of LM Studio", read, to_preset, recognize, aliases=("lm-studio",)),)
+FORMATS = (
+    Format(
+        name="lmstudio",
+        tool=TOOL,
+        description="a preset of LM Studio",
+        read=read,
+        write=to_preset,
+        recognize=recognize,
+        aliases=("lm-studio",),
+    ),
+)

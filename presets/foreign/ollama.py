@@ -185,4 +185,14 @@ def _quoted_lines(exporter: PresetExporter, start: str, text: str) -> list[str]:
     return []
 
 
-FORMATS = (Format("ollama", TOOL, "a Modelfile of Ollama", read, to_modelfile, recognize, aliases=("modelfile",)),)
+FORMATS = (
+    Format(
+        name="ollama",
+        tool=TOOL,
+        description="a Modelfile of Ollama",
+        read=read,
+        write=to_modelfile,
+        recognize=recognize,
+        aliases=("modelfile",),
+    ),
+)

@@ -24,9 +24,11 @@ def recognize_format(file: PresetFile) -> Format:
     # Raises ``AmbiguousFormatError`` if several tools know the same share, or none knows half of the file.
     other_file = _error_about_other_file(file)
     formats = plugin_formats() if other_file else (*own_formats(), *plugin_formats())
-    shares = {each: _known_share(each, file) for each in formats if each.read is not None}
-    best_share = max(shares.values(), default=0.0)
-    best = _winners_of_tie([each for each, share in shares.items() if share == best_share])
+    known_shares = {
+        candidate: _known_share(candidate, file) for candidate in formats if candidate.read is not None
+    }
+    best_share = max(known_shares.values(), default=0.0)
+    best = _winners_of_tie([candidate for candidate, share in known_shares.items() if share == best_share])
     if best_share < _MIN_KNOWN_SHARE and other_file:
         raise other_file
     if best_share == 0:
@@ -34,15 +36,18 @@ def recognize_format(file: PresetFile) -> Format:
     if best_share < _MIN_KNOWN_SHARE:
         raise _mostly_unknown_error(best[0], file)
     if len(best) > 1:
-        names = join_alternatives([each.name for each in best])
+        names = join_alternatives([candidate.name for candidate in best])
         raise AmbiguousFormatError(f"{file.origin}: the content fits {names}; name the format")
     return best[0]
 
 
 def _winners_of_tie(formats: Sequence[Format]) -> list[Format]:
-    own = [each for each in formats if each in own_formats()]
-    names = {each.name for each in own}
-    return [each for each in own if names.isdisjoint(each.extends)] if own else list(formats)
+    """Return the formats that win a tie: own formats over plug-ins, and the extended format over its extension."""
+    tied_own_formats = [candidate for candidate in formats if candidate in own_formats()]
+    if not tied_own_formats:
+        return list(formats)
+    names = {candidate.name for candidate in tied_own_formats}
+    return [candidate for candidate in tied_own_formats if names.isdisjoint(candidate.extends)]
 
 
 def _known_share(candidate: Format, file: PresetFile) -> float:
@@ -59,19 +64,21 @@ def _known_share(candidate: Format, file: PresetFile) -> float:
 
 def _mostly_unknown_error(best: Format, file: PresetFile) -> PresetError:
     try:
-        unknown = best.read_file(file).unknown_keys
+        unknown_keys = best.read_file(file).unknown_keys
     except PresetError:
-        unknown = ()
-    listed = ", ".join(unknown[:_MAX_SHOWN_KEYS]) + (", …" if len(unknown) > _MAX_SHOWN_KEYS else "")
-    most = f"most of its keys ({listed})" if listed else "most of it"
+        unknown_keys = ()
+    shown_keys = list(unknown_keys[:_MAX_SHOWN_KEYS])
+    if len(unknown_keys) > _MAX_SHOWN_KEYS:
+        shown_keys.append("…")
+    unknown_part = f"most of its keys ({', '.join(shown_keys)})" if shown_keys else "most of it"
     return AmbiguousFormatError(
-        f"{file.origin}: the content looks like a preset of {best.tool}, which does not know {most}; if it is a"
-        " preset of a known tool, name the format"
+        f"{file.origin}: the content looks like a preset of {best.tool}, which does not know {unknown_part};"
+        " if it is a preset of a known tool, name the format"
     )
 
 
 def _unknown_format_error(file: PresetFile) -> PresetError:
-    """Return the error about a file of no known format: what is broken in it, if it is broken."""
+    """Return the error about a file of no known format. If the file is broken, the error says where."""
     if not file.first_line:
         return PresetError(f"{file.origin}: the file is empty")
     try:
@@ -92,21 +99,22 @@ _REQUEST_KEYS = {"messages", "prompt", "input", "model"}
 def _error_about_other_file(file: PresetFile) -> PresetError | None:
     """Return the error about a file that is known, but is no preset of another tool; None for other files."""
     keys = {str(key) for key in file.json_object}
-    inner = file.json_object.get("parameters")
-    inner_keys = {str(key) for key in inner} if isinstance(inner, Mapping) else set()
-    if len((keys | inner_keys) & {*other_keys("novelai")}) > 1:
-        what = "a preset of NovelAI, whose samplers and their order differ; gen does not import it"
-    elif keys & _REQUEST_KEYS and (
-        keys & {*other_keys("vllm")} or ("repetition_penalty" in keys and "repeat_penalty" not in keys)
-    ):
-        what = (
+    parameters = file.json_object.get("parameters")
+    all_keys = keys | {str(key) for key in parameters} if isinstance(parameters, Mapping) else keys
+    is_novelai = len(all_keys & set(other_keys("novelai"))) > 1
+    has_keys_of_vllm = not keys.isdisjoint(other_keys("vllm"))
+    has_penalty_of_vllm = "repetition_penalty" in keys and "repeat_penalty" not in keys
+    if is_novelai:
+        description = "a preset of NovelAI, whose samplers and their order differ; gen does not import it"
+    elif keys & _REQUEST_KEYS and (has_keys_of_vllm or has_penalty_of_vllm):
+        description = (
             "the body of a request to vLLM, and no preset; gen serve answers such requests, and"
             " gen batch lines of them"
         )
     elif "architectures" in keys:
-        what = "a model's config.json; the settings of its author are in generation_config.json"
+        description = "a model's config.json; the settings of its author are in generation_config.json"
     elif "chain" in file.yaml_object:
-        what = "a preset of logitsmith itself, and needs no import"
+        description = "a preset of logitsmith itself, and needs no import"
     else:
         return None
-    return PresetError(f"{file.origin}: this is {what}")
+    return PresetError(f"{file.origin}: this is {description}")

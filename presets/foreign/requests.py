@@ -1,7 +1,8 @@
-"""The chain that another tool would run for the body of a request, with the settings of a chain for absent keys.
+"""The chain that another tool would run for the body of a request.
 
-The order of the steps, the windows of the penalties and the values that turn a step off are those of the imports
-of the tool's presets. llama.cpp's meaning is the usual one here, and needs none of this.
+Keys that the request lacks have the values of a given chain. The order of the steps, the windows of the penalties
+and the values that turn a step off are read as an import of the tool's presets reads them. A request to llama.cpp
+needs none of this, because the server's own meaning is that of llama.cpp.
 """
 
 from __future__ import annotations
@@ -40,55 +41,57 @@ class RequestTool:
 
     @cached_property
     def parameters_by_key(self) -> Mapping[str, set[str]]:
-        """The parameters that each key has the name of, as ``sampler.parameter``."""
-        found: dict[str, set[str]] = {name: set() for name in self.other_keys}
+        """For each key, the parameters that have its name, as ``sampler.parameter``."""
+        parameters: dict[str, set[str]] = {name: set() for name in self.other_keys}
         for entry in self.sampler_keys.values():
             if find_sampler(entry.sampler).about.is_bias:
                 continue
             if entry.switch_key:
-                found.setdefault(entry.switch_key, set())
+                parameters.setdefault(entry.switch_key, set())
             for parameter, key in entry.key_by_parameter.items():
+                parameters_of_key = parameters.setdefault(key.name, set())
                 row = find_parameter(f"{entry.sampler}.{parameter}")
-                found.setdefault(key.name, set()).update({row.target} if row and key.name in row.names else ())
-        return found
+                if row is not None and key.name in row.names:
+                    parameters_of_key.add(row.target)
+        return parameters
 
 
 WEBUI = RequestTool(
-    "webui",
-    "ooba",
-    webui.SAMPLER_KEYS,
-    webui.CHAIN_KEYS,
-    webui.ORDER_KEYS,
-    {},
-    (
+    name="webui",
+    api_type="ooba",
+    sampler_keys=webui.SAMPLER_KEYS,
+    other_keys=webui.CHAIN_KEYS,
+    order_keys=webui.ORDER_KEYS,
+    spellings={},
+    telltales=(
         *("sampler_priority", "repetition_penalty_range", "dynamic_temperature", "epsilon_cutoff"),
         *("eta_cutoff", "encoder_repetition_penalty"),
     ),
-    webui.convert,
-    webui.request_values,
+    convert=webui.convert,
+    values_of_chain=webui.request_values,
     step_names=webui.UNSORTED_SLOTS,
 )
 KOBOLDCPP = RequestTool(
-    "koboldcpp",
-    "koboldcpp",
-    kobold.KOBOLDCPP_SAMPLER_KEYS,
-    ("sampler_order",),
-    ("sampler_order",),
-    kobold.KEY_SPELLINGS,
-    ("rep_pen", "rep_pen_range", "rep_pen_slope", "sampler_order"),
-    kobold.convert_koboldcpp,
-    kobold.koboldcpp_values,
+    name="koboldcpp",
+    api_type="koboldcpp",
+    sampler_keys=kobold.KOBOLDCPP_SAMPLER_KEYS,
+    other_keys=("sampler_order",),
+    order_keys=("sampler_order",),
+    spellings=kobold.KEY_SPELLINGS,
+    telltales=("rep_pen", "rep_pen_range", "rep_pen_slope", "sampler_order"),
+    convert=kobold.convert_koboldcpp,
+    values_of_chain=kobold.koboldcpp_values,
 )
 TABBYAPI = RequestTool(
-    "tabbyapi",
-    "tabby",
-    {**tabbyapi.SAMPLER_KEYS, "top_n_sigma": tabbyapi.YALS_SIGMA_KEYS},
-    ("temperature_last",),
-    ("temperature_last",),
-    tabbyapi.KEY_SPELLINGS,
-    ("penalty_range", "dry_range", "repetition_decay", "allowed_tokens"),
-    tabbyapi.convert,
-    tabbyapi.chain_values,
+    name="tabbyapi",
+    api_type="tabby",
+    sampler_keys={**tabbyapi.SAMPLER_KEYS, "top_n_sigma": tabbyapi.YALS_SIGMA_KEYS},
+    other_keys=("temperature_last",),
+    order_keys=("temperature_last",),
+    spellings=tabbyapi.KEY_SPELLINGS,
+    telltales=("penalty_range", "dry_range", "repetition_decay", "allowed_tokens"),
+    convert=tabbyapi.convert,
+    values_of_chain=tabbyapi.chain_values,
 )
 REQUEST_TOOLS = {tool.name: tool for tool in (WEBUI, KOBOLDCPP, TABBYAPI)}
 
@@ -112,19 +115,18 @@ def chain_of_request(
 ) -> RequestedChain:
     """Return the chain that a tool would run."""
     # ``values``: those of the request, by the tool's keys. ``steps``: the chain of a request without values, which
-    # ends in a plain draw. ``keeps_order``: whether somebody chose its order, which the steps then keep unless the
-    # request gives an order; otherwise the order is the tool's.
+    # ends in a plain draw. ``keeps_order``: whether the steps keep the order of this chain, because somebody chose
+    # it. If not, or if the request has an order of its own, the tool arranges the steps.
     known, others = _steps_of_tool(tool, steps)
     exporter = PresetExporter(tool.name, [step.sampler for step in known if not step.is_off], {})
-    defaults = {
-        key: value
-        for key, value in tool.values_of_chain(exporter).items()
-        if key in tool.parameters_by_key and key not in tool.order_keys
-    }
+    values_of_chain = tool.values_of_chain(exporter)
+    default_keys = tool.parameters_by_key.keys() - set(tool.order_keys)
+    defaults = {key: value for key, value in values_of_chain.items() if key in default_keys}
     builder = tool.convert({**defaults, **values}, "")
     new_steps = [_step(step, values, known) for step in builder.steps]
     used_keys = frozenset(key for step in builder.steps for key in step.keys)
-    if keeps_order and not any(key in values for key in tool.order_keys):
+    has_order = any(key in values for key in tool.order_keys)
+    if keeps_order and not has_order:
         new_steps = _in_former_order(new_steps, known)
     all_keys = frozenset(key for step in builder.step_by_slot.values() for key in step.keys)
     return RequestedChain(tuple(_merge(new_steps, others, steps)), used_keys, all_keys - used_keys)
@@ -136,38 +138,44 @@ def _steps_of_tool(tool: RequestTool, steps: Sequence[StepSpec]) -> tuple[list[S
     others: list[StepSpec] = []
     for step in steps:
         about = step.sampler.about
-        has_keys = step.name in tool.sampler_keys or (
-            step.name == "dynatemp" and "dynatemp_low" in tool.parameters_by_key
-        )
+        has_temperature_range = step.name == "dynatemp" and "dynatemp_low" in tool.parameters_by_key
+        has_keys = step.name in tool.sampler_keys or has_temperature_range
         is_first = all(step.name != earlier.name for earlier in known)
-        is_known = has_keys and is_first and not about.is_bias and not about.is_selector
-        (known if is_known else others).append(step)
+        if has_keys and is_first and not about.is_bias and not about.is_selector:
+            known.append(step)
+        else:
+            others.append(step)
     return known, others
 
 
 def _step(step: ForeignStep, values: Mapping[str, Any], known: Sequence[StepSpec]) -> StepSpec:
     """Return a step of the tool's chain; the one of the former chain if the request does not set it."""
-    given = [key for key in step.keys if key in values]
+    given_keys = [key for key in step.keys if key in values]
     former = next((earlier for earlier in known if earlier.name == step.name), None)
-    if former is not None and not given:
+    if former is not None and not given_keys:
         return former
     params = dict(step.params)
-    if former is not None:  # parameters that the tool has no keys for
-        kept = {name: getattr(former.sampler, name) for name in former.sampler.model_fields_set}
-        params = kept | params
-    origin = given[0] if given else "default"
+    if former is not None:  # its other parameters are kept, because the tool has no keys for them
+        former_params = {name: getattr(former.sampler, name) for name in former.sampler.model_fields_set}
+        params = former_params | params
+    origin = given_keys[0] if given_keys else "default"
     return StepSpec.from_origin(make_step(step.name, params, origin), origin)
 
 
 def _in_former_order(steps: Sequence[StepSpec], former_steps: Sequence[StepSpec]) -> list[StepSpec]:
     """Return the steps with those of the former chain in its order. The others keep their places."""
-    order = [_kind(step) for step in former_steps]
-    places = [place for place, step in enumerate(steps) if _kind(step) in order]
-    in_order = iter(sorted((steps[place] for place in places), key=lambda step: order.index(_kind(step))))
-    return [next(in_order) if place in places else step for place, step in enumerate(steps)]
+    former_order = [_family_or_name(step) for step in former_steps]
+    places = [place for place, step in enumerate(steps) if _family_or_name(step) in former_order]
+    sorted_steps = sorted(
+        (steps[place] for place in places), key=lambda step: former_order.index(_family_or_name(step))
+    )
+    ordered_steps = list(steps)
+    for place, step in zip(places, sorted_steps, strict=True):
+        ordered_steps[place] = step
+    return ordered_steps
 
 
-def _kind(step: StepSpec) -> str:
+def _family_or_name(step: StepSpec) -> str:
     """Return the family of a step's sampler, such as that of both temperatures, or else its name."""
     return step.sampler.about.family or step.name
 
@@ -175,15 +183,22 @@ def _kind(step: StepSpec) -> str:
 def _merge(
     new_steps: Sequence[StepSpec], others: Sequence[StepSpec], former_steps: Sequence[StepSpec]
 ) -> list[StepSpec]:
-    """Return the new steps with those that the tool does not have: each after the step that preceded it."""
+    """Return the new steps, and the steps that the tool does not have, each after its former predecessors."""
     biases = [step for step in others if step.sampler.about.is_bias]
-    merged, selector = [*biases, *new_steps[:-1]], new_steps[-1]
+    watermarks = [step for step in others if step.name == WATERMARK]
+    *steps_before_selector, selector = new_steps
+    merged = [*biases, *steps_before_selector]
     for step in others:
-        if step in biases or step.sampler.about.is_selector or step.name == WATERMARK:
+        if step in biases or step in watermarks or step.sampler.about.is_selector:
             continue
-        earlier_names = {former.name for former in former_steps[: former_steps.index(step)]}
-        places = [place for place, candidate in enumerate(merged) if candidate.name in earlier_names]
-        merged.insert(max([*places, len(biases) - 1]) + 1, step)
-    if selector.name == former_steps[-1].name:  # a plain draw, the place of a watermark
-        return [*merged, *(step for step in others if step.name == WATERMARK), former_steps[-1]]
+        former_index = former_steps.index(step)
+        names_before = {former.name for former in former_steps[:former_index]}
+        last_place = len(biases) - 1
+        for place, candidate in enumerate(merged):
+            if candidate.name in names_before:
+                last_place = max(last_place, place)
+        merged.insert(last_place + 1, step)
+    is_plain_draw = selector.name == former_steps[-1].name
+    if is_plain_draw:  # only then a watermark stays
+        return [*merged, *watermarks, former_steps[-1]]
     return [*merged, selector]

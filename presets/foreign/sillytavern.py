@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..overrides import LLAMA_CPP_SAMPLERS, read_sampler_sequence
 from ..parameter_names import BREAKERS, spellings
@@ -164,13 +164,15 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     tokens: list[int | str] = []
     strings: list[str] = []
     for key in ("banned_tokens", "global_banned_tokens"):
-        for line in unify_newlines(builder.table.string(key) or "").split("\n"):
+        text = unify_newlines(builder.table.string(key) or "")
+        for line in text.split("\n"):
             if line.startswith("[") and line.endswith("]"):
                 tokens += _read_token_ids(builder, key, line)
             elif len(line) > 1 and line.startswith('"') and line.endswith('"'):
-                strings += [line[1:-1]] if line[1:-1] else []
+                strings.append(line[1:-1])
             elif line:
                 tokens.append(line)
+    strings = [text for text in strings if text]
     if strings:
         builder.other_settings["bans"] = list(dict.fromkeys(strings))
     params = {"tokens": list(dict.fromkeys(tokens))} if tokens else {}
@@ -207,7 +209,8 @@ def _report_settings_of_others(builder: ImportedChainBuilder) -> None:
     """Report the settings that have an effect only with other back ends."""
     table = builder.table
     builder.report_unless("skew", 0, "only TabbyAPI's former back end skews the distribution by it")
-    if 0 < table.number("rep_pen_slope", 1) < 1 and table.number("repetition_penalty", 1) != 1:
+    has_slope = 0 < table.number("rep_pen_slope", 1) < 1
+    if has_slope and table.number("repetition_penalty", 1) != 1:
         builder.report_unsupported(
             "rep_pen_slope", "only KoboldCpp lowers the penalty for the older half of its range"
         )
@@ -250,14 +253,22 @@ _APHRODITE_ORDER = (
     *("dry", "penalties", "no_repeat_ngram", "temperature", "top_nsigma", "top_p_top_k", "top_a", "min_p", "tfs"),
     *("eta_cutoff", "epsilon_cutoff", "typical_p", "quadratic", "xtc"),
 )
-# for each key with a list of steps for another back end: its default order, and the samplers of an entry
-_STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Sequence[Any], Callable[[Any], Sequence[str]]]] = {
-    "sampler_order": (KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER.__getitem__),
-    "samplers": (
+
+
+class _StepList(NamedTuple):
+    """The list of steps that a preset holds for another back end."""
+
+    default_order: Sequence[Any]
+    samplers_of: Callable[[Any], Sequence[str]]  # returns the samplers of an entry
+
+
+_STEP_LISTS_OF_OTHERS: Mapping[str, _StepList] = {
+    "sampler_order": _StepList(KOBOLDCPP_ORDER, SAMPLERS_BY_NUMBER.__getitem__),
+    "samplers": _StepList(
         [name for name in LLAMA_CPP_SAMPLERS if name != "infill"],
         lambda name: read_sampler_sequence(name, "samplers"),
     ),
-    "samplers_priorities": (_APHRODITE_ORDER, samplers_of_step),
+    "samplers_priorities": _StepList(_APHRODITE_ORDER, samplers_of_step),
 }
 _OTHER_KEYS = ("sampler_priority", "genamt", "global_banned_tokens", *DECODING_KEYS)
 KNOWN_KEYS = (*_OFF_VALUES, *_STEP_LISTS_OF_OTHERS, *_OTHER_KEYS)
@@ -283,12 +294,12 @@ def to_json(exporter: PresetExporter) -> str:
     values |= exporter.take_guidance("guidance_scale")
     values |= exporter.take_grammar(_GRAMMAR_KEYS, "a grammar as text, or a JSON Schema")
     values |= exporter.convert_other_settings(_SETTING_KEYS)
-    value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
+    value_by_key_in_file = {_key_in_file(key): value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
     written = [sampler for slot in exporter.written_slots for sampler in samplers_of_step(slot)]
     step_lists = {
-        key: entries_in_order(order, samplers_of, written)
-        for key, (order, samplers_of) in _STEP_LISTS_OF_OTHERS.items()
+        key: entries_in_order(step_list.default_order, step_list.samplers_of, written)
+        for key, step_list in _STEP_LISTS_OF_OTHERS.items()
     }
     all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
     return json.dumps(all_values, indent=4, ensure_ascii=False) + "\n"
@@ -297,38 +308,51 @@ def to_json(exporter: PresetExporter) -> str:
 def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> None:
     if "ignore_eos" in exporter.leading_slots(LEADING_SLOTS):
         values["ban_eos_token"] = True
-    tokens = values.pop("tokens", [])
-    strings = [*values.pop("strings", []), *exporter.take_banned_phrases()]
-    lines = [json.dumps([token for token in tokens if isinstance(token, int)])] if tokens else []
-    for text in [token for token in tokens if isinstance(token, str)] + [f'"{text}"' for text in strings]:
-        if "\n" in text or (text in tokens and text[:1] in '["'):
-            exporter.report_unsupported(f"ban {text!r}", "SillyTavern's list of bans cannot hold it")
-        else:
-            lines.append(text)
-    if lines:
-        values["banned_tokens"] = "\n".join(lines)
-    bias = values.pop("logit_bias", {})
-    if bias:
+    _write_bans(exporter, values)
+    biases = values.pop("logit_bias", {})
+    if biases:
         values["logit_bias"] = []
-    for key, number in bias.items():
+    for token, number in biases.items():
         if number == float("-inf"):
             exporter.report_unsupported(
-                f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it"
+                f"logit_bias.bias {token!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it"
             )
-        else:  # SillyTavern prepends a space to a string, unless the string is in braces
-            values["logit_bias"].append(
-                {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
-            )
+            continue
+        # SillyTavern prepends a space to a string, unless the string is in braces.
+        text = f"{{{token}}}" if isinstance(token, str) else f"[{token}]"
+        values["logit_bias"].append({"text": text, "value": number})
+
+
+def _write_bans(exporter: PresetExporter, values: dict[str, Any]) -> None:
+    """Write the bans as the lines that `_read_bans` reads."""
+    tokens = values.pop("tokens", [])
+    token_ids = [token for token in tokens if isinstance(token, int)]
+    token_texts = [token for token in tokens if isinstance(token, str)]
+    strings = [*values.pop("strings", []), *exporter.take_banned_phrases()]
+    lines = [json.dumps(token_ids)] if tokens else []
+    for line in [*token_texts, *(f'"{text}"' for text in strings)]:
+        reads_as_other_form = line in token_texts and line[:1] in '["'
+        if "\n" in line or reads_as_other_form:
+            exporter.report_unsupported(f"ban {line!r}", "SillyTavern's list of bans cannot hold it")
+        else:
+            lines.append(line)
+    if lines:
+        values["banned_tokens"] = "\n".join(lines)
+
+
+def _key_in_file(key: str) -> str:
+    """Return the name that a preset has for a key."""
+    return KEY_SPELLINGS.get(key, (key,))[0]
 
 
 FORMATS = (
     Format(
-        "sillytavern",
-        TOOL,
-        "a preset of SillyTavern (text completion)",
-        read,
-        to_json,
-        recognize,
+        name="sillytavern",
+        tool=TOOL,
+        description="a preset of SillyTavern (text completion)",
+        read=read,
+        write=to_json,
+        recognize=recognize,
         extends=("huggingface",),
     ),
 )

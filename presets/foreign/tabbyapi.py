@@ -109,7 +109,9 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
     builder.read_steps(SAMPLER_KEYS, "penalties")
     temperature = SAMPLER_KEYS["temperature"]
     is_last = builder.table.boolean("temperature_last", False)
-    builder.read_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
+    if is_last:
+        temperature = replace(temperature, slot="temperature_last")
+    builder.read_temperature(temperature)
     builder.read_step(YALS_SIGMA_KEYS)
     builder.read_steps(SAMPLER_KEYS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
 
@@ -153,10 +155,12 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
 def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     table = builder.table
     for key, (neutral_value, effect) in _FORMER_KEYS.items():
-        # TabbyAPI reads a tfs of 0 as absent.
-        if table.number(key, neutral_value) not in (neutral_value, *((0.0,) if key == "tfs" else ())):
+        value = table.number(key, neutral_value)
+        is_absent = key == "tfs" and value == 0  # as TabbyAPI reads it
+        if value != neutral_value and not is_absent:
             builder.report_unsupported(key, f"exllamav3 ignores it; the former exllamav2 back end {effect}")
-    low, high = table.number("min_temp", 1.0) or 1.0, table.number("max_temp", 1.0) or 1.0
+    low = table.number("min_temp", 1.0) or 1.0
+    high = table.number("max_temp", 1.0) or 1.0
     if low < high:
         for key in ("min_temp", "max_temp"):
             if table.is_set(key):
@@ -168,8 +172,9 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     if "guidance" in builder.other_settings:
         builder.report_changed("cfg_scale", "applied here; of TabbyAPI's back ends only exllamav2 applies it")
     if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
-        penalties = (key for name, key in SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
-        if any(builder.read_value(key) != key.off_value for key in penalties):
+        key_by_parameter = dict(SAMPLER_KEYS["penalties"].key_by_parameter)
+        del key_by_parameter["last_n"]
+        if any(builder.read_value(key) != key.off_value for key in key_by_parameter.values()):
             builder.report_unsupported("penalty_range", "a range of 0 switches the penalties off")
     builder.report_unknown({*_KNOWN_KEYS, *other_keys("tabbyapi")})
 
@@ -186,7 +191,8 @@ def to_overrides(exporter: PresetExporter) -> str:
         values["logit_bias"] = exporter.finite_biases(values["logit_bias"])
     if "banned_tokens" in values:
         values["banned_tokens"] = _ids_without_strings(exporter, values["banned_tokens"])
-    values |= {"ban_eos_token": True} if "ignore_eos" in exporter.written_slots else {}
+    if "ignore_eos" in exporter.written_slots:
+        values["ban_eos_token"] = True
     values |= _convert_other_settings(exporter)
     overrides = {key: _override_entry(key, value) for key, value in values.items()}
     return write_yaml(overrides)
@@ -208,7 +214,10 @@ def chain_values(exporter: PresetExporter) -> dict[str, Any]:
 
 
 def _override_entry(key: str, value: Any) -> dict[str, Any]:
-    return {"override": value, "force": False, **({"additive": False} if key in _ADDITIVE_LISTS else {})}
+    entry = {"override": value, "force": False}
+    if key in _ADDITIVE_LISTS:
+        entry["additive"] = False
+    return entry
 
 
 def _write_order(exporter: PresetExporter) -> None:
@@ -245,5 +254,13 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
 
 
 FORMATS = (
-    Format("tabbyapi", TOOL, "sampler overrides of TabbyAPI", read, to_overrides, recognize, aliases=("tabby",)),
+    Format(
+        name="tabbyapi",
+        tool=TOOL,
+        description="sampler overrides of TabbyAPI",
+        read=read,
+        write=to_overrides,
+        recognize=recognize,
+        aliases=("tabby",),
+    ),
 )

@@ -77,8 +77,10 @@ class ForeignTable:
         value = self.raw_value(key)
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise self.value_error(key, "a number")
+        if isinstance(value, str) and "_" in value:  # only Python reads 1_0 as 10
+            raise self.value_error(key, "a number")
         try:
-            number = float("" if isinstance(value, str) and "_" in value else value)  # only Python reads 1_0 as 10
+            number = float(value)
         except (ValueError, OverflowError):
             raise self.value_error(key, "a number") from None
         if not math.isfinite(number):
@@ -104,10 +106,12 @@ class ForeignTable:
         """Return the value as a boolean; 0, 1, yes, no, on, off, enabled and disabled are allowed, too."""
         if not self.is_set(key):
             return default
-        word = str(self.raw_value(key)).strip().lower()
-        if word.removesuffix(".0") not in (*_TRUE_WORDS, *_FALSE_WORDS):
-            raise self.value_error(key, "true or false")
-        return word.removesuffix(".0") in _TRUE_WORDS
+        word = str(self.raw_value(key)).strip().lower().removesuffix(".0")  # 1.0 means 1
+        if word in _TRUE_WORDS:
+            return True
+        if word in _FALSE_WORDS:
+            return False
+        raise self.value_error(key, "true or false")
 
     def string(self, key: str) -> str | None:
         """Return the value as a string; None if the key is absent or the string is empty."""
@@ -121,7 +125,9 @@ class ForeignTable:
     def strings(self, key: str) -> list[str]:
         """Return the value as a list of strings, without empty ones; a single string becomes a list."""
         value = self.raw_value(key)
-        items = [] if value is None else value if isinstance(value, list) else [value]
+        if value is None:
+            return []
+        items = value if isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in items):
             raise self.value_error(key, "a list of strings")
         return [self._check_encodable(key, item) for item in items if item]
@@ -189,8 +195,11 @@ def parse_yaml_1_1(text: str, origin: str) -> Any:
 
 def first_content_line(text: str) -> str:
     """Return the first line with text that is not a comment; empty if there is no such line."""
-    lines = (line for line in text.split("\n") if line.strip())
-    return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), "")
+    for line in text.split("\n"):
+        is_comment = line.lstrip().startswith(("#", ";"))
+        if line.strip() and not is_comment:
+            return line
+    return ""
 
 
 # penalty window that includes all tokens, for tools without a special value: longer than any context
@@ -198,11 +207,13 @@ UNLIMITED_WINDOW_TOKENS = 1_000_000
 
 
 def read_window(table: ForeignTable, key: str, default: int) -> int:
-    """Return a penalty window in tokens; -1, all tokens, for one that no text fills."""
+    """Return a penalty window in tokens; -1, all tokens, for a window that is longer than any text."""
     window = table.integer(key, default)
     return -1 if window >= UNLIMITED_WINDOW_TOKENS else window
 
 
 def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
     """Return DRY's sequence breakers, given as a list, a JSON array in a string, or quoted strings with commas."""
-    return list(default) if table.raw_value(key) is None else table.read(key, lists.read_strings)
+    if table.raw_value(key) is None:
+        return list(default)
+    return table.read(key, lists.read_strings)

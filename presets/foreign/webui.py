@@ -159,9 +159,9 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
 def looks_at_all_tokens(builder: ImportedChainBuilder) -> bool:
     """Return whether a penalty or DRY of the chain has no window, because the file has 0 as their range."""
     default = builder.defaults.get("repetition_penalty_range", 0)
-    return builder.table.integer("repetition_penalty_range", default) == 0 and any(
-        step.name in ("penalties", "dry") for step in builder.steps
-    )
+    has_window = builder.table.integer("repetition_penalty_range", default) != 0
+    uses_window = any(step.name in ("penalties", "dry") for step in builder.steps)
+    return uses_window and not has_window
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -204,7 +204,8 @@ def temperature_range(low: float, high: float) -> dict[str, float]:
 def _read_dynatemp(builder: ImportedChainBuilder) -> None:
     """Read the dynamic temperature, which the tool gives as a lowest and a highest temperature."""
     table = builder.table
-    low, high = (table.number(key, builder.defaults[key]) for key in ("dynatemp_low", "dynatemp_high"))
+    low = table.number("dynatemp_low", builder.defaults["dynatemp_low"])
+    high = table.number("dynatemp_high", builder.defaults["dynatemp_high"])
     for key, temperature in (("dynatemp_low", low), ("dynatemp_high", high)):
         if temperature < 0:
             raise table.value_error(key, "a temperature of at least 0")
@@ -229,16 +230,17 @@ def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str], temperatu
                 f"sampler_priority {name!r}: {builder.tool} does not know this step; it was left out"
             )
     if temperature_last:
-        order = [*(name for name in order if name not in TEMPERATURE_SLOTS), *TEMPERATURE_SLOTS]
+        order = [name for name in order if name not in TEMPERATURE_SLOTS]
+        order += TEMPERATURE_SLOTS
     steps = builder.steps_in_order([name for name in UNSORTED_SLOTS if name not in order])
     steps += builder.steps_in_order(order)
     leading_steps = builder.steps_in_order(LEADING_SLOTS)
     if not builder.table.boolean("do_sample", True):
-        penalties = builder.steps_in_order(_PENALTY_SLOTS)
-        kept_steps = [step for step in steps if any(step is penalty for penalty in penalties)]
-        inactive = [step for step in steps if all(step is not penalty for penalty in penalties)]
-        builder.report_inactive_steps([step for step in inactive if not _is_greedy(step)], "do_sample is false")
-        steps = [*kept_steps, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
+        penalty_ids = {id(step) for step in builder.steps_in_order(_PENALTY_SLOTS)}
+        penalties = [step for step in steps if id(step) in penalty_ids]
+        inactive_steps = [step for step in steps if id(step) not in penalty_ids and not _is_greedy(step)]
+        builder.report_inactive_steps(inactive_steps, "do_sample is false")
+        steps = [*penalties, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
     builder.set_chain([*leading_steps, *merge_penalties(steps)])
 
 
@@ -309,7 +311,8 @@ def chain_values(
         exporter.values["do_sample"] = False
     elif selector is not None:
         slots.append(selector.slot)
-        exporter.values |= {"mirostat_mode": 2} if name == "mirostat_v2" else {}
+        if name == "mirostat_v2":
+            exporter.values["mirostat_mode"] = 2
     elif name != "dist":
         exporter.report_replaced_selector()
     _write_order(exporter.values, slots, default_order)
@@ -320,13 +323,15 @@ def _write_temperature_range(exporter: PresetExporter) -> None:
     """Write dynatemp as a lowest and a highest temperature."""
     values = exporter.values
     if "middle" in values:
-        middle, half_range = values.pop("middle"), values.pop("reach")
+        middle = values.pop("middle")
+        half_range = values.pop("reach")
         if half_range > middle:
             exporter.report_unsupported(
                 f"dynatemp.range {half_range:g}",
                 f"{exporter.tool} has no temperatures below 0; the range was cut at 0",
             )
-        values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - half_range, 12), 0.0)}
+        values["dynamic_temperature"] = True
+        values["dynatemp_low"] = max(round(middle - half_range, 12), 0.0)
         values["dynatemp_high"] = round(middle + half_range, 12)
 
 
@@ -352,12 +357,12 @@ def _merge_penalty_windows(exporter: PresetExporter) -> None:
 
 FORMATS = (
     Format(
-        "webui",
-        TOOL,
-        "a preset of text-generation-webui",
-        read,
-        to_yaml,
-        recognize,
+        name="webui",
+        tool=TOOL,
+        description="a preset of text-generation-webui",
+        read=read,
+        write=to_yaml,
+        recognize=recognize,
         aliases=("text-generation-webui", "oobabooga"),
     ),
 )

@@ -111,9 +111,8 @@ class ApiClient:
         self._options = options
         key = _read_api_key(options.key_env)
         parsed_url = _parse_url(url)
-        base_url = parsed_url.copy_with(
-            raw_path=parsed_url.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None
-        )
+        path, _, _ = parsed_url.raw_path.partition(b"?")
+        base_url = parsed_url.copy_with(raw_path=path.rstrip(b"/") + b"/", fragment=None)
         self.shown_url = str(base_url.copy_with(username=None, password=None))  # the address without secrets
         self._secrets = _secret_pattern(key, parsed_url)
         self._timeout_seconds = min(options.timeout_seconds, _MAX_TIMEOUT_SECONDS)
@@ -156,7 +155,8 @@ class ApiClient:
         self._client.close()
 
     def _send_with_retries(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        options, retry_count = self._options, 0
+        options = self._options
+        retry_count = 0
         while True:
             self._wait_for_rate_limit()
             try:
@@ -168,13 +168,18 @@ class ApiClient:
                 break
             wait_seconds = self._retry_wait_seconds(retry_count, retry_after)
             if options.on_retry is not None:
-                is_long = retry_after is not None and wait_seconds > options.max_retry_wait_seconds
-                problem = message + ("; the server asks to wait" if is_long else "")
-                options.on_retry(Retry(problem, wait_seconds, retry_count + 2, options.max_retries + 1))
+                asks_to_wait = retry_after is not None and wait_seconds > options.max_retry_wait_seconds
+                retry = Retry(
+                    problem=f"{message}; the server asks to wait" if asks_to_wait else message,
+                    wait_seconds=wait_seconds,
+                    attempt_number=retry_count + 2,  # the first attempt is no retry
+                    max_attempts=options.max_retries + 1,
+                )
+                options.on_retry(retry)
             if self._are_retries_stopped.wait(wait_seconds):
                 break
             retry_count += 1
-        raise RecoverError(message + (f" (try {retry_count + 1})" if retry_count else ""))
+        raise RecoverError(f"{message} (try {retry_count + 1})" if retry_count else message)
 
     def _send(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
         """Send a request once; return the response's JSON value. Raises ``_TemporaryError``, ``RecoverError``."""
@@ -206,8 +211,8 @@ class ApiClient:
 
     def _read_response(self, verb: str, path: str, body: Mapping[str, Any] | None) -> tuple[httpx.Response, bytes]:
         """Return a response and its complete body. Raises ``TimeoutError``, and the exceptions of httpx."""
-        # The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
-        # So the thread that reads is abandoned at the deadline.
+        # The timeouts of httpx apply to each read. A server that sends byte by byte never exceeds them. So another
+        # thread reads, and it is abandoned at the deadline.
         deadline = time.monotonic() + self._timeout_seconds
         future: Future[tuple[httpx.Response, bytes]] = Future()
 
@@ -247,10 +252,12 @@ class ApiClient:
     def _safe_message(self, problem: str) -> str:
         """Return an error as one printable line without secrets, shortened."""
         text = replace_surrogates(problem)
-        # Redacted before it is shortened, because a part of a secret is not recognized.
-        line = " ".join((self._secrets.sub("***", text) if self._secrets else text).split())
-        is_long = len(line) > _MAX_MESSAGE_CHARACTERS
-        return f"{self.shown_url}: {line[:_MAX_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
+        if self._secrets is not None:  # before the text is shortened, because a part of a secret is not found
+            text = self._secrets.sub("***", text)
+        line = " ".join(text.split())
+        if len(line) > _MAX_MESSAGE_CHARACTERS:
+            line = f"{line[:_MAX_MESSAGE_CHARACTERS]}…"
+        return f"{self.shown_url}: {line}"
 
 
 class _TemporaryError(Exception):
@@ -283,19 +290,26 @@ def _parse_url(url: str) -> httpx.URL:
 
 
 def response_summary(response: httpx.Response, content: bytes) -> str:
-    """Return status and error message, from any of the places where APIs put it; for a redirect, its target."""
+    """Return the status and the error message of a response, or the target of a redirect."""
     status = f"{response.status_code} {response.reason_phrase}"
     target = response.headers.get("location")
     if response.is_redirect and target:
         return f"{status}: redirects to {target.partition('?')[0]}; use that URL"
     text = content.decode("utf-8", "replace")
     try:
-        body = json.loads(content)
-        error = body.get("error", body) if isinstance(body, dict) else body
-        message = str((error.get("message") if isinstance(error, dict) else error) or text)
+        message = _error_message(json.loads(content)) or text
     except (ValueError, RecursionError):
         message = text
-    return f"{status}: {message}" if message.strip(" {}\n") else status
+    is_empty = not message.strip(" {}\n")  # a text such as {} says nothing
+    return status if is_empty else f"{status}: {message}"
+
+
+def _error_message(body: Any) -> str:
+    """Return the message in the body of an error, from any of the places where APIs put it; empty if none."""
+    # such as {"error": {"message": …}}, {"error": …} or {"message": …}
+    error = body.get("error", body) if isinstance(body, dict) else body
+    message = error.get("message") if isinstance(error, dict) else error
+    return str(message) if message else ""
 
 
 def _retry_after(response: httpx.Response) -> float | None:
@@ -327,11 +341,16 @@ def _secret_pattern(key: str | None, url: httpx.URL) -> re.Pattern[str] | None:
     if url.userinfo:
         secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
     secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
-    spellings = {
-        spelling for secret in secrets if secret for spelling in (secret, quote(secret, safe=""), quote(secret))
-    }
-    patterns = [
-        re.escape(secret) if len(secret) >= _MIN_SECRET_CHARACTERS else rf"(?<!\w){re.escape(secret)}(?!\w)"
-        for secret in sorted(spellings, key=len, reverse=True)  # a longer one may contain a shorter one
-    ]
-    return re.compile("|".join(patterns)) if patterns else None
+    spellings: set[str] = set()
+    for secret in secrets:
+        if secret:
+            spellings.update((secret, quote(secret, safe=""), quote(secret)))
+    if not spellings:
+        return None
+    longest_first = sorted(spellings, key=len, reverse=True)  # a longer secret may contain a shorter one
+    return re.compile("|".join(_pattern_of(secret) for secret in longest_first))
+
+
+def _pattern_of(secret: str) -> str:
+    escaped = re.escape(secret)
+    return escaped if len(secret) >= _MIN_SECRET_CHARACTERS else rf"(?<!\w){escaped}(?!\w)"

@@ -177,8 +177,8 @@ class LlamaServerEndpoint(HttpEndpoint):
             "logit_bias": [[token, value] for token, value in bias.items()],
             "cache_prompt": True,
             "return_tokens": True,
-            # The probabilities are those of the biased logits only if no sampler runs. Otherwise, top_k 1 makes
-            # the server choose the most likely token.
+            # Without samplers, the probabilities are those of the biased logits. If they are not needed, top_k 1
+            # makes the server choose the most likely token.
             "samplers": [] if computes_after_biases else ["top_k"],
             "top_k": 1,
         }
@@ -202,8 +202,14 @@ def _read_completion(body: Any, calls: int, window: int) -> EndpointResponse:
         return EndpointResponse(int(body["tokens"][0]), calls=calls)
     token_step = body["completion_probabilities"][0]
     entries = token_step.get("top_probs", token_step.get("top_logprobs"))
-    logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob_of_entry(entry)) is not None}
-    token_bytes = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
+    logprobs: dict[int, float] = {}
+    token_bytes: dict[int, bytes] = {}
+    for entry in entries:
+        token = int(entry["id"])
+        logprob = _logprob_of_entry(entry)
+        if logprob is not None:
+            logprobs[token] = logprob
+        token_bytes[token] = bytes(list(entry["bytes"]))  # a list, because bytes(3) would be three zeros
     return EndpointResponse(int(token_step["id"]), _logprob_of_entry(token_step), logprobs, token_bytes, calls)
 
 

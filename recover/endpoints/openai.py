@@ -21,7 +21,8 @@ from .base import Bias, EndpointLimits, EndpointResponse, keep_top_logprobs
 from .http import HttpEndpoint, HttpOptions
 
 # the largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows
-_CHAT_WINDOW, _COMPLETION_WINDOW = 20, 5
+_CHAT_WINDOW = 20
+_COMPLETION_WINDOW = 5
 _MAX_BIAS_NATS = 100.0  # According to OpenAI's API reference, biases are from -100 to 100
 _MAX_BIASES_PER_CALL = 300  # OpenAI's API rejects more tokens in ``logit_bias``
 _RELATIVE_ERROR = 1e-5  # the APIs show logprobs as decimals of float32
@@ -144,16 +145,13 @@ class OpenAIEndpoint(HttpEndpoint):
         self, entries: Sequence[tuple[int | None, float]], drawn_token: int | None, drawn_logprob: float
     ) -> EndpointResponse:
         """Return a response with the most likely entries, pairs of a token and its logprob."""
-        # The API also shows the drawn token, even if it is unlikely.
         logprobs = {token: logprob for token, logprob in entries if token is not None}
         unmatched_logprobs = tuple(logprob for token, logprob in entries if token is None)
-        # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
-        if (
-            unmatched_logprobs
-            and drawn_token in logprobs
-            and len(logprobs) > 1
-            and logprobs[drawn_token] <= min([*logprobs.values(), *unmatched_logprobs])
-        ):
+        # The API also shows the drawn token, even if it is unlikely. Several tokens with one text share one entry.
+        # So an unlikely drawn token may fill the place of an entry that is missing.
+        lowest_logprob = min([*logprobs.values(), *unmatched_logprobs], default=0.0)
+        may_be_extra = bool(unmatched_logprobs) and len(logprobs) > 1
+        if may_be_extra and drawn_token in logprobs and logprobs[drawn_token] <= lowest_logprob:
             del logprobs[drawn_token]
         response = EndpointResponse(drawn_token, drawn_logprob, logprobs, unmatched_logprobs=unmatched_logprobs)
         return keep_top_logprobs(response, self.limits.window)
@@ -188,7 +186,8 @@ class TokenTextTable:
             raise RecoverError("the tokenizer has no tokens")
         bytes_by_id = {token: data for token, data in enumerate(token_bytes) if data}
         text_by_id = {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
-        bytes_counts, text_counts = Counter(bytes_by_id.values()), Counter(text_by_id.values())
+        bytes_counts = Counter(bytes_by_id.values())
+        text_counts = Counter(text_by_id.values())
         self._id_by_bytes = {data: token for token, data in bytes_by_id.items() if bytes_counts[data] == 1}
         self._id_by_text = {text: token for token, text in text_by_id.items() if text_counts[text] == 1}
         nameable_ids = frozenset(self._id_by_bytes.values())
@@ -247,6 +246,8 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
             raise RecoverError(
                 f"{path}: line {line_number} is not base64 followed by an id, as in a .tiktoken file"
             ) from None
-    if not token_bytes or min(token_bytes) < 0 or max(token_bytes) > _MAX_ID_PER_TOKEN * len(token_bytes):
+    largest_id = max(token_bytes, default=-1)
+    smallest_id = min(token_bytes, default=-1)
+    if smallest_id < 0 or largest_id > _MAX_ID_PER_TOKEN * len(token_bytes):
         raise RecoverError(f"{path}: the ids are not those of a vocabulary")
-    return [token_bytes.get(token) for token in range(max(token_bytes) + 1)]
+    return [token_bytes.get(token) for token in range(largest_id + 1)]

@@ -13,7 +13,8 @@ probabilities sum to 1:
 Otherwise they remain relative to the most likely token, which has 0.
 
 Source: openlogprobs bisects a logprob in the same way. Bisection is wrong if biases are not additive or if the
-endpoint draws its tokens, so both are checked at the first threshold, which is measured again during the run.
+endpoint draws its tokens. So both are checked at the first threshold. This threshold is measured again during the
+run, to notice a change of the endpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from math import ceil, inf, log2
 
 import numpy as np
 
-from ..endpoints.base import EndpointResponse, QueryKind
+from ..endpoints.base import Bias, EndpointResponse, QueryKind
 from ..errors import RecoverError
 from ..numerics import logsumexp
 from ..task import RecoveryTask
@@ -38,12 +39,15 @@ _FIRST_TOKEN_COUNT = 4  # number of tokens with which a first threshold is found
 def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
     """Recover the tokens. Raises ``RecoverError`` if biases are not additive."""
     # Logprobs that were known before are discarded, because they have another scale.
-    max_error_nats, estimates = task.settings.bisection_error_nats, task.estimates
+    estimates = task.estimates
+    # An interval of this width has its middle at most half of it from the threshold.
+    half_width_nats = task.settings.bisection_error_nats / 2
     top_token = _find_top_token(task)
-    estimates.logprobs[:] = estimates.errors[:] = np.nan
+    estimates.logprobs[:] = np.nan
+    estimates.errors[:] = np.nan
     estimates.max_hidden_logprob = inf
     estimates.is_normalized = False
-    estimates.set(top_token, 0.0, max_error_nats / 2)
+    estimates.set(top_token, 0.0, half_width_nats)
     if not task.unbiased_response.logprobs:
         task.notes.append(
             "a common factor on all biases, such as a temperature, cannot be noticed from choices alone"
@@ -58,10 +62,12 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
         threshold = _ChoiceThreshold(task, top_token, token, intervals[token])
         width_nats = threshold.measure_uncertain_width()
         task.measure_drift = lambda check_number: threshold.shift_nats(width_nats, check_number)
-        estimates.errors[top_token] = max(max_error_nats / 2, width_nats)
-    intervals |= _narrow_intervals(task, [token for token in remaining_tokens if token not in first_tokens])
+        estimates.errors[top_token] = max(half_width_nats, width_nats)
+    other_tokens = [token for token in remaining_tokens if token not in first_tokens]
+    intervals |= _narrow_intervals(task, other_tokens)
     for token, interval in intervals.items():
-        estimates.add(token, [-interval.middle], max(max_error_nats / 2, width_nats, interval.error_nats))
+        error_nats = max(half_width_nats, width_nats, interval.error_nats)
+        estimates.add(token, [-interval.middle], error_nats)
     if not np.isnan(estimates.logprobs).any():
         # The sum is wrong by at most the mean error, which is added to each token's error.
         estimates.logprobs -= logsumexp(estimates.logprobs)
@@ -117,10 +123,10 @@ def _find_top_token(task: RecoveryTask) -> int:
     if top_token is None:
         raise RecoverError("the endpoint does not show which token it chose, so bisection does not work")
     is_drawn = top_token != second_token
-    if unbiased_response.logprobs:  # one token may have been drawn twice by chance
-        min_top_logprob = (
-            max(unbiased_response.logprobs.values()) - 2 * unbiased_response.spread_nats - _EQUAL_NATS
-        )
+    if unbiased_response.logprobs:
+        # One token may have been drawn twice by chance. Then it need not be the most likely one.
+        top_logprob = max(unbiased_response.logprobs.values())
+        min_top_logprob = top_logprob - 2 * unbiased_response.spread_nats - _EQUAL_NATS
         is_drawn |= unbiased_response.logprobs.get(top_token, -inf) < min_top_logprob
     if is_drawn:
         raise RecoverError("the endpoint draws its tokens; bisection needs the most likely token (temperature 0)")
@@ -143,16 +149,17 @@ class _BiasInterval:
     @property
     def error_nats(self) -> float:
         """The largest distance of the middle to a threshold that the responses allow, nats."""
-        return max(
-            max(self.high, self.max_bias_without_vote) - self.middle,
-            self.middle - min(self.low, self.min_bias_with_vote),
-        )
+        highest_threshold = max(self.high, self.max_bias_without_vote)
+        lowest_threshold = min(self.low, self.min_bias_with_vote)
+        return max(highest_threshold - self.middle, self.middle - lowest_threshold)
 
     def next_bias(self, first_bias: float, max_bias_nats: float) -> float:
         """Return the middle of the interval; until the token is chosen, twice the bias before."""
         if self.high < inf:
             return self.middle
-        return min(2 * self.low, max_bias_nats) if self.low else first_bias
+        if not self.low:
+            return first_bias
+        return min(2 * self.low, max_bias_nats)
 
     def can_narrow(self, max_bias_nats: float, max_width_nats: float) -> bool:
         """Return whether another bias is to be tried."""
@@ -211,12 +218,15 @@ class _ChoiceThreshold:
 
     def measure_uncertain_width(self) -> float:
         """Return the distance from the threshold up to which choices vary, nats; 0 if they do not vary."""
-        # The distance of the queries is doubled until all choices are as expected. They must also be as expected
-        # with the same bias on both tokens, which is not so for biases that are rounded or reshaped. A threshold
-        # that the shown logprobs contradict is rejected. A common factor on all biases (a temperature) cannot be
-        # noticed in choices, but in logprobs. Raises ``RecoverError``.
-        task, token, upper_end = self._task, self._token, self._interval.high
-        distance_nats = max_error_nats = task.settings.bisection_error_nats
+        # The distance of the queries is doubled until all choices are as expected. Then both tokens get the same
+        # additional bias. If the endpoint rounds or reshapes biases, choices now differ. A common factor on all
+        # biases (a temperature) changes no choice. So the threshold must also agree with the shown logprobs.
+        # Raises ``RecoverError``.
+        task = self._task
+        token = self._token
+        upper_end = self._interval.high
+        min_distance_nats = task.settings.bisection_error_nats
+        distance_nats = min_distance_nats
         while not self._gives_expected_choices(distance_nats):
             distance_nats *= 2
             if distance_nats > _MAX_UNCERTAIN_WIDTH_NATS:
@@ -237,14 +247,15 @@ class _ChoiceThreshold:
                     f"with {common_bias_nats:g} more if the most likely token has {common_bias_nats:g}; "
                     "the endpoint rounds or reshapes biases, or draws its tokens, so bisection would be wrong"
                 )
-        if distance_nats == max_error_nats:
+        if distance_nats == min_distance_nats:
             return 0.0
         task.notes.append(f"choices vary from call to call within {distance_nats:.1e} nats of a threshold")
         return distance_nats
 
     def shift_nats(self, width_nats: float, drift_check: int) -> float:
         """Return the distance by which the threshold has moved, nats; 0 if it is within ``width_nats``."""
-        start_distance_nats = distance_nats = max(2 * self._task.settings.bisection_error_nats, 2 * width_nats)
+        start_distance_nats = 2 * max(self._task.settings.bisection_error_nats, width_nats)
+        distance_nats = start_distance_nats
         while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not self._gives_expected_choices(
             distance_nats, drift_check=drift_check, vote_pairs=1
         ):
@@ -260,11 +271,12 @@ class _ChoiceThreshold:
         vote_pairs: int = _VOTE_PAIRS,
     ) -> bool:
         """Return whether biases that are far enough from the threshold give the expected choices."""
-        # Queried are ``vote_pairs`` pairs, at ``distance_nats`` to twice that distance, never the same query
+        # There are ``vote_pairs`` pairs of queries, at ``distance_nats`` to twice that distance. No query is sent
         # twice, because an endpoint may draw the same token each time for the same query.
         max_bias_nats = self._task.limits.max_bias_nats
         common_biases = {self._top_token: common_bias_nats} if common_bias_nats else {}
-        queries, expected_tokens = [], []
+        queries: list[Bias] = []
+        expected_tokens: list[int] = []
         for pair in range(vote_pairs):
             bias_distance_nats = distance_nats * (1 + pair / vote_pairs)
             upper_bias = min(self._interval.high + bias_distance_nats + common_bias_nats, max_bias_nats)

@@ -9,12 +9,12 @@ same for all tokens of a call. So the ratio of two tokens shows their true ratio
 Source: Finlayson, "Obtaining logprobs from an LLM API" (openlogprobs), section "Full logprobs in v/k API calls".
 It solves for the sum of the biased tokens instead, p_i = p'_i / ((1 - S) e^b + S). That needs no anchor, but loses
 digits if one token is much more likely than expected. Here nothing cancels, so that tokens of very different
-probability can share a call. If all tokens of a call have the same bias, its size does not matter, even if the
-endpoint limits it.
+probability can share a call. If all tokens of a call have the same bias, the size of the bias does not matter,
+even if the endpoint limits biases.
 
 Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown was too
-unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is not shown, the
-tokens were too likely: they get a smaller bias. If biases cannot grow, the bias of the anchor is removed. If this
+unlikely. It is queried again with a larger bias, together with similar tokens. If the anchor is not shown, the
+tokens were too likely, and get a smaller bias. If biases cannot grow, the bias of the anchor is removed. If this
 is not enough, the most likely known tokens are suppressed, so that other tokens are shown.
 """
 
@@ -73,8 +73,10 @@ class _AnchoredBiasSearch:
     def raise_bias(self, max_bias_nats: float) -> None:
         """Try a larger bias, because the token was not shown."""
         self.hidden_at_bias = self.bias
-        is_limited = self.anchor_hidden_at_bias < inf
-        self.bias = min(max_bias_nats, self._middle if is_limited else max(1.5 * self.bias, self.bias + 1))
+        larger_bias = max(1.5 * self.bias, self.bias + 1)
+        if self.anchor_hidden_at_bias < inf:
+            larger_bias = self._middle
+        self.bias = min(max_bias_nats, larger_bias)
 
     def lower_bias(self) -> None:
         """Try a smaller bias, because the token was shown without the anchor."""
@@ -101,17 +103,20 @@ class _Rounds:
         self._anchor_bias = self._first_bias
         self._searches: dict[int, _AnchoredBiasSearch] = {}  # the search for the bias of each token
         self._suppressing_biases: dict[int, float] = {}  # negative biases of known likely tokens, nats
-        shown_count, max_biases = task.profile.shown_logprob_count, task.limits.max_biases_per_call
-        # the anchor takes one of the shown logprobs, and one of the allowed biases
-        self._batch_size = max(1, (shown_count if max_biases is None else min(shown_count, max_biases)) - 1)
+        max_tokens_per_call = task.profile.shown_logprob_count
+        if task.limits.max_biases_per_call is not None:
+            max_tokens_per_call = min(max_tokens_per_call, task.limits.max_biases_per_call)
+        self._batch_size = max(1, max_tokens_per_call - 1)  # the anchor is one of the tokens of a call
 
     def send_round(self, tokens: Sequence[int]) -> list[int]:
         """Query each token once; return the tokens that are still unknown."""
         estimates = self._task.estimates
+        # Tokens of similar bias share a call.
         sorted_tokens = sorted(tokens, key=lambda token: (self._search(token).bias, token))
         starts = range(0, len(sorted_tokens), self._batch_size)
         batches = [sorted_tokens[start : start + self._batch_size] for start in starts]
-        for batch, responses in zip(batches, self._task.send_queries(self._biases_of(batches)), strict=True):
+        responses_of_batches = self._task.send_queries(self._biases_of(batches))
+        for batch, responses in zip(batches, responses_of_batches, strict=True):
             self._read_batch(batch, responses)
         if self._suppressing_biases:
             known_batches = [[token for token in batch if estimates.is_known(token)] for batch in batches]
@@ -141,27 +146,32 @@ class _Rounds:
 
     def _read_batch(self, batch: Sequence[int], responses: Sequence[EndpointResponse]) -> None:
         """Add the logprobs of a batch to the estimates, or prepare another bias for each token without one."""
-        task, estimates = self._task, self._task.estimates
+        task = self._task
+        estimates = task.estimates
         error_nats = 2 * task.profile.relative_error + float(estimates.errors[task.anchor])
         logprobs_by_token = {token: self._read_logprobs(token, responses) for token in batch}
-        if any(
-            logprobs and float(np.mean(logprobs)) > estimates.max_hidden_logprob
-            for logprobs in logprobs_by_token.values()
-        ):
-            # More likely than any hidden token can be, so not all biases of this call were added.
+        measured_means = [float(np.mean(logprobs)) for logprobs in logprobs_by_token.values() if logprobs]
+        if max(measured_means, default=-inf) > estimates.max_hidden_logprob:
+            # A token seems more likely than any hidden token can be, so not all biases of this call were added.
             self.implausible_tokens.update(batch)
             return
         for token, logprobs in logprobs_by_token.items():
             if logprobs:
                 estimates.add(token, logprobs, error_nats)
                 continue
-            search = self._searches[token] = self._search(token)
-            if all(token in response.logprobs for response in responses):
+            is_shown = all(token in response.logprobs for response in responses)
+            if is_shown:
                 self.shown_without_anchor.add(token)
-                search.lower_bias()
-            else:
-                search.raise_bias(self._bias_range.max_bias_nats)
-            search.bias = self._bias_range.round_toward_zero(search.bias)
+            self._prepare_other_bias(token, is_shown=is_shown)
+
+    def _prepare_other_bias(self, token: int, *, is_shown: bool) -> None:
+        search = self._search(token)
+        if is_shown:
+            search.lower_bias()
+        else:
+            search.raise_bias(self._bias_range.max_bias_nats)
+        search.bias = self._bias_range.round_toward_zero(search.bias)
+        self._searches[token] = search
 
     def _read_logprobs(
         self, token: int, responses: Sequence[EndpointResponse], reduction_nats: float = 0.0
@@ -179,30 +189,33 @@ class _Rounds:
 
     def _repeat_with_smaller_biases(self, batches: Sequence[Sequence[int]]) -> None:
         """Query known tokens again with smaller biases, and reject those whose logprob changes."""
-        # Such a token was shown without its bias: the endpoint ignores it, and other tokens were suppressed.
-        task, step_nats = self._task, self._bias_range.step_nats
+        # The endpoint ignores the bias of such a token. The token was shown because others were suppressed.
+        task = self._task
+        step_nats = self._bias_range.step_nats
         tolerance_nats = task.unbiased_response.agreement_tolerance_nats
         reduction_nats = max(_MIN_REDUCTION_NATS, 4 * tolerance_nats, step_nats)
         if step_nats:
             reduction_nats = ceil(reduction_nats / step_nats) * step_nats
-        for batch, responses in zip(
-            batches, task.send_queries(self._biases_of(batches, reduction_nats)), strict=True
-        ):
+        responses_of_batches = task.send_queries(self._biases_of(batches, reduction_nats))
+        for batch, responses in zip(batches, responses_of_batches, strict=True):
             for token in batch:
                 logprobs = self._read_logprobs(token, responses, reduction_nats)
-                if not logprobs:  # queried again in the next round, with more tokens suppressed
+                if not logprobs:  # it is queried again in the next round, with more tokens suppressed
                     task.estimates.forget(token)
                 elif abs(float(np.mean(logprobs)) - task.estimates.logprobs[token]) > tolerance_nats:
                     task.estimates.mark_contradicted(token)
 
     def _suppress_known_tokens(self, has_progress: bool) -> bool:
         """Suppress more of the most likely known tokens, except the anchor. Return False if that cannot help."""
-        task, shown_count = self._task, self._task.profile.shown_logprob_count
+        task = self._task
+        shown_count = task.profile.shown_logprob_count
+        suppressed_count = len(self._suppressing_biases)
         known_tokens = [token for token in task.estimates.known_by_logprob() if token != task.anchor]
-        count = min(_SUPPRESSED_GROWTH * max(len(self._suppressing_biases), shown_count), len(known_tokens))
-        if task.limits.max_biases_per_call is not None:
+        count = min(_SUPPRESSED_GROWTH * max(suppressed_count, shown_count), len(known_tokens))
+        if task.limits.max_biases_per_call is not None:  # the shown tokens need biases, too
             count = max(0, min(count, task.limits.max_biases_per_call - shown_count))
-        if count <= len(self._suppressing_biases) and not has_progress:
+        has_more = count > suppressed_count
+        if not has_more and not has_progress:
             return False
         self._suppressing_biases = dict.fromkeys(known_tokens[:count], -self._bias_range.max_bias_nats)
         return count > 0

@@ -39,8 +39,9 @@ _MIN_REMAINDER = 1e-300  # Keeps a division by 1 - P finite if P rounds to 1
 def logprob_from_suppression(biased_logprob: float, suppressed_token_logprobs: Float64s, bias: float) -> float:
     """Return log p from log p', the logprobs of the suppressed tokens, and b."""
     change = np.expm1(-bias) * np.exp(suppressed_token_logprobs).sum()
-    # If P rounds to 1, only e^-b P is left of the sum. Its logarithm is -b.
-    return biased_logprob + (float(np.log1p(change)) if change > -1 else -bias)
+    if change <= -1:  # P rounds to 1, so only e^-b P is left of the sum, and its logarithm is -b
+        return biased_logprob - bias
+    return biased_logprob + float(np.log1p(change))
 
 
 def suppression_error(suppressed_token_logprobs: Float64s, relative_error: float) -> float:
@@ -53,10 +54,16 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
     """Recover the ``top_count`` most likely tokens. Raises ``RecoverError`` if no new token appears."""
     next_tokens = _NextTokens(task)
     estimates = task.estimates
-    while (missing_count := top_count - len(known_tokens := estimates.known_by_logprob())) > 0:
+    while True:
+        known_tokens = estimates.known_by_logprob()
+        missing_count = top_count - len(known_tokens)
+        if missing_count <= 0:
+            return
+        # No hidden token is more likely than the least likely of the known ones.
+        lowest_known_logprob = estimates.logprobs[known_tokens[-1]]
         estimates.max_hidden_logprob = min(
             estimates.max_hidden_logprob,
-            estimates.logprobs[known_tokens[-1]] + task.unbiased_response.agreement_tolerance_nats,
+            lowest_known_logprob + task.unbiased_response.agreement_tolerance_nats,
         )
         next_tokens.query_next(known_tokens, missing_count)
         if estimates.contradicted_ids:
@@ -65,7 +72,8 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
                 "before it: the endpoint does not add all biases of a call; request at most the "
                 f"{len(known_tokens):,} most likely"
             )
-        if len(estimates.known_tokens()) == len(known_tokens):
+        has_progress = len(estimates.known_tokens()) > len(known_tokens)
+        if not has_progress:
             if estimates.unmatched_logprobs:
                 task.notes.append(
                     f"after the {len(known_tokens):,} most likely tokens, the endpoint shows only tokens that it "
@@ -109,7 +117,8 @@ class _NextTokens:
                 f"most likely tokens; {missing_count:,} tokens are missing: request fewer, or all tokens"
             )
         (responses,) = task.send_queries([biases])
-        shown_tokens = set.intersection(*(set(response.logprobs) for response in responses))
+        tokens_of_responses = [set(response.logprobs) for response in responses]
+        shown_tokens = set.intersection(*tokens_of_responses)
         new_tokens = sorted(shown_tokens - biases.keys())
         if anchor is None:
             self._add_by_suppression(biases, new_tokens, responses)
@@ -123,16 +132,19 @@ class _NextTokens:
     def _choose_anchor(self, known_tokens: Sequence[int]) -> int:
         """Return the most likely token if the next ones can be shown with it; otherwise the least likely known."""
         task = self._task
-        gap_nats = float(task.estimates.logprobs[task.anchor] - task.estimates.logprobs[known_tokens[-1]])
+        logprobs = task.estimates.logprobs
+        gap_nats = float(logprobs[task.anchor] - logprobs[known_tokens[-1]])
         if gap_nats + self._anchor_lift_nats + _SPARE_NATS < -task.limits.min_reliable_logprob:
             return task.anchor
-        return task.session.prefer_complete_utf8(known_tokens[::-1])[0]
+        least_likely_first = known_tokens[::-1]
+        return task.session.prefer_complete_utf8(least_likely_first)[0]
 
     def _add_by_anchor(
         self, anchor: int, new_tokens: Sequence[int], responses: Sequence[EndpointResponse]
     ) -> None:
         estimates = self._task.estimates
-        anchor_logprob, anchor_error = float(estimates.logprobs[anchor]), float(estimates.errors[anchor])
+        anchor_logprob = float(estimates.logprobs[anchor])
+        error_nats = 2 * self._task.profile.relative_error + float(estimates.errors[anchor])
 
         def true_logprob(biased_logprob: float, response: EndpointResponse) -> float:
             return logprob_from_anchor(
@@ -145,7 +157,7 @@ class _NextTokens:
         )
         for token in new_tokens:
             logprobs = [true_logprob(response.logprobs[token], response) for response in responses]
-            estimates.add(token, logprobs, 2 * self._task.profile.relative_error + anchor_error)
+            estimates.add(token, logprobs, error_nats)
 
     def _add_by_suppression(
         self, biases: Mapping[int, float], new_tokens: Sequence[int], responses: Sequence[EndpointResponse]
@@ -157,30 +169,35 @@ class _NextTokens:
             return logprob_from_suppression(biased_logprob, suppressed_logprobs, self.suppression_nats)
 
         estimates.record_unmatched_logprobs([true_logprob(value) for value in responses[0].unmatched_logprobs])
+        known_probability = float(np.exp(suppressed_logprobs).sum())
         error_nats = suppression_error(suppressed_logprobs, task.profile.relative_error)
+        is_too_inexact = error_nats > _MAX_ERROR_GROWTH * task.profile.relative_error
         for token in new_tokens:
-            if error_nats > _MAX_ERROR_GROWTH * task.profile.relative_error:
+            if is_too_inexact:
                 single_each(task, [token])
             else:
                 logprobs = [true_logprob(response.logprobs[token]) for response in responses]
-                self._add_compared(token, logprobs, error_nats, float(np.exp(suppressed_logprobs).sum()))
+                self._add_compared(token, logprobs, error_nats, known_probability)
 
     def _add_compared(
         self, token: int, logprobs: Sequence[float], error_nats: float, known_probability: float
     ) -> None:
         """Add the logprobs of a token, as far as comparisons with `single` show that tokens are suppressed."""
-        task, estimates = self._task, self._task.estimates
-        suppressed_odds = known_probability / (1 - known_probability)
-        if 1 - known_probability < self._remaining_probability_at_comparison / 2:
+        task = self._task
+        estimates = task.estimates
+        remaining_probability = 1 - known_probability
+        suppressed_odds = known_probability / remaining_probability
+        if remaining_probability < self._remaining_probability_at_comparison / 2:
             single_each(task, [token])
             difference_nats = abs(float(estimates.logprobs[token]) - float(np.mean(logprobs)))
-            if difference_nats > max(_AGREEMENT_NATS, 10 * task.unbiased_response.spread_nats, 10 * error_nats):
+            max_difference_nats = max(_AGREEMENT_NATS, 10 * task.unbiased_response.spread_nats, 10 * error_nats)
+            if difference_nats > max_difference_nats:
                 return
-            if not np.isnan(difference_nats):
-                self._remaining_probability_at_comparison = 1 - known_probability
-                self._max_suppressed_fraction = (
-                    difference_nats + error_nats + float(estimates.errors[token])
-                ) / suppressed_odds
+            has_value_of_single = not np.isnan(difference_nats)
+            if has_value_of_single:
+                self._remaining_probability_at_comparison = remaining_probability
+                largest_error_nats = difference_nats + error_nats + float(estimates.errors[token])
+                self._max_suppressed_fraction = largest_error_nats / suppressed_odds
             elif self._max_suppressed_fraction * suppressed_odds > _AGREEMENT_NATS:
-                return  # `single` found no usable bias
+                return
         estimates.add(token, logprobs, error_nats + self._max_suppressed_fraction * suppressed_odds)
