@@ -131,6 +131,6 @@ _GEN_BEFORE_FLAG = re.compile(r"^(\s*\S+\s+)(?=-)")
 
 
 def _complete_flags_of_run() -> None:
-    """Change a typed line such as ``gen --te`` into ``gen run --te``, whose flags Typer completes."""
+    """Change a typed line such as ``gen --temp`` into ``gen run --temp``, whose flags Typer completes."""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     os.environ["_TYPER_COMPLETE_ARGS"] = _GEN_BEFORE_FLAG.sub(r"\1run ", line)
