@@ -236,7 +236,8 @@ def _list_found_models(problems: _ProblemCollector, config: UserConfig) -> list[
     from ...models.listing import list_models
 
     entries = list_models(config.model_folders, lambda sentence: problems.report(sentence, _FOLDER_ADVICE))
-    return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
+    entries_by_source = sorted(entries, key=lambda entry: entry.source)
+    return [{"name": entry.name, "origin": entry.source} for entry in entries_by_source]
 
 
 def _find_default_model(problems: _ProblemCollector, config: UserConfig) -> dict[str, Any] | None:
@@ -283,7 +284,8 @@ _Fact = tuple[str, str]  # name and value of a row of the report
 _NAME_COLUMNS = 17
 _MAX_WIDTH = 78
 _MIN_VALUE_COLUMNS = 40
-_GIB, _MIB = 2**30, 2**20
+_GIB = 2**30
+_MIB = 2**20
 
 
 def _report_page(report: Mapping[str, Any]) -> str:
