@@ -51,7 +51,7 @@ class Conversation:
         self.id = identifier  # id of the conversation in the store; None before its first message
         self.name: str | None = None  # name that the user gave to the conversation; None if it has none
         self.settings: dict[str, Any] = {}  # the settings stored with `save_settings`
-        # Text of the system message that a new first message of the user will follow; or None
+        # The system message that will precede the first message, if the current message is None; or None
         self._system_text: str | None = None
         self._messages: dict[str, StoredMessage] = {}  # the messages of all branches by hash, oldest first
         self._current_message: StoredMessage | None = None
@@ -98,9 +98,10 @@ class Conversation:
     def path_to(self, message: StoredMessage) -> list[StoredMessage]:
         """Return the messages from the first one to this one."""
         path = [message]
-        while (parent_hash := path[-1].parent_hash) is not None and parent_hash in self._messages:
-            path.append(self._messages[parent_hash])
-        return path[::-1]
+        while path[-1].parent_hash in self._messages:
+            path.append(self._messages[path[-1].parent_hash])
+        path.reverse()
+        return path
 
     def all_messages(self) -> list[StoredMessage]:
         """Return the messages of all branches, in the order in which they were added."""
@@ -191,12 +192,13 @@ class Conversation:
         return message
 
     def messages_with(self, role: Role, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
-        """Return the messages up to a new one, which is not added."""
-        # It is a sibling of ``replaced``, or follows the current message.
+        """Return the messages up to a new one, which is not added to the conversation."""
+        # The new message is a sibling of ``replaced``; None: it follows the current message.
         path = self.messages() if replaced is None else self.path_to(replaced)[:-1]
         if self._current_message is None and self._system_text is not None:
             path = [StoredMessage.new(None, "system", self._system_text)]
-        return [*path, StoredMessage.new(path[-1].hash if path else None, role, text)]
+        parent_hash = path[-1].hash if path else None
+        return [*path, StoredMessage.new(parent_hash, role, text)]
 
     @deferred_interrupts()
     def goto(self, hash_prefix: str | None) -> StoredMessage | None:
@@ -236,16 +238,26 @@ class Conversation:
         # stop string may have begun. An answer without tokens is not stored.
         from ..logprobs.events import Done, Start, Token
 
-        # The store must not choose the number: after a failed write, it would give the number to another answer,
-        # too.
-        answer_number, is_finished = time.time_ns(), False
-        content, token_ids = beginning, list[int]()
-        cached_token_count, next_write_time = 0, 0.0
+        # The store must not choose the number: after a failed write, it would give the same number to another
+        # answer.
+        answer_number = time.time_ns()
+        content = beginning
+        token_ids: list[int] = []
+        cached_token_count = 0
+        next_write_time = 0.0
+        is_finished = False
 
-        def answer_so_far(message_hash: str | None, result: dict[str, Any] | None) -> StoredAnswer:
-            ids = tuple(token_ids)
+        def answer_so_far(message_hash: str | None = None, result: dict[str, Any] | None = None) -> StoredAnswer:
             return StoredAnswer(
-                answer_number, message_hash, parent.hash, recipe, prompt_ids, beginning, content, ids, result
+                number=answer_number,
+                message_hash=message_hash,
+                parent_hash=parent.hash,
+                recipe=recipe,
+                prompt_ids=prompt_ids,
+                beginning=beginning,
+                content=content,
+                token_ids=tuple(token_ids),
+                result=result,
             )
 
         def finish(result: dict[str, Any]) -> None:
@@ -261,7 +273,7 @@ class Conversation:
                     token_ids.append(event.id)
                     content += text_of(event)
                     if time.monotonic() >= next_write_time:
-                        self._change(Changes(answers={answer_number: answer_so_far(None, None)}), is_durable=False)
+                        self._change(Changes(answers={answer_number: answer_so_far()}), is_durable=False)
                         next_write_time = time.monotonic() + _SECONDS_BETWEEN_WRITES
                 elif isinstance(event, Done):
                     content += event.rest
@@ -273,12 +285,13 @@ class Conversation:
             finish({"finish_reason": "interrupted"})
 
     def _make_last_current(self, messages: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
-        """Make the last of these messages (none: no message) the current one, and add those that are missing."""
+        """Add those of these messages that are missing, and make the last one the current message."""
+        # Without messages, the conversation has no current message then.
         self._change(
             Changes(
-                {message.hash: message for message in messages},
-                {} if answer is None else {answer.number: answer},
-                {"current_message": messages[-1].hash if messages else None},
+                messages={message.hash: message for message in messages},
+                answers={} if answer is None else {answer.number: answer},
+                fields={"current_message": messages[-1].hash if messages else None},
             )
         )
 
@@ -310,12 +323,13 @@ class Conversation:
 
     @deferred_interrupts()
     def _change(self, changes: Changes, *, is_durable: bool = True) -> None:
-        """Apply changes in memory, after writing them if the store can be written."""
+        """Write changes to the store if possible, and apply them in memory."""
         # If the store rejects the changes, raises ``StoreError`` and applies nothing.
         new_messages = {key: message for key, message in changes.messages.items() if key not in self._messages}
-        message_for_user = None
         has_new_name = self.id is None or "name" in (self._unsaved_changes | changes).fields
-        if new_messages or self.id is not None:  # a conversation is stored with its first message
+        should_store = bool(new_messages) or self.id is not None  # a conversation is stored with its first message
+        message_for_user = None
+        if should_store:
             message_for_user = self._write(replace(changes, messages=new_messages), is_durable)
         self._messages |= new_messages
         self._parent_hash_of_answer |= {answer.number: answer.parent_hash for answer in changes.answers.values()}
@@ -339,42 +353,48 @@ class Conversation:
 
     def _write(self, changes: Changes, is_durable: bool) -> str | None:
         """Write changes and the unsaved changes, or keep all of them as unsaved. Return a message for the user."""
-        identifier, had_no_unsaved_changes = self.id, not self._unsaved_changes
+        earlier_write_failed = bool(self._unsaved_changes)
+        identifier = self.id
         if identifier is None:
             identifier = secrets.token_hex(6)
             fields = ConversationFields(created=time.time(), name=self.name, settings=self.settings)
             changes = Changes(fields=fields) | changes
-        unsaved_changes, message_for_user = self._unsaved_changes | changes, None
+        unsaved_changes = self._unsaved_changes | changes
+        message_for_user = None
         if time.monotonic() >= self._next_retry_time:
             try:
-                self._store.save(identifier, unsaved_changes, is_durable=is_durable or not had_no_unsaved_changes)
+                self._store.save(identifier, unsaved_changes, is_durable=is_durable or earlier_write_failed)
             except StoreWriteError as error:
                 if self._store.path is None:
                     raise
                 self._next_retry_time = time.monotonic() + _SECONDS_BETWEEN_RETRIES
-                if had_no_unsaved_changes:
+                if not earlier_write_failed:
                     message_for_user = f"{error}; the chat continues, and is saved once that is possible"
             else:
                 unsaved_changes = Changes()
-                message_for_user = None if had_no_unsaved_changes else "the chat is saved again"
-        self.id, self._unsaved_changes = identifier, unsaved_changes
+                if earlier_write_failed:
+                    message_for_user = "the chat is saved again"
+        self.id = identifier
+        self._unsaved_changes = unsaved_changes
         return message_for_user
 
 
 def _answer_result(done_event: Done, cached_token_count: int) -> dict[str, Any]:
     """Return the ``result`` of a `StoredAnswer` from the last event of the generation."""
-    counts = {"draft_tokens": done_event.drafted_tokens, "accepted_tokens": done_event.accepted_tokens}
-    drafts = {name: count for name, count in counts.items() if count is not None}
+    usage = {
+        "prompt_tokens": done_event.prompt_tokens,
+        "cached_tokens": cached_token_count,
+        "completion_tokens": done_event.completion_tokens,
+    }
+    if done_event.drafted_tokens is not None:
+        usage["draft_tokens"] = done_event.drafted_tokens
+    if done_event.accepted_tokens is not None:
+        usage["accepted_tokens"] = done_event.accepted_tokens
     return {
         "finish_reason": done_event.finish_reason,
         "stop": done_event.stop,
         "complete": done_event.complete,
-        "usage": {
-            "prompt_tokens": done_event.prompt_tokens,
-            "cached_tokens": cached_token_count,
-            "completion_tokens": done_event.completion_tokens,
-            **drafts,
-        },
+        "usage": usage,
         "timings": asdict(done_event.timings),
     }
 
@@ -391,19 +411,24 @@ class TreeLine:
 
 def tree_lines(conversation: Conversation) -> Iterator[TreeLine]:
     """Yield all messages, each before those that follow it. Siblings are sorted by age, oldest first."""
-    children: dict[str | None, list[StoredMessage]] = {}
+    children_of: dict[str | None, list[StoredMessage]] = {}
     for message in conversation.all_messages():
-        children.setdefault(message.parent_hash, []).append(message)
-    path = [message.hash for message in conversation.messages()]
-    current_path_hashes, current_hash = set(path), path[-1] if path else None
-    stack = _youngest_first(children.get(None, []), 0)
-    while stack:  # a recursion would be as deep as the conversation is long
+        children_of.setdefault(message.parent_hash, []).append(message)
+    path_hashes = {message.hash for message in conversation.messages()}
+    # A recursion would be as deep as the conversation is long. The message that comes next is last in the stack.
+    stack = _with_depth(children_of.get(None, []), parent_depth=0)
+    while stack:
         message, depth = stack.pop()
-        is_on_path, is_current = message.hash in current_path_hashes, message.hash == current_hash
-        yield TreeLine(message, depth, is_on_path, is_current)
-        stack += _youngest_first(children.get(message.hash, []), depth)
+        yield TreeLine(
+            message,
+            depth,
+            is_on_path=message.hash in path_hashes,
+            is_current=message == conversation.current_message,
+        )
+        stack += _with_depth(children_of.get(message.hash, []), parent_depth=depth)
 
 
-def _youngest_first(siblings: list[StoredMessage], depth: int) -> list[tuple[StoredMessage, int]]:
-    """Return siblings with their depth. ``depth``: that of the message before them."""
-    return [(message, depth + (len(siblings) > 1)) for message in reversed(siblings)]
+def _with_depth(siblings: list[StoredMessage], parent_depth: int) -> list[tuple[StoredMessage, int]]:
+    """Return siblings with their `TreeLine.depth`, the youngest first."""
+    depth = parent_depth + 1 if len(siblings) > 1 else parent_depth
+    return [(message, depth) for message in reversed(siblings)]

@@ -95,7 +95,7 @@ class Database:
     # Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path  # the file; None if the database is in memory
+        self.path = path  # None if the database is in memory
         if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
             min_version = ".".join(map(str, _MIN_SQLITE_VERSION))
             raise StoreError(f"chats need SQLite {min_version} or later; this Python has {sqlite3.sqlite_version}")
@@ -124,11 +124,12 @@ class Database:
         run = self._connection.execute
         run("BEGIN")  # so that all queries see one state, even if another chat is creating its tables
         try:
-            is_empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-            application_id, version = self._pragma("application_id"), self._pragma("user_version")
+            table_count = run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+            application_id = self._pragma("application_id")
+            version = self._pragma("user_version")
         finally:
             run("COMMIT")
-        is_new = (application_id, version) == (0, 0) and is_empty
+        is_new = table_count == 0 and application_id == 0 and version == 0
         if not is_new and application_id != APPLICATION_ID:
             raise StoreError(f"{self.name}: this SQLite file is not a chat store of gen; move it away")
         if version > len(MIGRATIONS):
@@ -157,9 +158,10 @@ class Database:
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         """Execute the statements inside the block as one transaction."""
-        # ``is_durable``: a power failure cannot undo it.
+        # ``is_durable``: whether a power failure cannot undo the transaction.
+        synchronous = "FULL" if is_durable else "NORMAL"
         with self._sqlite_errors_described():
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+            self._connection.execute(f"PRAGMA synchronous = {synchronous}")
             try:  # an exception of a signal may be raised at any line
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
@@ -200,28 +202,35 @@ class Database:
 
 DELETED_CHAT_ERROR = "this chat was deleted meanwhile and cannot be continued; start a new one"
 
-# Codes of SQLite's errors (https://sqlite.org/rescode.html), the exception for these codes, and its message
-_ERRORS_BY_CODES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
-    ((13,), StoreWriteError, "the disk is full"),
-    ((5, 6), StoreWriteError, f"another program has locked the chat store for {_MAX_LOCK_WAIT_SECONDS:g} seconds"),
-    ((8,), StoreWriteError, "the chat store may not be written"),
-    ((10,), StoreWriteError, "the disk could not be written"),
-    (
-        (11, 26),
-        StoreError,
-        "the chat store is damaged; move it away to start a new one (sqlite3 FILE .recover restores what it can)",
-    ),
-    ((19,), StoreError, DELETED_CHAT_ERROR),
+_LOCKED = f"another program has locked the chat store for {_MAX_LOCK_WAIT_SECONDS:g} seconds"
+_DAMAGED = (
+    "the chat store is damaged; move it away to start a new one (sqlite3 FILE .recover restores what it can)"
 )
+
+# messages for the codes of SQLite's errors (https://sqlite.org/rescode.html)
+_WRITE_ERRORS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: "the chat store may not be written",
+    sqlite3.SQLITE_IOERR: "the disk could not be written",
+}
+_OTHER_ERRORS = {
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_CONSTRAINT: DELETED_CHAT_ERROR,
+}
+_PRIMARY_CODE_MASK = 0xFF  # the last byte of an extended code is the primary code
 
 
 def _store_error(error: sqlite3.Error, database_name: str) -> StoreError:
     """Return the ``StoreError`` with which this module replaces an error of SQLite."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors that Python's module raises itself have no code
-    for codes, error_type, message in _ERRORS_BY_CODES:
-        if code in codes:
-            return error_type(f"{database_name}: {message}")
-    return StoreError(f"{database_name}: the chat store cannot be used ({error})")
+    # Errors that Python's module raises itself have no code.
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK
+    if code in _WRITE_ERRORS:
+        return StoreWriteError(f"{database_name}: {_WRITE_ERRORS[code]}")
+    message = _OTHER_ERRORS.get(code, f"the chat store cannot be used ({error})")
+    return StoreError(f"{database_name}: {message}")
 
 
 def _make_private_file(path: Path) -> None:
@@ -234,7 +243,8 @@ def _make_private_file(path: Path) -> None:
             path.parent.chmod(0o700)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if os.fstat(descriptor).st_mode & 0o077:
+            can_others_access = os.fstat(descriptor).st_mode & 0o077 != 0
+            if can_others_access:
                 os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)
@@ -245,7 +255,8 @@ def _make_private_file(path: Path) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script. (`executescript` would end the open transaction.)"""
+    """Yield the statements of a script."""
+    # SQLite's `executescript` cannot be used, because it would end the open transaction.
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -269,5 +280,6 @@ def store_path() -> Path:
 
 def _data_home(environment: Mapping[str, str], home: Path | None) -> Path | None:
     configured_folder = Path(environment.get("XDG_DATA_HOME", ""))
-    # The XDG specification requires that relative paths are ignored.
-    return configured_folder if configured_folder.is_absolute() else home and home / ".local" / "share"
+    if configured_folder.is_absolute():  # the XDG specification requires that relative paths are ignored
+        return configured_folder
+    return None if home is None else home / ".local" / "share"

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ..engine.model import Model
 
 
-# Handling of a conversation that does not fit: raise an error, or leave out its oldest turns
+# what to do if a conversation does not fit: ``stop`` raises an error, ``drop`` leaves out the oldest turns
 OnFull = Literal["stop", "drop"]
 
 
 class PromptMaker:
-    """A maker of prompts from messages, with a chat template, which handles messages that do not fit."""
+    """A maker of prompts from messages. It also decides what happens if the messages do not fit."""
 
     # A message about the chat template is reported only once.
 
@@ -34,8 +34,8 @@ class PromptMaker:
         self._on_full = on_full
         self._report = report
         self._reported_messages: set[str] = set()
-        # the negative prompt of guidance, which takes the place of the system message in a second prompt that must
-        # fit, too; None without guidance
+        # The negative prompt of guidance; None without guidance. In a second prompt, which must fit, too, it
+        # replaces the system message.
         self.negative_system: str | None = None
 
     def prompt_ids(
@@ -74,30 +74,30 @@ class PromptMaker:
                 previously_dropped_count,
             )
         token_count = self._count_tokens(messages, beginning)
-        if token_count >= context_length:
-            usage = ContextUsage(token_count, context_length)
-            is_first_message = sum(message.role == "user" for message in messages) == 1
-            raise ContextFullError(
-                _message_too_long_error(usage)
-                if is_first_message
-                else _context_full_message(usage, _full_context_advice(is_resumable))
-            )
-        return FittedMessages(messages)
+        if token_count < context_length:
+            return FittedMessages(messages)
+        usage = ContextUsage(token_count, context_length)
+        user_message_count = sum(message.role == "user" for message in messages)
+        if user_message_count == 1:
+            raise ContextFullError(_message_too_long_error(usage))
+        raise ContextFullError(_context_full_message(usage, _full_context_advice(is_resumable)))
 
     def usage(self, messages: list[StoredMessage], dropped_count: int) -> ContextUsage:
         """Return how many tokens of the context the messages take, without those that are left out."""
         kept = messages
         if self._on_full == "drop":
-            system_count = 1 if messages and messages[0].role == "system" else 0
-            kept = [*messages[:system_count], *messages[system_count + dropped_count :]]
-        return ContextUsage(self._count_tokens(kept) if kept else 0, self._model.context.length)
+            system_messages, other_messages = _split_system_message(messages)
+            kept = [*system_messages, *other_messages[dropped_count:]]
+        token_count = self._count_tokens(kept) if kept else 0
+        return ContextUsage(token_count, self._model.context.length)
 
     def _check_negative(self, messages: Sequence[StoredMessage], beginning: str) -> None:
         """Raise ``ContextFullError`` if the last message does not fit after the negative prompt of guidance."""
         if self.negative_system is None:
             return
-        last_start = max((index for index, each in enumerate(messages) if each.role == "user"), default=0)
-        token_ids = self.prompt_ids(messages[last_start:], beginning, system=self.negative_system)
+        user_positions = [index for index, message in enumerate(messages) if message.role == "user"]
+        last_turn = messages[user_positions[-1] :] if user_positions else messages
+        token_ids = self.prompt_ids(last_turn, beginning, system=self.negative_system)
         if len(token_ids) >= self._model.context.length:
             raise ContextFullError(
                 "the negative prompt of guidance and the last message do not fit: they have "
@@ -106,11 +106,12 @@ class PromptMaker:
             )
 
     def _count_tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> int:
-        """Return the number of tokens of a prompt; under guidance, of the longer one of both prompts."""
+        """Return the number of tokens of a prompt; with guidance, of the longer one of both prompts."""
         count = len(self.prompt_ids(messages, beginning))
         if self.negative_system is None:
             return count
-        return max(count, len(self.prompt_ids(messages, beginning, system=self.negative_system)))
+        negative_count = len(self.prompt_ids(messages, beginning, system=self.negative_system))
+        return max(count, negative_count)
 
     def _report_once(self, message: str) -> None:
         if message not in self._reported_messages:
@@ -122,22 +123,22 @@ def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate)
     """Return the messages in the form that chat templates expect."""
     tags = template.reasoning_tags
 
-    def content(message: StoredMessage) -> str:
+    def content_of(message: StoredMessage) -> str:
         return _answer_for_template(message.content, tags) if message.role == "assistant" else message.content
 
-    return [{"role": message.role, "content": content(message)} for message in messages]
+    return [{"role": message.role, "content": content_of(message)} for message in messages]
 
 
-# Text that replaces the last message, so that its end can be found in the rendered template
 _PLACEHOLDER = "LastMessage"
 
 
 def answer_opening(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
     """Return the text that a chat template puts between the last message and the answer."""
-    # Some templates also open the reasoning there.
-    # The message itself cannot be searched for: it may contain words of the template.
+    # Some templates also open the reasoning there. A placeholder replaces the last message, because the message
+    # itself may contain words of the template, so that its end could not be found.
     chat_with_placeholder = [*chat[:-1], {**chat[-1], "content": _PLACEHOLDER}]
-    return template.render(chat_with_placeholder).text.rpartition(_PLACEHOLDER)[2]
+    _, _, text_after = template.render(chat_with_placeholder).text.rpartition(_PLACEHOLDER)
+    return text_after
 
 
 class ContextUsage(NamedTuple):
@@ -155,14 +156,16 @@ class FittedMessages:
     dropped_message_count: int = 0  # number of messages after the system message that are left out
 
 
-# If the answer has no maximum length, the context divided by this number is reserved for it
+# At most the context divided by this number is reserved for an answer
 _ANSWER_CONTEXT_DIVISOR = 4
 
 
 def reserved_answer_tokens(context_length: int, max_tokens: int | None) -> int:
     """Return how many tokens of the context are reserved for an answer when turns are left out."""
-    max_reserved = context_length // _ANSWER_CONTEXT_DIVISOR
-    return max(1, max_reserved if max_tokens is None else min(max_tokens, max_reserved))
+    reserved = context_length // _ANSWER_CONTEXT_DIVISOR
+    if max_tokens is not None:
+        reserved = min(reserved, max_tokens)
+    return max(1, reserved)
 
 
 def fit_messages(
@@ -173,22 +176,31 @@ def fit_messages(
     previously_dropped_count: int,
 ) -> FittedMessages:
     """Leave out the oldest turns after the system message, until the other turns and an answer fit."""
-    # A turn begins with a message of the user, and includes all messages up to the next one. The last turn is
-    # never left out: ``ContextFullError`` is raised if it alone does not fit. ``reserved_tokens`` must be free if
-    # more turns are left out than before; those that earlier prompts left out stay left out.
-    system_messages = messages[:1] if messages[:1] and messages[0].role == "system" else []
-    messages_after_system = messages[len(system_messages) :]
-    turn_starts = [index for index, message in enumerate(messages_after_system) if message.role == "user"]
-    last_start = turn_starts[-1:] or [0]
-    possible_starts = [start for start in (turn_starts or [0]) if start >= previously_dropped_count] or last_start
-    for start_index, start in enumerate(possible_starts):
-        kept = [*system_messages, *messages_after_system[start:]]
-        is_unchanged = start_index == 0 and start == previously_dropped_count
-        required_free_tokens = 1 if start_index == len(possible_starts) - 1 or is_unchanged else reserved_tokens
+    # A turn is a message of the user and all messages up to the next message of the user. Turns that an earlier
+    # prompt left out stay left out. If more turns are left out now, ``reserved_tokens`` must remain free. The last
+    # turn is never left out: if it does not fit even alone, ``ContextFullError`` is raised.
+    system_messages, other_messages = _split_system_message(messages)
+    turn_starts = [index for index, message in enumerate(other_messages) if message.role == "user"] or [0]
+    last_turn_start = turn_starts[-1]
+    possible_starts = [start for start in turn_starts if start >= previously_dropped_count] or [last_turn_start]
+    for start in possible_starts:
+        kept = [*system_messages, *other_messages[start:]]
+        drops_more_than_before = start != previously_dropped_count
+        needs_reserve = drops_more_than_before and start != last_turn_start
+        required_free_tokens = reserved_tokens if needs_reserve else 1
         token_count = count_prompt_tokens(kept)
         if token_count + required_free_tokens <= context_length:
             return FittedMessages(kept, start)
     raise ContextFullError(_message_too_long_error(ContextUsage(token_count, context_length)))
+
+
+def _split_system_message(
+    messages: list[StoredMessage],
+) -> tuple[list[StoredMessage], list[StoredMessage]]:
+    """Return a list of the system message, which is empty if there is none, and the messages after it."""
+    has_system_message = bool(messages) and messages[0].role == "system"
+    count = 1 if has_system_message else 0
+    return messages[:count], messages[count:]
 
 
 def _message_too_long_error(usage: ContextUsage) -> str:
@@ -219,15 +231,13 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
     if usage.token_count < usage.context_length * _WARNING_CONTEXT_SHARE:
         return None
     if usage.token_count >= usage.context_length:
-        next_step = "the oldest turns are left out of the next prompt"
-        return _context_full_message(
-            usage, next_step if drops_oldest_turns else _full_context_advice(is_resumable)
-        )
-    consequence = (
-        "the oldest turns are left out"
-        if drops_oldest_turns
-        else "the chat ends; --on-full drop leaves out the oldest turns instead"
-    )
+        if drops_oldest_turns:
+            return _context_full_message(usage, "the oldest turns are left out of the next prompt")
+        return _context_full_message(usage, _full_context_advice(is_resumable))
+    if drops_oldest_turns:
+        consequence = "the oldest turns are left out"
+    else:
+        consequence = "the chat ends; --on-full drop leaves out the oldest turns instead"
     return (
         f"the chat has {usage.token_count:,} of the {usage.context_length:,} tokens of the context;"
         f" when it is full, {consequence}; a larger -c makes room for more"
@@ -236,8 +246,8 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
 
 def _answer_for_template(content: str, tags: ReasoningTags | None) -> str:
     """Return the text of an earlier answer as the chat template expects it."""
-    # Most templates remove the reasoning from earlier answers. Templates with ``answer_prefixes`` would reject it,
-    # so it is removed here.
+    # Most templates remove the reasoning from earlier answers. A template with ``answer_prefixes`` would reject
+    # the reasoning, so this function removes it.
     if tags is None or not tags.answer_prefixes:
         return content
     splitter = ReasoningSplitter(tags)
@@ -258,53 +268,67 @@ class ReasoningSplitter:
     # Text that may be the beginning of a tag is held back until more text arrives.
 
     def __init__(self, tags: ReasoningTags | None, prompt: str = "") -> None:
-        # the prompt may already have opened the reasoning
         self._tags = tags
         self._held_back_text = ""
-        # whether the next text is part of the reasoning
+        # Whether the next text is part of the reasoning. A prompt with an open tag has begun the reasoning.
         self.is_reasoning = tags is not None and prompt.rfind(tags.start) > prompt.rfind(tags.end)
 
     def append(self, text: str) -> Iterator[AnswerPart]:
         """Append text of the answer, and yield the parts that later text cannot change."""
         self._held_back_text += text
-        while position_and_tag := self._first_tag():
-            start, tag = position_and_tag
-            if start:
-                yield AnswerPart(self._held_back_text[:start], self.is_reasoning)
-            self._held_back_text = self._held_back_text[start + len(tag) :]
-            self.is_reasoning = self._tags is not None and tag == self._tags.start
-        held_back_length = max(
-            (_partial_tag_length(self._held_back_text, tag) for tag in self._possible_tags), default=0
-        )
-        released_text = self._held_back_text[: len(self._held_back_text) - held_back_length]
-        self._held_back_text = self._held_back_text[len(released_text) :]
+        while (found_tag := self._first_tag()) is not None:
+            text_before = self._held_back_text[: found_tag.start]
+            if text_before:
+                yield AnswerPart(text_before, self.is_reasoning)
+            self._held_back_text = self._held_back_text[found_tag.start + len(found_tag.text) :]
+            self.is_reasoning = self._tags is not None and found_tag.text == self._tags.start
+        partial_tag_lengths = [_partial_tag_length(self._held_back_text, tag) for tag in self._possible_tags]
+        released_length = len(self._held_back_text) - max(partial_tag_lengths, default=0)
+        released_text = self._held_back_text[:released_length]
+        self._held_back_text = self._held_back_text[released_length:]
         if released_text:
             yield AnswerPart(released_text, self.is_reasoning)
 
     def finish(self) -> Iterator[AnswerPart]:
         """Yield the text that is still held back, at the end of the answer."""
-        held_back_text, self._held_back_text = self._held_back_text, ""
-        if held_back_text:
-            yield AnswerPart(held_back_text, self.is_reasoning)
+        rest = self._held_back_text
+        self._held_back_text = ""
+        if rest:
+            yield AnswerPart(rest, self.is_reasoning)
 
     @property
     def _possible_tags(self) -> tuple[str, ...]:
         """The tags that may follow at this point."""
         if self._tags is None:
             return ()
-        return (self._tags.end,) if self.is_reasoning else (self._tags.start, *self._tags.answer_prefixes)
+        if self.is_reasoning:
+            return (self._tags.end,)
+        return (self._tags.start, *self._tags.answer_prefixes)
 
-    def _first_tag(self) -> tuple[int, str] | None:
-        """Return position and text of the first tag in the text that is held back; None if there is none."""
-        positions_and_tags = [
-            (start, tag) for tag in self._possible_tags if (start := self._held_back_text.find(tag)) >= 0
+    def _first_tag(self) -> _FoundTag | None:
+        """Return the first tag in the text that is held back; None if it contains no tag."""
+        found_tags = [
+            _FoundTag(self._held_back_text.index(tag), tag)
+            for tag in self._possible_tags
+            if tag in self._held_back_text
         ]
-        return min(positions_and_tags, default=None)
+        return min(found_tags, default=None)
+
+
+class _FoundTag(NamedTuple):
+    """A tag in a text. Tags are compared by their places first."""
+
+    start: int
+    text: str
 
 
 def _partial_tag_length(text: str, tag: str) -> int:
     """Return how many characters at the end of a text may be the beginning of a tag."""
-    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if tag.startswith(text[-n:])), 0)
+    max_length = min(len(tag) - 1, len(text))
+    for length in range(max_length, 0, -1):
+        if tag.startswith(text[-length:]):
+            return length
+    return 0
 
 
 _ROLE_TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
@@ -317,5 +341,5 @@ def markdown_of(messages: Sequence[StoredMessage]) -> str:
 
 def jsonl_of(messages: Sequence[StoredMessage], template: ChatTemplate) -> str:
     """Return the messages as one line of JSON, a request for `gen batch`."""
-    # Templates may reject reasoning in answers.
+    # `template_messages` removes the reasoning from answers, which some templates reject.
     return json_line({"messages": template_messages(messages, template)})

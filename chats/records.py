@@ -20,7 +20,9 @@ SPEAKERS: dict[Role, str] = {"system": "system", "user": "you", "assistant": "mo
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """A message. Its hash also depends on all messages before it."""
+    """A message of a conversation."""
+
+    # The hash depends on all messages before this one, because it depends on their last hash.
 
     hash: str  # SHA-256 of ``parent_hash``, role and content, in hexadecimal
     parent_hash: str | None  # hash of the message before this one; None for the first message
@@ -71,7 +73,7 @@ class StoredAnswer:
     parent_hash: str  # hash of the message that is answered
     recipe: AnswerRecipe  # everything that is needed to regenerate the answer
     prompt_ids: tuple[int, ...]  # tokens of the prompt
-    beginning: str  # given beginning of the answer, which the model continued; it is part of the prompt
+    beginning: str  # text that the user gave and the model continued; it is part of the prompt and of the answer
     content: str  # text of the answer, including ``beginning``
     token_ids: tuple[int, ...]  # tokens that the model has generated
     # ``finish_reason``, ``usage`` and ``timings``; None while the answer is in progress, or if its process was
@@ -105,7 +107,9 @@ class Changes:
 
     def __or__(self, later: Changes) -> Changes:
         return Changes(
-            self.messages | later.messages, self.answers | later.answers, {**self.fields, **later.fields}
+            messages=self.messages | later.messages,
+            answers=self.answers | later.answers,
+            fields={**self.fields, **later.fields},
         )
 
 

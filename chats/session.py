@@ -128,9 +128,8 @@ class ChatSession:
     def prompt_ids_to_continue(self, beginning: str) -> tuple[int, ...]:
         """Return the prompt's tokens for continuing an answer to the last message of the user."""
         # Raises ``ChatError``, ``ContextFullError``.
-        return self._prompts.prompt_ids(
-            self._fit_messages(self._last_user_message(), beginning, None).messages, beginning
-        )
+        fitted_messages = self._fit_messages(self._last_user_message(), beginning, max_tokens=None)
+        return self._prompts.prompt_ids(fitted_messages.messages, beginning)
 
     def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
         """Raise ``ContextFullError`` if a message would not fit, ``ModelError`` if the template rejects it."""
@@ -138,7 +137,8 @@ class ChatSession:
         self._prompts.fit(path, self._previously_dropped_count(path), max_tokens, is_resumable=self._is_resumable)
 
     def usage(self) -> ContextUsage:
-        """Return how much of the context the messages up to the current one take, except left-out ones."""
+        """Return how much of the context the messages up to the current one take."""
+        # Messages that the last prompt left out are not counted.
         messages = self.conversation.messages()
         return self._prompts.usage(messages, self._previously_dropped_count(messages))
 
@@ -157,25 +157,27 @@ class ChatSession:
     ) -> Iterator[Event]:
         """Regenerate a stored answer and yield the same events. The replay itself is not stored."""
         # Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored
-        # one. ``token_count``: number of tokens to regenerate; None: all.
+        # one. ``token_count``: number of tokens to regenerate; None: all of them.
         from ..engine.generation import generate
         from ..engine.request import GenerationRequest
         from ..engine.text_rules import TextRules
         from ..grammars.spec import GrammarSpec
         from ..samplers.building import build
 
-        model, recipe, model_record = self.model, answer.recipe, answer.recipe.model
-        if model_record.get("fingerprint") != self._model_record["fingerprint"]:
+        model = self.model
+        recipe = answer.recipe
+        recorded_model = recipe.model
+        if recorded_model.get("fingerprint") != self._model_record["fingerprint"]:
             raise ReplayError(
-                f"{model_record.get('name')} generated this answer, but {self._model_record['name']} is loaded;"
-                f" start gen chat with -m {model_record.get('path')}"
+                f"{recorded_model.get('name')} generated this answer, but {self._model_record['name']} is loaded;"
+                f" start gen chat with -m {recorded_model.get('path')}"
             )
         grammar = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
-        replayed_token_count = (
-            len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
-        )
+        replayed_token_count = len(answer.token_ids)
+        if token_count is not None:
+            replayed_token_count = min(replayed_token_count, token_count)
         draft, draft_error = self._draft_of(recipe)
-        # The answer exceeds `max_tokens` only if these tokens completed a sentence of the grammar.
+        # An answer has more than `max_tokens` only if the tokens after them complete a sentence of the grammar.
         completes_sentence = recipe.max_tokens is not None and replayed_token_count > recipe.max_tokens
         request = GenerationRequest(
             answer.prompt_ids,
@@ -197,8 +199,9 @@ class ChatSession:
         return _check_tokens(events, model, answer, draft_error)
 
     def _draft_of(self, recipe: AnswerRecipe) -> tuple[DraftOptions | None, str]:
-        """Return the draft model of an answer, and an empty text; None and the reason if it cannot be used now."""
-        # Most answers have the same tokens without drafts.
+        """Return the draft model of an answer, and the reason why it cannot be used now."""
+        # The reason is empty if the draft model can be used, or if the answer had none. Without the draft model,
+        # most answers have the same tokens.
         from ..engine.drafts import DraftOptions
         from ..models.errors import ModelError
 
@@ -231,7 +234,8 @@ class ChatSession:
     ) -> Generator[Event, None, None]:
         from ..engine.generation import build_chain, generate
 
-        model, negative_system = self.model, request.rules.negative_text
+        model = self.model
+        negative_system = request.rules.negative_text
         self._prompts.negative_system = negative_system
         fitted_messages = self._fit_messages(parent, beginning, request.max_tokens)
         prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
@@ -254,27 +258,29 @@ class ChatSession:
             path, previously_dropped_count, max_tokens, beginning, self._is_resumable
         )
         self.dropped_message_count = fitted_messages.dropped_message_count
-        if fitted_messages.dropped_message_count > previously_dropped_count:
-            dropped = count_noun(fitted_messages.dropped_message_count, "message")
-            self._report(f"the context is full: the oldest {dropped} after the system message are left out now")
+        if self.dropped_message_count > previously_dropped_count:
+            messages = count_noun(self.dropped_message_count, "message")
+            self._report(f"the context is full: the oldest {messages} after the system message are left out now")
         return fitted_messages
 
     def _previously_dropped_count(self, path: Sequence[StoredMessage]) -> int:
         """Return how many messages were left out of the prompt of the last answer on this path."""
         for message in reversed(path):
-            if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
-                return record.recipe.dropped
+            if message.role == "assistant":
+                answer = self.conversation.answer_record(message)
+                if answer is not None:
+                    return answer.recipe.dropped
         return 0
 
 
 def visible_text(token: Token, template: ChatTemplate) -> str:
-    """Return the text of a token; tags of reasoning are included even if they are control tokens."""
+    """Return the text of a token. It includes a tag of reasoning even if the tag is a control token."""
     tags = template.reasoning_tags
     if not token.is_control or tags is None:
         return token.text
-    token_text = token.data.decode("utf-8", "replace")
-    is_tag = any(token_text in tag for tag in (tags.start, tags.end, *tags.answer_prefixes))
-    return token_text if is_tag else token.text
+    control_text = token.data.decode("utf-8", "replace")
+    is_part_of_tag = any(control_text in tag for tag in (tags.start, tags.end, *tags.answer_prefixes))
+    return control_text if is_part_of_tag else token.text
 
 
 def _answer_recipe(
@@ -284,7 +290,14 @@ def _answer_recipe(
     from ..engine.generation import versions
     from ..grammars.spec import GrammarSpec
 
-    grammar, draft = request.constraint, request.draft
+    grammar = request.constraint
+    options: dict[str, Any] = {
+        "complete_sentence": request.complete_sentence,
+        "jump": request.jump,
+        "lookup": request.lookup,
+    }
+    if request.draft is not None:
+        options["draft"] = {**asdict(request.draft), "model": str(Path(request.draft.model).absolute())}
     return AnswerRecipe(
         model=model_record,
         chain=chain.config,
@@ -294,12 +307,7 @@ def _answer_recipe(
         max_tokens=request.max_tokens,
         versions=versions(),
         dropped=dropped_count,
-        options={
-            "complete_sentence": request.complete_sentence,
-            "jump": request.jump,
-            "lookup": request.lookup,
-            **({} if draft is None else {"draft": {**asdict(draft), "model": str(Path(draft.model).absolute())}}),
-        },
+        options=options,
     )
 
 
@@ -316,11 +324,12 @@ def _check_tokens(
 
     for event in events:
         if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
-            reason = _describe_changes(model, answer)
             if draft_error:
                 reason = (
                     f"logits without its draft model may differ by rounding, and it cannot be used: {draft_error}"
                 )
+            else:
+                reason = _describe_changes(model, answer)
             raise ReplayError(f"token {event.index} is a different one now: {reason}")
         yield event
 
@@ -332,21 +341,19 @@ def _describe_changes(model: Model, answer: StoredAnswer) -> str:
     recipe = answer.recipe
     original_environment = {**recipe.model, **recipe.versions}
     current_environment = {**_model_record(model), **versions()}
-    changed_names = [
-        name
-        for name in current_environment
-        if name not in ("name", "path") and current_environment[name] != original_environment.get(name)
-    ]
-    if not changed_names:
+    changes = []
+    for name, current_value in current_environment.items():
+        original_value = original_environment.get(name)
+        if name not in ("name", "path") and current_value != original_value:
+            changes.append(f"{name} {original_value} (now {current_value})")
+    if not changes:
         return "it was generated with a different build of llama.cpp or on a different processor"
-    return "it was generated with " + ", ".join(
-        f"{name} {original_environment.get(name)} (now {current_environment[name]})" for name in changed_names
-    )
+    return f"it was generated with {', '.join(changes)}"
 
 
 def load_prompt_cache_file(model: Model, path: Path, report: ReportMessage) -> None:
     """Load the prompt cache of an earlier session, if the file exists."""
-    # One that does not match is reported and ignored.
+    # A cache that does not match the model is reported and ignored.
     from ..engine.prompt_cache import PromptCacheError, load_prompt_cache
 
     try:

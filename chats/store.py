@@ -29,7 +29,7 @@ from .records import (
     unpack_tokens,
 )
 
-# Query for the fields of a `ConversationSummary`
+# the fields of a `ConversationSummary`, in this order
 _SUMMARY_QUERY = """
 SELECT id, name, created, updated,
     (SELECT count(*) FROM conversation_message WHERE conversation = id),
@@ -69,10 +69,10 @@ class ChatStore:
     # Reading
 
     def list_conversations(self, limit: int | None = None) -> list[ConversationSummary]:
-        """Return conversations, the one that was changed last first; ``limit``: maximum number, None for all."""
-        rows = self.database.rows(
-            f"{_SUMMARY_QUERY} ORDER BY updated DESC LIMIT ?", (-1 if limit is None else limit,)
-        )
+        """Return conversations, sorted by the time of the last change, the latest first."""
+        # ``limit``: maximum number; None: all. SQLite returns all rows for a limit of -1.
+        max_rows = -1 if limit is None else limit
+        rows = self.database.rows(f"{_SUMMARY_QUERY} ORDER BY updated DESC LIMIT ?", (max_rows,))
         return [_summary_from_row(row) for row in rows]
 
     def summary(self, conversation_id: str) -> ConversationSummary:
@@ -82,8 +82,8 @@ class ChatStore:
         return _summary_from_row(row)
 
     def find_conversation(self, text: str | None = None) -> ConversationSummary:
-        """Return the conversation with this name, id or beginning of an id."""
-        # None: the one that was changed last.
+        """Return the conversation whose name or id is this text, or whose id begins with it."""
+        # None: the conversation that was changed last.
         if text is None:
             latest_conversations = self.list_conversations(1)
             if not latest_conversations:
@@ -189,13 +189,12 @@ class ChatStore:
 
     def check_name(self, conversation_id: str | None, name: str | None) -> None:
         """Raise ``StoreError`` if another conversation has this name."""
-        owner_row = (
-            None
-            if name is None
-            else self.database.first_row("SELECT id FROM conversation WHERE name = ?", (name,))
-        )
-        if owner_row is not None and owner_row[0] != conversation_id:
-            raise StoreError(f"the conversation {owner_row[0]} has the name {name!r}; choose another one")
+        if name is None:
+            return
+        row = self.database.first_row("SELECT id FROM conversation WHERE name = ?", (name,))
+        owner_id = None if row is None else row[0]
+        if owner_id is not None and owner_id != conversation_id:
+            raise StoreError(f"the conversation {owner_id} has the name {name!r}; choose another one")
 
     def add_conversation(self, conversation_id: str, created: float) -> None:
         self.database.run(
@@ -245,34 +244,36 @@ class ChatStore:
 
     def recover_abandoned_answers(self, conversation_id: str) -> list[StoredMessage]:
         """Turn the stored parts of answers whose process was killed into messages, and return the messages."""
-        # An answer without tokens is removed. If the current message is the one that was answered, the new message
-        # becomes the current message.
+        # An answer without tokens is removed. If the answered message is the current message, its answer becomes
+        # the current message.
         query = (
             "SELECT answer.number, writer, answer.updated, answer.content, token_ids, hash FROM answer"
             " JOIN message ON message.number = answer.parent WHERE conversation = ? AND answer.message IS NULL"
         )
         if not self.database.first_row(query, (conversation_id,)):
             return []
-        recovered, run = [], self.database.run
+        recovered_messages = []
         with self.database.transaction():
             current_hash = self.current_message_hash(conversation_id)
             rows = self.database.rows(query, (conversation_id,))
             for number, writer, updated, content, token_ids, parent_hash in rows:
-                if _is_process_alive(writer) and time.time() - updated < _ABANDONED_AFTER_SECONDS:
+                is_in_progress = _is_process_alive(writer) and time.time() - updated < _ABANDONED_AFTER_SECONDS
+                if is_in_progress:
                     continue
                 if not unpack_tokens(token_ids):
-                    run("DELETE FROM answer WHERE number = ?", (number,))
+                    self.database.run("DELETE FROM answer WHERE number = ?", (number,))
                     continue
                 message = StoredMessage.new(parent_hash, "assistant", content)
                 self.add_message(conversation_id, message)
-                current_hash = message.hash if current_hash == parent_hash else current_hash
+                if current_hash == parent_hash:
+                    current_hash = message.hash
                 self.set_current_message(conversation_id, current_hash)
-                run(
+                self.database.run(
                     "UPDATE answer SET message = (SELECT number FROM message WHERE hash = ?) WHERE number = ?",
                     (message.hash, number),
                 )
-                recovered.append(message)
-        return recovered
+                recovered_messages.append(message)
+        return recovered_messages
 
     def delete(self, conversation_id: str) -> None:
         """Delete the conversation with this id, and its messages that no other conversation contains."""
@@ -301,16 +302,28 @@ _MIN_INDEXED_CHARACTERS = 3
 
 def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
     """Return an SQL condition for messages that contain all words, and the values of its placeholders."""
-    conditions, values = [], []
     indexed_terms = [term for term in terms if len(term) >= _MIN_INDEXED_CHARACTERS]
+    short_terms = [term for term in terms if len(term) < _MIN_INDEXED_CHARACTERS]
+    conditions = []
+    values = []
     if indexed_terms:
         conditions.append("message.number IN (SELECT rowid FROM message_text WHERE message_text MATCH ?)")
-        values.append(" ".join('"' + term.replace('"', '""') + '"' for term in indexed_terms))
-    for term in terms:
-        if len(term) < _MIN_INDEXED_CHARACTERS:
-            conditions.append("message.content LIKE ? ESCAPE '\\'")
-            values.append("%" + re.sub(r"([\\%_])", r"\\\1", term) + "%")
+        values.append(" ".join(_fts_string(term) for term in indexed_terms))
+    for term in short_terms:
+        conditions.append("message.content LIKE ? ESCAPE '\\'")
+        values.append(f"%{_escaped_for_like(term)}%")
     return " AND ".join(conditions), values
+
+
+def _fts_string(term: str) -> str:
+    """Return a word as a string in the query language of SQLite's full-text search."""
+    escaped_term = term.replace('"', '""')
+    return f'"{escaped_term}"'
+
+
+def _escaped_for_like(term: str) -> str:
+    r"""Return a word for SQL's LIKE, with a backslash before the wildcards ``%`` and ``_``, and before ``\``."""
+    return re.sub(r"([\\%_])", r"\\\1", term)
 
 
 _MAX_EXCERPT_CHARACTERS = 80
@@ -319,10 +332,14 @@ _MAX_EXCERPT_CHARACTERS = 80
 def _make_excerpt(content: str, terms: Sequence[str]) -> str:
     """Return the text around the first of the words, on one line."""
     line = " ".join(content.split())
-    match_starts = [match.start() for term in terms if (match := re.search(re.escape(term), line, re.IGNORECASE))]
-    start = max(0, min(match_starts, default=0) - _MAX_EXCERPT_CHARACTERS // 2)
+    any_term = "|".join(re.escape(term) for term in terms)
+    match = re.search(any_term, line, re.IGNORECASE)
+    match_start = 0 if match is None else match.start()
+    start = max(0, match_start - _MAX_EXCERPT_CHARACTERS // 2)
     end = start + _MAX_EXCERPT_CHARACTERS
-    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
+    ellipsis_before = "…" if start > 0 else ""
+    ellipsis_after = "…" if end < len(line) else ""
+    return f"{ellipsis_before}{line[start:end]}{ellipsis_after}"
 
 
 def _answer_from_row(row: tuple[Any, ...]) -> StoredAnswer:
@@ -353,9 +370,9 @@ def _process_name() -> str:
 
 
 def _is_process_alive(writer: str) -> bool:
-    """Return whether the process with this name may still be running. This is assumed for other machines."""
+    """Return whether the process with this name may still be running."""
     machine, _, process_id = writer.rpartition(":")
-    if machine != platform.node():
+    if machine != platform.node():  # a process on another machine cannot be checked
         return True
     if writer == _process_name():
         return False  # an exception ended the answer: a process generates only one answer at a time

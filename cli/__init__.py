@@ -40,8 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    with paused_collector(is_whole_process=arguments is None):
-        if arguments is None:
+    is_whole_process = arguments is None
+    with paused_collector(is_whole_process=is_whole_process):
+        if is_whole_process:
             from .interrupt import exit_on_signals
 
             exit_on_signals()

@@ -18,7 +18,7 @@ from .command_table import COMMANDS, load_command, load_plugin, plugin_commands
 from .messages import plugin_notes, prepare_streams, report_failures
 from .startup import start_collector
 
-# Minimum similarity of a word to a command. It allows one wrong letter of six, not ``watch`` for ``batch``.
+# Minimum similarity of a mistyped command to its name. One letter of six may be wrong; ``watch`` is not ``batch``.
 _COMMAND_SIMILARITY = 0.82
 
 
@@ -35,33 +35,42 @@ class Commands(TyperGroup):
             TyperCommand(name, help=command.summary, rich_help_panel=command.section)
             for name, command in COMMANDS.items()
         )
-        # what is shown of the commands; `resolve_command` imports them
+        # These have only the names and the summaries. `resolve_command` imports the commands themselves.
         self.commands = {str(command.name): command for command in (*own, *plugins)}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the command that the first word names."""
-        name, found, words = super().resolve_command(ctx, args)
-        if name is None or found is None:  # of a line that is being typed
-            return name, found, words
+        name, placeholder, remaining_words = super().resolve_command(ctx, args)
+        if name is None or placeholder is None:  # the user is still typing the line
+            return name, placeholder, remaining_words
         if name in COMMANDS:
-            return name, load_command(name), words
+            return name, load_command(name), remaining_words
         command = load_plugin(plugin_commands()[name])
         start_collector()
-        return name, command, words
+        return name, command, remaining_words
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert ``run`` before words that begin with neither a command nor an option of `gen` itself."""
-        is_typed = ctx.resilient_parsing
-        return super().parse_args(ctx, ["run", *args] if self._are_of_run(args, is_typed=is_typed) else args)
+        if self._begin_with_prompt(args, is_incomplete=ctx.resilient_parsing):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
-    def _are_of_run(self, words: Sequence[str], *, is_typed: bool) -> bool:
+    def _begin_with_prompt(self, words: Sequence[str], *, is_incomplete: bool) -> bool:
+        """Return whether words are a prompt and options of `gen run`. Without words, stdin may be the prompt."""
+        # ``is_incomplete``: whether the user is still typing the line.
         if not words:
-            return not (is_typed or sys.stdin is None or sys.stdin.isatty())
-        if words[0].startswith("-"):
-            return words[0] not in ("--help", "-h", "--version")
-        names = [*self.commands, *(name.removesuffix("s") for name in self.commands)]
-        is_mistyped = len(words) == 1 and nearest_name(words[0], names, _COMMAND_SIMILARITY) is not None
-        return words[0] not in self.commands and not is_mistyped
+            has_piped_input = sys.stdin is not None and not sys.stdin.isatty()
+            return has_piped_input and not is_incomplete
+        first_word = words[0]
+        if first_word.startswith("-"):
+            return first_word not in ("--help", "-h", "--version")
+        if first_word in self.commands:
+            return False
+        return len(words) > 1 or not self._is_similar_to_command(first_word)
+
+    def _is_similar_to_command(self, word: str) -> bool:
+        singular_names = [name.removesuffix("s") for name in self.commands]
+        return nearest_name(word, [*self.commands, *singular_names], _COMMAND_SIMILARITY) is not None
 
 
 INTRODUCTION = """Run a GGUF model and choose every token yourself.
@@ -118,7 +127,10 @@ def start(arguments: Sequence[str] | None = None) -> None:
         sys.exit(end.exit_code)
 
 
+_GEN_BEFORE_FLAG = re.compile(r"^(\s*\S+\s+)(?=-)")
+
+
 def _complete_flags_of_run() -> None:
-    """Insert ``run`` into the typed line, which Typer reads, if a flag follows ``gen``."""
+    """Change a typed line such as ``gen --temp`` into ``gen run --temp``, whose flags Typer completes."""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    os.environ["_TYPER_COMPLETE_ARGS"] = re.sub(r"^(\s*\S+\s+)(?=-)", r"\1run ", line)
+    os.environ["_TYPER_COMPLETE_ARGS"] = _GEN_BEFORE_FLAG.sub(r"\1run ", line)

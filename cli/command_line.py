@@ -13,6 +13,7 @@ from ..common.errors import UsageError
 from ..presets.llama_cpp_flags import find_llama_cpp_flag
 from .flags import DeclaredFlag
 
+_SHORT_FLAG_LENGTH = 2  # a dash and one letter
 # A flag of one letter followed directly by its value, a number, such as ``-n5``.
 _ATTACHED_NUMBER = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
 
@@ -23,37 +24,43 @@ class GenCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words with the first name of each flag in place of the others."""
         flags: Sequence[DeclaredFlag] = getattr(self.callback, "flags", ())
-        return super().parse_args(ctx, list(normalized_words(args, flags, is_complete=not ctx.resilient_parsing)))
+        is_complete = not ctx.resilient_parsing
+        return super().parse_args(ctx, list(normalized_words(args, flags, is_complete=is_complete)))
 
 
 def normalized_words(words: Sequence[str], flags: Sequence[DeclaredFlag], *, is_complete: bool) -> Iterator[str]:
-    """Yield the words with each flag under its first name, followed by its value, even if that was left out."""
+    """Yield the words with the first name of each flag, and with the default of each optional value left out."""
     # ``is_complete``: False if the user is still typing, so that no word is an error yet.
-    by_name = {name: declared for declared in flags for name in declared.names}
+    flag_of_name = {name: declared for declared in flags for name in declared.names}
     remaining_words = deque(words)
     while remaining_words:
         word = remaining_words.popleft()
         if word == "--":
             yield word
             break
-        name, sign, value = word.partition("=")
-        declared = by_name.get(name) or by_name.get(_with_dashes(name))
+        name, equals_sign, value = word.partition("=")
+        declared = flag_of_name.get(name) or flag_of_name.get(_with_dashes(name))
         if declared is None:
             if is_complete:
                 _reject_unknown_flag(word)
             yield word
         elif not declared.takes_value:
-            yield declared.first_name(_with_dashes(name)) + sign + value
+            first_name = declared.first_name(_with_dashes(name))
+            yield f"{first_name}{equals_sign}{value}"
         else:
             yield declared.flag.names[0]
-            optional = declared.flag.optional_value
-            if sign:
+            optional_value = declared.flag.optional_value
+            if equals_sign:
                 yield value
-            elif optional and not (remaining_words and optional.pattern.fullmatch(remaining_words[0])):
-                yield optional.default
+            elif optional_value is not None and not _begin_with_value(remaining_words, optional_value.pattern):
+                yield optional_value.default
             elif remaining_words:
                 yield remaining_words.popleft()
     yield from remaining_words
+
+
+def _begin_with_value(words: Sequence[str], pattern: re.Pattern[str]) -> bool:
+    return bool(words) and pattern.fullmatch(words[0]) is not None
 
 
 def _with_dashes(name: str) -> str:
@@ -63,10 +70,12 @@ def _with_dashes(name: str) -> str:
 
 def _reject_unknown_flag(word: str) -> None:
     """Raise ``UsageError`` for a flag that only llama.cpp has, and for letters that Typer would read as flags."""
+    if not word.startswith("-"):
+        return
     name = _with_dashes(word.partition("=")[0])
-    flag = find_llama_cpp_flag(name) if word.startswith("-") else None
+    flag = find_llama_cpp_flag(name)
     if flag is not None and flag.meaning:
         raise UsageError(f"{name} is {flag.meaning} in llama.cpp; {flag.advice}")
-    has_letters = len(word) > len("-p") and word.startswith("-") and not word.startswith("--")
-    if has_letters and _ATTACHED_NUMBER.fullmatch(word) is None:
+    has_several_letters = len(word) > _SHORT_FLAG_LENGTH and not word.startswith("--")
+    if has_several_letters and _ATTACHED_NUMBER.fullmatch(word) is None:
         raise UsageError(f"there is no flag {word}; text that begins with a dash follows --")

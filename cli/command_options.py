@@ -69,7 +69,8 @@ def takes_group_options(
 
 def _with_flags(function: Any, cls: type[Options], described: Any, *parameters: Parameter) -> Any:
     """Return the function with the name and the help of another one, and with a parameter for each flag."""
-    function.__name__, function.__doc__ = described.__name__, help_text(described.__doc__ or "")
+    function.__name__ = described.__name__
+    function.__doc__ = help_text(described.__doc__ or "")
     function.flags = tuple(declared_flags(cls))
     function.__signature__ = Signature([*parameters, *_parameters(cls)])
     return function
@@ -118,21 +119,27 @@ def _parameters(cls: type[Options]) -> Iterator[Parameter]:
 
 def _typer_parameter(flag: Flag, annotation: Any) -> Any:
     """Return Typer's declaration of a flag. Typer knows one long and one short name; `GenCommand` the others."""
-    is_path = annotation in (Path, Path | None)
-    facts: dict[str, Any] = {
-        # an empty one instead of Typer's <bool>
-        "metavar": flag.metavar or ("FILE" if is_path else "" if annotation in (bool, bool | None) else None),
+    metavar = flag.metavar or None
+    parse = flag.parse
+    if annotation in (Path, Path | None):
+        metavar = metavar or "FILE"
+        parse = parse or _read_path
+    elif annotation in (bool, bool | None):
+        metavar = metavar or ""  # without it, Typer shows <bool>
+    declaration: dict[str, Any] = {
+        "metavar": metavar,
         "show_default": flag.shows_default,
         "autocompletion": completer(flag.completion_kind),
-        "parser": _parser(flag.parse or (_read_path if is_path else None)),
+        "parser": _parser(parse),
     }
     if not flag.names:
-        return typer.Argument(help=help_text(flag.help), **facts)
-    shown = _typer_names(flag)
-    others = [name for name in flag.names + flag.negatives if name not in shown]
-    text = f"{flag.help} Also: {', '.join(others)}." if others else flag.help
-    names = [f" /{name}" if name in flag.negatives else name for name in shown]
-    return typer.Option(*names, help=help_text(text), rich_help_panel=flag.panel, **facts)
+        return typer.Argument(help=help_text(flag.help), **declaration)
+    typer_names = _typer_names(flag)
+    other_names = [name for name in flag.names + flag.negatives if name not in typer_names]
+    text = f"{flag.help} Also: {', '.join(other_names)}." if other_names else flag.help
+    # Typer declares a name that switches a flag off by a slash: `` /--no-mmap``
+    declared_names = [f" /{name}" if name in flag.negatives else name for name in typer_names]
+    return typer.Option(*declared_names, help=help_text(text), rich_help_panel=flag.panel, **declaration)
 
 
 def _typer_names(flag: Flag) -> tuple[str, ...]:
@@ -142,14 +149,17 @@ def _typer_names(flag: Flag) -> tuple[str, ...]:
     return (*long_names[:1], *short_names[:1], *flag.negatives[:1])
 
 
-_TAG = re.compile(r"\[(?=[a-z#/@])")
+_TAG_START = re.compile(r"\[(?=[a-z#/@])")  # the beginning of a tag of rich's markup, such as ``[bold]``
 
 
 def help_text(text: str) -> str:
-    """Return a help text for Typer: each paragraph on one line, except command lines, and without markup."""
-    paragraphs = cleandoc(text).split("\n\n")
-    lines = (part if part.startswith("  ") else " ".join(part.split()) for part in paragraphs)
-    return _TAG.sub(r"\\[", "\n\n".join(lines))
+    """Return a help text for Typer: each paragraph on one line, except indented command lines."""
+    # A bracket that rich would take for markup is escaped.
+    paragraphs = []
+    for paragraph in cleandoc(text).split("\n\n"):
+        is_indented = paragraph.startswith("  ")
+        paragraphs.append(paragraph if is_indented else " ".join(paragraph.split()))
+    return _TAG_START.sub(r"\\[", "\n\n".join(paragraphs))
 
 
 def _parser(parse: Callable[[str], Any] | None) -> Callable[[str], Any] | None:
@@ -173,26 +183,29 @@ def _read_path(text: str) -> Path:
 
 
 def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
-    value_by_field = {}
+    value_of_field: dict[str, Any] = {}
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
-        described = flag_of_field(declared)
-        if described is not None:
+        flag = flag_of_field(declared)
+        if flag is not None:
             value = values[declared.name]
-            value_by_field[declared.name] = (
-                _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
-            )
+            if flag.has_escapes and values[_ESCAPE_FIELD]:
+                value = _unescape(value)
+            value_of_field[declared.name] = value
         elif declared_type is TypedFlags:
-            value_by_field[declared.name] = _typed_flags(values[_CONTEXT])
+            value_of_field[declared.name] = _typed_flags(values[_CONTEXT])
         else:
-            value_by_field[declared.name] = _build_options(declared_type, values)
-    return cls(**value_by_field)
+            value_of_field[declared.name] = _build_options(declared_type, values)
+    return cls(**value_of_field)
 
 
 def _typed_flags(context: typer.Context) -> TypedFlags:
-    sources = {field: context.get_parameter_source(field) for field in context.params}
-    typed = (field for field, source in sources.items() if source is not None and source.name == "COMMANDLINE")
-    return TypedFlags(frozenset(typed))
+    typed_fields = set()
+    for field in context.params:
+        source = context.get_parameter_source(field)
+        if source is not None and source.name == "COMMANDLINE":
+            typed_fields.add(field)
+    return TypedFlags(frozenset(typed_fields))
 
 
 def _unescape(value: Any) -> Any:
@@ -212,9 +225,8 @@ def process_escapes(text: str) -> str:
     # UTF-8 become surrogates, as Python does for arguments of the command line.
     if "\\" not in text:
         return text
-    return _ESCAPE_REGEX.sub(_unescape_match, text.encode(errors="surrogateescape")).decode(
-        errors="surrogateescape"
-    )
+    data = text.encode(errors="surrogateescape")
+    return _ESCAPE_REGEX.sub(_unescape_match, data).decode(errors="surrogateescape")
 
 
 def _unescape_match(match: re.Match[bytes]) -> bytes:
@@ -275,7 +287,8 @@ class TypedFlags:
         # ``why``: the message after the flag's name. ``required_companions``: reject only flags that need one of
         # these, see `Flag`; None: all flags.
         for flag in self._typed_flags_in(groups):
-            if required_companions is None or not set(flag.required_companions).isdisjoint(required_companions):
+            needs_companion = not set(flag.required_companions).isdisjoint(required_companions or ())
+            if required_companions is None or needs_companion:
                 raise UsageError(f"{flag.name} {why}")
 
     def reject_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
@@ -292,7 +305,7 @@ class TypedFlags:
                     yield flag
 
 
-NamedPath = tuple[str, Path | None]  # name of a flag, and its path; None if the flag is not given
+NamedPath = tuple[str, Path | None]  # name of a flag, and its path; None if the flag was not typed
 
 
 def reject_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:

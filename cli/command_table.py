@@ -19,11 +19,10 @@ GROUP = "logitsmith.commands"
 
 
 class Command(NamedTuple):
-    """A command of `gen` itself: the section of the help, and the summary."""
+    """A command of `gen` itself."""
 
-    # The summary repeats the first sentence of the command's own help, so that `gen --help` imports no command.
-
-    section: str
+    section: str  # of the help
+    # the first sentence of the command's own help, repeated here so that `gen --help` imports no command
     summary: str
 
 
@@ -65,12 +64,12 @@ COMMANDS = {
 
 def load_command(name: str) -> Any:
     """Import a command of `gen` itself, and no other, and return it as Typer builds it."""
-    key = name.replace("-", "_")
-    module = import_module(f".commands.{key}", __package__)
+    python_name = name.replace("-", "_")  # of the module and of its function
+    module = import_module(f".commands.{python_name}", __package__)
     if hasattr(module, "app"):  # a group such as presets
         return get_command(module.app)
     app = typer.Typer(add_completion=False)
-    app.command(name, cls=GenCommand)(getattr(module, key))
+    app.command(name, cls=GenCommand)(getattr(module, python_name))
     return get_command(app)
 
 
@@ -93,19 +92,21 @@ def reason_against(name: str) -> str | None:
     """Return the reason why no plug-in can have a command of this name; None if one can."""
     if name in COMMANDS:
         return "gen has a command of this name"
-    return None if _NAME.fullmatch(name) else "the name of a command is a letter, then letters, digits, - and _"
+    if _NAME.fullmatch(name) is None:
+        return "the name of a command is a letter, then letters, digits, - and _"
+    return None
 
 
 def load_plugin(plugin: Plugin) -> Any:
     """Import a plug-in, and return its command as Typer builds it."""
     # Raises ``PluginError`` if that fails, or if the object is neither a ``typer.Typer`` nor a function.
-    found = plugin.load()
+    loaded = plugin.load()
     group = typer.Typer(add_completion=False)
     group.callback()(_no_options)
-    if isinstance(found, typer.Typer):
-        group.add_typer(found, name=plugin.name)
-    elif callable(found) and not isinstance(found, type):
-        group.command(plugin.name)(found)
+    if isinstance(loaded, typer.Typer):
+        group.add_typer(loaded, name=plugin.name)
+    elif callable(loaded) and not isinstance(loaded, type):
+        group.command(plugin.name)(loaded)
     else:
         raise PluginError(f"{plugin.title} is neither a typer.Typer nor a function")
     try:

@@ -82,7 +82,9 @@ def argument(
 
 def _declare_field(described: Flag, default: Any) -> Any:
     metadata = {_FLAG_KEY: described}
-    return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
+    if default is REQUIRED:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def flag_of_field(declared: Any) -> Flag | None:
@@ -124,10 +126,12 @@ class DeclaredFlag(NamedTuple):
         return self.annotation not in (bool, bool | None)
 
     def first_name(self, name: str) -> str:
-        """Return the name under which Typer knows a switch; ``name``: any of its names."""
-        return self.flag.negatives[0] if name in self.flag.negatives else self.flag.names[0]
+        """Return the name under which Typer knows a switch; ``name``: any name of the switch."""
+        switches_off = name in self.flag.negatives
+        return self.flag.negatives[0] if switches_off else self.flag.names[0]
 
 
+# synonyms that llama.cpp accepts
 _SWITCH_WORDS = {
     "enabled": "on",
     "true": "on",

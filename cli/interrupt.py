@@ -29,7 +29,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False  # whether a signal has arrived
-        # for the first signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP
+        # the exit code for the first signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP
         self.exit_code = _SIGNAL_EXIT_BASE + signal.SIGINT
         self._is_shutdown_graceful = False
         # Number of signals after which the process exits, if the run does not end by itself.
@@ -60,9 +60,9 @@ class Interrupt:
 
     @contextmanager
     def graceful_shutdown(self) -> Iterator[None]:
-        """Inside the block, raise nothing at the second signal, because the run already ends after the first."""
-        # So the end of the run can be written. If the run does not end, the process exits after `_SECONDS_TO_END`;
-        # a third signal raises an exception.
+        """Inside the block, the second signal raises no exception, so that the end of the run can be written."""
+        # The run ends after the first signal. If it does not end after the second one, the process exits after
+        # `_SECONDS_TO_END`. A third signal raises an exception.
         self._is_shutdown_graceful = True
         try:
             yield
@@ -72,7 +72,7 @@ class Interrupt:
     @contextmanager
     def ended_by_first_signal(self) -> Iterator[None]:
         """Inside the block, the process exits soon after the first signal, unless the run ends before."""
-        # For a call of C code that nothing can stop, and before which nothing was begun.
+        # For a call of C code that nothing can stop. There must be no begun work that a signal would lose.
         self._signals_to_end = 1
         try:
             yield
@@ -136,11 +136,12 @@ def _lost_signals_sent_again(interrupt: Interrupt) -> Iterator[None]:
     timers: list[Timer] = []
 
     def send_again(unraisable: Any) -> None:
-        if not (interrupt.requested and isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit))):
+        is_exception_of_signal = isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit))
+        if interrupt.requested and is_exception_of_signal:
+            signal_number = interrupt.exit_code - _SIGNAL_EXIT_BASE
+            timers.append(_send_signal_later(signal_number))
+        else:
             previous_hook(unraisable)
-            return
-        signal_number = interrupt.exit_code - _SIGNAL_EXIT_BASE
-        timers.append(_send_signal_later(signal_number))
 
     sys.unraisablehook = send_again
     try:
@@ -188,22 +189,24 @@ def _signal_that_raised(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
-    """Inside the block, exit the process soon after the last signal that it waits for, unless the block ends."""
+    """Inside the block, exit the process soon after the second signal, unless the block ends before."""
+    # `Interrupt.ended_by_first_signal` makes the first signal enough.
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    has_left = Event()
+    block_ended = Event()
 
     def watch() -> None:
         # Python's C code writes a byte for each signal, even while the main thread is in a C function.
         signal_numbers: list[int] = []
         while len(signal_numbers) < interrupt._signals_to_end:
-            received = os.read(read_end, 64)
-            if not received:
+            received_bytes = os.read(read_end, 64)  # each byte is the number of a signal
+            is_pipe_closed = not received_bytes
+            if is_pipe_closed:
                 return
-            signal_numbers += [signal_number for signal_number in received if signal_number in _SIGNALS]
+            signal_numbers += [number for number in received_bytes if number in _SIGNALS]
             if signal_numbers:
                 interrupt._count_signals(len(signal_numbers))
-        if not has_left.wait(_SECONDS_TO_END):
+        if not block_ended.wait(_SECONDS_TO_END):
             # In a thread, because flushing would wait forever if stdout is a full pipe without a reader.
             flusher = Thread(target=_flush_stdout, daemon=True)
             flusher.start()
@@ -217,7 +220,7 @@ def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
     try:
         yield
     finally:
-        has_left.set()
+        block_ended.set()
         signal.set_wakeup_fd(previous_wakeup_end)
         os.close(write_end)
         watcher.join()
@@ -237,9 +240,13 @@ def exit_on_signals() -> None:
     """Make SIGTERM and SIGHUP end the command by an exception, as Ctrl-C does, without a traceback."""
     atexit.register(_ignore_signals)
     sys.unraisablehook = _send_lost_signal_again
-    for number in _SIGNALS:
-        if number != signal.SIGINT:
-            _set_handler_unless_ignored(number, lambda number, _frame: _raise_exit(_SIGNAL_EXIT_BASE + number))
+
+    def leave(signal_number: int, _frame: FrameType | None) -> None:
+        _raise_exit(_SIGNAL_EXIT_BASE + signal_number)
+
+    for signal_number in _SIGNALS:
+        if signal_number != signal.SIGINT:
+            _set_handler_unless_ignored(signal_number, leave)
 
 
 def exit_immediately_on_signals() -> None:

@@ -25,7 +25,10 @@ from ..common.files import write_problem
 from ..common.plugins import PluginWarning
 from .text import terminal_safe, wrap_words
 
-FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130  # exit codes of a failure, of wrong usage, and of Ctrl-C
+# exit codes
+FAILED = 1
+BAD_USAGE = 2
+INTERRUPTED = 130  # after Ctrl-C
 
 # The installed name of each package that differs from the name of its module.
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
@@ -48,7 +51,8 @@ FLAGS: Mapping[str, str] = {
 }
 
 
-Words = Mapping[str, str | None]  # what an advice says for a `Word`; None: the advice is left out
+# what advice says for each `Word`, such as ``--chain``; None: the advice is left out
+Words = Mapping[str, str | None]
 
 
 @contextmanager
@@ -99,7 +103,9 @@ def _failure_sentence(error: Exception, words: Words) -> str | None:
 def flag_sentence(error: Exception, words: Words | None = None) -> str:
     """Return the message of an error, whose advice names flags instead of Python parameters."""
     # ``words``: those of a line, of a chat, or of a command, which take precedence over the flags.
-    return error.sentence({**FLAGS, **(words or {})}) if isinstance(error, LogitsmithError) else str(error)
+    if not isinstance(error, LogitsmithError):
+        return str(error)
+    return error.sentence({**FLAGS, **(words or {})})
 
 
 # The field of a batch's line for each `Word`. Other words correspond to flags of `gen batch`.
@@ -138,9 +144,10 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _system_sentence(error: OSError) -> str:
-    """Return the message of a system error, reworded unless that happened when it was raised."""
-    is_reworded = error.errno is None or error.strerror != os.strerror(error.errno)
-    if is_reworded or not isinstance(error.filename, str):
+    """Return the message of a system error."""
+    # The system's own text is replaced by a clearer one. Code that raises an `OSError` may have its own text.
+    has_own_text = error.errno is None or error.strerror != os.strerror(error.errno)
+    if has_own_text or not isinstance(error.filename, str):
         return f"{error.filename or 'output'}: {error.strerror}"
     return f"{error.filename}: {write_problem(error, Path(error.filename))}"
 
@@ -234,25 +241,27 @@ def print_message(line: str) -> None:
     print(safe, file=sys.stderr)
 
 
-_ERASE_LINE, _ERASE_LINE_ABOVE, _SHOW_CURSOR = b"\r\x1b[2K", b"\x1b[1A\x1b[2K", b"\x1b[?25h"
+_ERASE_LINE = b"\r\x1b[2K"
+_ERASE_LINE_ABOVE = b"\x1b[1A\x1b[2K"
+_SHOW_CURSOR = b"\x1b[?25h"
 # The progress bars that are shown now, each as a function that returns the number of its lines.
-_visible: list[Callable[[], int]] = []
+_visible_bars: list[Callable[[], int]] = []
 
 
 @contextmanager
 def visible_bar(count_lines: Callable[[], int] = lambda: 1) -> Iterator[None]:
     """Inside the block, a progress bar is on the terminal. ``count_lines`` returns the number of its lines."""
-    _visible.append(count_lines)
+    _visible_bars.append(count_lines)
     try:
         yield
     finally:
-        _visible.remove(count_lines)
+        _visible_bars.remove(count_lines)
 
 
 def erase_bar() -> None:
     """Erase the progress bar and show the cursor again, if there is a bar. Called before ``os._exit``."""
-    if _visible:
-        lines_above = max(count_lines() for count_lines in _visible) - 1
-        erased = _ERASE_LINE + lines_above * _ERASE_LINE_ABOVE + _SHOW_CURSOR
+    if _visible_bars:
+        lines_above = max(count_lines() for count_lines in _visible_bars) - 1
+        escape_sequences = _ERASE_LINE + lines_above * _ERASE_LINE_ABOVE + _SHOW_CURSOR
         with suppress(OSError, ValueError, AttributeError):
-            os.write(sys.__stderr__.fileno(), erased)  # type: ignore[union-attr]
+            os.write(sys.__stderr__.fileno(), escape_sequences)  # type: ignore[union-attr]

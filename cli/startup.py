@@ -43,7 +43,8 @@ def start_collector() -> None:
     # Called when the imports of a command are done and its work begins; `interruptible` calls it for long work. A
     # command that only prints something ends before it has created garbage worth collecting.
     while _restart_calls:
-        _restart_calls.pop()()
+        restart = _restart_calls.pop()
+        restart()
 
 
 def set_import_defaults() -> None:

@@ -9,12 +9,18 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-# Characters that a terminal would execute: C0 except tab and newline, DEL, C1, and marks that reverse text.
-_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
-_ESCAPED = {
-    code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# Characters that a terminal would execute, each with a visible text. C0 (except tab and newline) and DEL become
+# Unicode's pictures of them. C1 and marks that reverse text become escapes such as ``\u202e``.
+_FIRST_PICTURE = 0x2400
+_C0 = range(0x20)
+_DEL = 0x7F
+_C1 = range(0x80, 0xA0)
+_DIRECTION_MARKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_VISIBLE = {
+    **{code: chr(_FIRST_PICTURE + code) for code in _C0 if chr(code) not in "\t\n"},
+    _DEL: "\u2421",
+    **{code: f"\\u{code:04x}" for code in (*_C1, *_DIRECTION_MARKS)},
 }
-_VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
 
 
 def visible(text: str) -> str:
@@ -30,7 +36,9 @@ def terminal_safe(text: str, out: TextIO) -> str:
 def file_size(count: int) -> str:
     """Return a number of bytes in decimal units, such as ``98.4 MB``."""
     size, unit = _scaled(count, ("bytes", "kB", "MB", "GB", "TB"))
-    return f"{count} bytes" if unit == "bytes" else f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
+    if unit == "bytes":
+        return f"{count} bytes"
+    return f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
 
 
 def parameter_count(count: int) -> str:
@@ -40,7 +48,7 @@ def parameter_count(count: int) -> str:
 
 
 def _scaled(count: int, units: Sequence[str]) -> tuple[float, str]:
-    """Return a number in the first unit in which it is below 1,000; each is a thousand of the one before."""
+    """Return a number in the first unit in which it is below 1,000. Each unit is 1,000 times the one before."""
     size = float(count)
     for unit in units[:-1]:
         if size < 1000:

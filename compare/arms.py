@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 from ..common.errors import UsageError
 from ..presets.overrides import parse_set
@@ -16,7 +17,7 @@ from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 
 MAX_ARMS = 64
-_NAME = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
+_NAME = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")  # words, each separated from the next by one space
 
 
 @dataclass(frozen=True)
@@ -38,45 +39,62 @@ class Arm:
 
 def make_arms(texts: Iterable[str], base: str | None, grids: Sequence[str]) -> list[Arm]:
     """Return all arms: those of ``--arm`` (``NAME=SOURCE@MODEL``), in order, then the points of the grid."""
-    # SOURCE is a preset or a chain. Name, source and model may be left out; without a source, the arm has the
-    # base, by default the preset ``default``. Each combination of values of the grids (``NAME.PARAM=VALUE,VALUE``)
-    # is an arm. Raises ``UsageError`` for texts of another form, equal names, fewer than two arms, or too many.
+    # SOURCE is a preset or a chain. Name, source and model may be left out. An arm without a source has the base,
+    # by default the preset ``default``. A grid is ``NAME.PARAM=VALUE,VALUE``; each combination of values of the
+    # grids is an arm. Raises ``UsageError`` for texts of another form, equal names, fewer than two arms, or too
+    # many.
     base_arm = _read_source(base or "default", "--base")
     arms = [_parse_arm(text, base_arm) for text in texts]
-    if base is not None and not grids and all(arm.preset or arm.chain for arm in map(_without_base, texts)):
+    is_base_used = bool(grids) or any(_lacks_source(text) for text in texts)
+    if base is not None and not is_base_used:
         raise UsageError("--base has no effect without --grid, or an arm without a chain such as --arm q4=@FILE")
     if grids:
-        arms += [
-            replace(base_arm, name=" ".join(values), sets=values)
-            for values in product(*(_parse_grid(grid) for grid in grids))
-        ]
+        settings_of_grids = [_parse_grid(grid) for grid in grids]
+        for settings in product(*settings_of_grids):
+            arms.append(replace(base_arm, name=" ".join(settings), sets=settings))
     if len(arms) < 2:
         raise UsageError("a comparison needs two arms or more: --arm default --arm 'hot=temp1.5 > min-p0.05'")
     if len(arms) > MAX_ARMS:
         raise UsageError(f"there are {len(arms)} arms, and at most {MAX_ARMS} can be compared")
     names = [arm.name for arm in arms]
-    doubled = next((name for name in names if names.count(name) > 1), None)
-    if doubled is not None:
-        raise UsageError(f"--arm: two arms are named {doubled!r}; name one of them: --arm NAME={doubled}")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise UsageError(f"--arm: two arms are named {duplicate!r}; name one of them: --arm NAME={duplicate}")
     return arms
 
 
-def _without_base(text: str) -> Arm:
-    """Return an arm as it is written, without the source that the base would give."""
-    return _parse_arm(text, Arm(""))
+class _ArmText(NamedTuple):
+    """The parts of ``NAME=SOURCE@MODEL``. Source and model are empty if they are left out."""
+
+    name: str
+    source: str
+    model: str
+
+
+def _lacks_source(text: str) -> bool:
+    return not _split_arm_text(text).source
 
 
 def _parse_arm(text: str, base: Arm) -> Arm:
-    name, sign, rest = text.partition("=")
-    if not sign or not _NAME.fullmatch(name) or _is_sampler(name.split()[0]):  # top_k=40 is a chain
-        name, rest = text, text
-    source, has_model, model = rest.rpartition("@")
-    if not has_model:
-        source, model = rest, ""
-    if not source.strip() and not model:
-        raise UsageError(f"--arm {text}: write NAME=CHAIN, NAME=PRESET, or NAME=PRESET@MODEL")
-    arm = _read_source(source.strip(), f"--arm {name}") if source.strip() else base
+    name, source, model = _split_arm_text(text)
+    arm = _read_source(source, f"--arm {name}") if source else base
     return replace(arm, name=name, model=model or None)
+
+
+def _split_arm_text(text: str) -> _ArmText:
+    name, equals_sign, source_and_model = text.partition("=")
+    has_name = bool(equals_sign) and _NAME.fullmatch(name) is not None
+    if not has_name or _is_sampler(name.split()[0]):  # top_k=40 is a chain
+        name = text
+        source_and_model = text
+    source, at_sign, model = source_and_model.rpartition("@")
+    if not at_sign:
+        source = source_and_model
+        model = ""
+    source = source.strip()
+    if not source and not model:
+        raise UsageError(f"--arm {text}: write NAME=CHAIN, NAME=PRESET, or NAME=PRESET@MODEL")
+    return _ArmText(name, source, model)
 
 
 def _is_sampler(name: str) -> bool:
@@ -90,7 +108,8 @@ def _is_sampler(name: str) -> bool:
 def _read_source(source: str, origin: str) -> Arm:
     """Return the arm of a preset, or of a chain if no preset has this name."""
     # Raises ``UsageError`` if the source is neither. Errors of a preset's file are raised when it is opened.
-    if source == "model" or is_file_reference(source) or source in {entry.name for entry in list_presets()}:
+    preset_names = {entry.name for entry in list_presets()}
+    if source == "model" or is_file_reference(source) or source in preset_names:
         return Arm(source, preset=source)
     try:
         parse_chain(source)
@@ -101,8 +120,8 @@ def _read_source(source: str, origin: str) -> Arm:
 
 def _parse_grid(text: str) -> list[str]:
     """Return the settings of one parameter, as ``--set`` accepts them. Raises ``UsageError``, ``PresetError``."""
-    name, sign, values = text.partition("=")
-    if not sign or not values:
+    name, _, values = text.partition("=")
+    if not values:
         raise UsageError(f"--grid {text}: write NAME.PARAM=VALUE,VALUE, such as min_p.p=0.02,0.05")
     settings = [f"{name.strip()}={value.strip()}" for value in values.split(",")]
     for setting in settings:

@@ -1,6 +1,6 @@
 """Distances between the distributions of two arms along the same texts, over the whole vocabulary.
 
-No token is drawn from the distributions, so that no measure depends on chance, unless a chain has `CHANCE_STEPS`.
+The measures draw no token, so they do not depend on chance. The exception is a chain with one of `CHANCE_STEPS`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from ..engine.context import Context
     from ..engine.model import Model
     from ..engine.vocabulary import Vocabulary
-    from ..samplers.chain import Chain, StepSpec
+    from ..samplers.chain import StepSpec
     from .plan import Plan, TextTable
 
-# Steps whose effect on the distribution depends on random numbers, which have the first seed
+# steps that change the distribution by random numbers; these are drawn with the first seed
 CHANCE_STEPS = frozenset({"xtc", "mirostat", "mirostat_v2", "adaptive_p"})
-WORST_PLACES = 5
-_SHOWN_TOKENS = 4
-_SHOWN_CONTEXT_TOKENS = 12
+WORST_PLACES = 5  # number of places that are shown for an arm
+_SHOWN_TOKENS = 4  # number of likely tokens that are shown for a place
+_SHOWN_CONTEXT_TOKENS = 12  # number of tokens before a place that are shown
 
 
 class TokenPath(NamedTuple):
@@ -115,47 +115,59 @@ def measure_paths(
     is_interrupted: Callable[[], bool] | None = None,
 ) -> list[PathValues]:
     """Return the values of each arm. The first arm has no distances."""
-    # At each token of a path, the model's logits after the tokens before it go through the chain of each arm. The
-    # chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does. An
-    # arm with guidance reads the path a second time, after its negative prompt. If this does not fit into the
-    # context, the path ends earlier for all arms. The seed matters for `CHANCE_STEPS` only. Raises ``ModelError``
-    # for a path that is longer than a context, ``SamplingError``, and ``UsageError`` if two models do not have the
-    # same tokens.
+    # For each token of a path, every model computes the logits after the tokens before it, and the chain of every
+    # arm changes these logits. The chain has accepted the tokens before it. Logits are computed in small batches,
+    # as `gen score` does. An arm with guidance reads the path a second time, after its negative prompt. If that
+    # does not fit into the context, the path ends earlier for all arms. The seed matters for `CHANCE_STEPS` only.
+    # Raises ``ModelError`` for a path that is longer than a context, ``SamplingError``, and ``UsageError`` if two
+    # models do not have the same tokens.
     check_vocabularies(arms)
     values = [PathValues() for _ in arms]
     models = list({id(arm.model): arm.model for arm in arms}.values())
     with ExitStack() as stack:
         negative_contexts = [_open_negative_context(arm, stack) for arm in arms]
         paths = [_fitting_path(arms, negative_contexts, path) for path in paths]
-        total, done = sum(len(path.tokens) for path in paths), 0
+        total_count = sum(len(path.tokens) for path in paths)
+        read_count = 0
         for path in paths:
             for arm_values in values:
                 arm_values.path_starts.append(len(arm_values.kept))
-            chains = [build(arm.steps, seed=seed, vocab=arm.model.vocabulary) for arm in arms]
-            for chain in chains:
-                chain.reset(path.tokens[: path.first])
-            negative_rows = [
-                None if context is None else _negative_rows(arm, context, path)
-                for arm, context in zip(arms, negative_contexts, strict=True)
+            runs = [
+                _ArmOnPath(arm, path, seed, negative_context)
+                for arm, negative_context in zip(arms, negative_contexts, strict=True)
             ]
-            rows = zip(*(model.context.read_each(path.tokens[:-1]) for model in models), strict=True)
-            for index, model_rows in enumerate(rows, 1):
-                done += 1
+            rows_of_models = zip(*(model.context.read_each(path.tokens[:-1]) for model in models), strict=True)
+            for position, rows in enumerate(rows_of_models, 1):
+                read_count += 1
                 if progress is not None:
-                    progress(done, total)
+                    progress(read_count, total_count)
                 if is_interrupted is not None and is_interrupted():
                     return values
-                if index >= path.first:
-                    row_of_model = {id(model): row for model, row in zip(models, model_rows, strict=True)}
-                    chains_with_rows = [
-                        (chain, _chain_row(arm, row_of_model[id(arm.model)], each_row))
-                        for arm, chain, each_row in zip(arms, chains, negative_rows, strict=True)
-                    ]
-                    _measure_token(arms, chains_with_rows, row_of_model, _PathToken(path, index), values)
-                    for chain in chains:
-                        chain.accept(path.tokens[index])
-            done += 1
+                if position >= path.first:
+                    row_of_model = {id(model): row for model, row in zip(models, rows, strict=True)}
+                    _measure_token(runs, row_of_model, _PathToken(path, position), values)
+                    for run in runs:
+                        run.chain.accept(path.tokens[position])
+            read_count += 1  # the last token, which no model reads
     return values
+
+
+class _ArmOnPath:
+    """The state of an arm along one path."""
+
+    def __init__(self, arm: MeasuredArm, path: TokenPath, seed: int, negative_context: Context | None) -> None:
+        self.model = arm.model
+        self.chain = build(arm.steps, seed=seed, vocab=arm.model.vocabulary)
+        self.chain.reset(path.tokens[: path.first])
+        self._guidance = arm.rules.guidance
+        # the logits after the negative prompt; None without guidance
+        self._negative_rows = None if negative_context is None else _negative_rows(arm, negative_context, path)
+
+    def chain_row(self, model_row: Floats) -> Floats:
+        """Return the logits that the chain gets. Called once for each measured token, in order."""
+        if self._negative_rows is None or self._guidance is None:
+            return model_row
+        return guide(model_row, next(self._negative_rows), self._guidance.scale).guided
 
 
 def _open_negative_context(arm: MeasuredArm, stack: ExitStack) -> Context | None:
@@ -169,14 +181,14 @@ def _open_negative_context(arm: MeasuredArm, stack: ExitStack) -> Context | None
 
 
 def _negative_rows(arm: MeasuredArm, context: Context, path: TokenPath) -> Iterator[Floats]:
-    """Yield the logits before each measured token of a path, after the negative prompt of an arm."""
+    """Yield the logits of each measured token of a path, if the negative prompt of an arm is the prompt."""
     negative_ids = _negative_ids(arm, path)
     rows = context.read_each([*negative_ids, *path.tokens[path.first : -1]])
     yield from islice(rows, len(negative_ids) - 1, None)
 
 
 def _negative_ids(arm: MeasuredArm, path: TokenPath) -> list[int]:
-    """Return the tokens that stand in the place of those before the first measured token of a path."""
+    """Return the negative prompt, which replaces the tokens before the first measured token of a path."""
     prompt_ids = path.tokens[: path.first]
     request = path.request or GenerationRequest(tuple(prompt_ids), ())
     return negative_prompt_ids(arm.model, replace(request, rules=arm.rules), prompt_ids) or []
@@ -188,21 +200,14 @@ def _fitting_path(arms: Sequence[MeasuredArm], contexts: Sequence[Context | None
     for arm, context in zip(arms, contexts, strict=True):
         if context is None:
             continue
-        room = context.length - len(_negative_ids(arm, path))
-        if room < 0:
+        free_count = context.length - len(_negative_ids(arm, path))
+        if free_count < 0:
             raise UsageError(
                 f"arm {arm.name}: the negative prompt of guidance does not fit into the context of "
                 f"{context.length:,} tokens; shorten it, or give a larger -c"
             )
-        path = path._replace(tokens=path.tokens[: path.first + room + 1])
+        path = path._replace(tokens=path.tokens[: path.first + free_count + 1])  # the last token is not read
     return path
-
-
-def _chain_row(arm: MeasuredArm, row: Floats, negative_rows: Iterator[Floats] | None) -> Floats:
-    """Return the logits that the chain of an arm gets, from those of its model."""
-    if negative_rows is None or arm.rules.guidance is None:
-        return row
-    return guide(row, next(negative_rows), arm.rules.guidance.scale).guided
 
 
 def check_vocabularies(arms: Sequence[MeasuredArm]) -> None:
@@ -228,39 +233,64 @@ class _PathToken(NamedTuple):
 
 
 def _measure_token(
-    arms: Sequence[MeasuredArm],
-    chains: Sequence[tuple[Chain, Floats]],
+    runs: Sequence[_ArmOnPath],
     row_of_model: Mapping[int, Floats],
     token: _PathToken,
     values: Sequence[PathValues],
 ) -> None:
     """Add the values of one token to those of each arm."""
-    # ``row_of_model`` has the logits by the model's identity.
-    model_rows = {model: model_probabilities(row) for model, row in row_of_model.items()}
-    drawn = []
-    for arm, (chain, row), arm_values in zip(arms, chains, values, strict=True):
-        candidates = chain.apply(row)
-        chain.draw(candidates)  # a selector may cut or change what it draws from
-        arm_row = probabilities(candidates)
+    # ``row_of_model`` has the logits by the identity of the model.
+    probabilities_of_model = {model: model_probabilities(row) for model, row in row_of_model.items()}
+    chain_probabilities = []
+    for run, arm_values in zip(runs, values, strict=True):
+        candidates = run.chain.apply(run.chain_row(row_of_model[id(run.model)]))
+        run.chain.draw(candidates)  # the last step may drop candidates or change them before it draws one
+        arm_probabilities = probabilities(candidates)
+        kept_mass = float(probabilities_of_model[id(run.model)][arm_probabilities > 0].sum())
         arm_values.kept.append(len(candidates))
-        arm_values.dropped_mass.append(max(1 - float(model_rows[id(arm.model)][arm_row > 0].sum()), 0.0))
-        drawn.append(arm_row)
-    first_model, vocabulary = model_rows[id(arms[0].model)], arms[0].model.vocabulary
-    for arm, arm_row, arm_values in islice(zip(arms, drawn, values, strict=True), 1, None):
-        between = distance(drawn[0], arm_row)
-        arm_values.total_variation.append(between.total_variation)
-        arm_values.jensen_shannon.append(jensen_shannon(drawn[0], arm_row))
-        arm_values.kl.append(between.divergence)
-        arm_values.reverse_kl.append(between.reverse_divergence)
-        arm_values.same_top.append(bool(drawn[0].argmax() == arm_row.argmax()))
-        _keep_worst(arm_values.worst, between.total_variation, token, vocabulary, (drawn[0], arm_row))
-        if arm.model is not arms[0].model:
-            model_row = model_rows[id(arm.model)]
-            arm_values.model_kl.append(distance(first_model, model_row).divergence)
-            arm_values.model_same_top.append(bool(first_model.argmax() == model_row.argmax()))
-            arm_values.model_token_change.append(float(model_row[token.id] - first_model[token.id]))
-            first_surprise, model_surprise = -np.log([first_model[token.id], model_row[token.id]])
-            arm_values.model_surprises.append((float(first_surprise), float(model_surprise)))
+        arm_values.dropped_mass.append(max(1 - kept_mass, 0.0))
+        chain_probabilities.append(arm_probabilities)
+    first_run = runs[0]
+    first_model_probabilities = probabilities_of_model[id(first_run.model)]
+    for run, arm_probabilities, arm_values in zip(runs[1:], chain_probabilities[1:], values[1:], strict=True):
+        rows = _RowPair(chain_probabilities[0], arm_probabilities)
+        _add_distances(arm_values, rows, token, first_run.model.vocabulary)
+        if run.model is not first_run.model:
+            model_rows = _RowPair(first_model_probabilities, probabilities_of_model[id(run.model)])
+            _add_model_distances(arm_values, model_rows, token.id)
+
+
+class _RowPair(NamedTuple):
+    """The probabilities of all tokens in the first arm and in another one, each float64 (V,)."""
+
+    first: Probabilities
+    other: Probabilities
+
+    @property
+    def has_same_top(self) -> bool:
+        return bool(self.first.argmax() == self.other.argmax())
+
+
+def _add_distances(values: PathValues, rows: _RowPair, token: _PathToken, vocabulary: Vocabulary) -> None:
+    """Add the distances between the distributions after the chains."""
+    distances = distance(rows.first, rows.other)
+    values.total_variation.append(distances.total_variation)
+    values.jensen_shannon.append(jensen_shannon(rows.first, rows.other))
+    values.kl.append(distances.divergence)
+    values.reverse_kl.append(distances.reverse_divergence)
+    values.same_top.append(rows.has_same_top)
+    _keep_worst(values.worst, distances.total_variation, token, vocabulary, rows)
+
+
+def _add_model_distances(values: PathValues, rows: _RowPair, token_id: int) -> None:
+    """Add the distances between the distributions of the models; ``token_id``: the next token of the text."""
+    first_probability = rows.first[token_id]
+    other_probability = rows.other[token_id]
+    first_surprise, other_surprise = -np.log([first_probability, other_probability])
+    values.model_kl.append(distance(rows.first, rows.other).divergence)
+    values.model_same_top.append(rows.has_same_top)
+    values.model_token_change.append(float(other_probability - first_probability))
+    values.model_surprises.append((float(first_surprise), float(other_surprise)))
 
 
 def model_probabilities(logits: Floats) -> Probabilities:
@@ -280,27 +310,40 @@ def _keep_worst(
     total_variation: float,
     token: _PathToken,
     vocabulary: Vocabulary,
-    rows: tuple[Probabilities, Probabilities],
+    rows: _RowPair,
 ) -> None:
-    """Insert a place if it is one of those with the largest distance."""
-    if total_variation <= (worst[-1].total_variation if len(worst) == WORST_PLACES else 0.0):
+    """Insert the place of a token into ``worst`` if the distance there is one of the largest so far."""
+    smallest_kept = worst[-1].total_variation if len(worst) == WORST_PLACES else 0.0
+    if total_variation <= smallest_kept:
         return
-    path, index = token.path, token.position
-    before = b"".join(map(vocabulary.piece, path.tokens[max(index - _SHOWN_CONTEXT_TOKENS, 0) : index]))
-    top_ids = [row.argpartition(-_SHOWN_TOKENS)[-_SHOWN_TOKENS:] for row in rows]
-    ids = sorted(set(np.concatenate(top_ids).tolist()), key=lambda each: -max(row[each] for row in rows))
-    tokens = tuple(
-        TokenShare(display_text(vocabulary.piece(each)), float(rows[0][each]), float(rows[1][each]))
-        for each in ids[:_SHOWN_TOKENS]
+    path = token.path
+    context_start = max(token.position - _SHOWN_CONTEXT_TOKENS, 0)
+    context = b"".join(vocabulary.piece(each) for each in path.tokens[context_start : token.position])
+    place = Place(
+        total_variation=total_variation,
+        label=path.label,
+        position=token.position - path.first,
+        before=context.decode("utf-8", "replace"),
+        tokens=tuple(
+            TokenShare(display_text(vocabulary.piece(each)), float(rows.first[each]), float(rows.other[each]))
+            for each in _most_likely_tokens(rows)
+        ),
     )
-    place = Place(total_variation, path.label, index - path.first, before.decode("utf-8", "replace"), tokens)
     insort(worst, place, key=lambda each: -each.total_variation)
     del worst[WORST_PLACES:]
 
 
+def _most_likely_tokens(rows: _RowPair) -> list[int]:
+    """Return the ids of the tokens that are most likely in one of two rows, the most likely first."""
+    top_ids = [row.argpartition(-_SHOWN_TOKENS)[-_SHOWN_TOKENS:] for row in rows]
+    different_ids = set(np.concatenate(top_ids).tolist())
+    ids = sorted(different_ids, key=lambda each: -max(rows.first[each], rows.other[each]))
+    return ids[:_SHOWN_TOKENS]
+
+
 def summarize(values: PathValues) -> dict[str, Any]:
     """Return the JSON fields of an arm's values: means over all tokens, and the most distant places."""
-    # ``mean`` of a divergence leaves out the tokens where it is infinite; ``infinite`` is their share.
+    # The ``mean`` of a divergence leaves out infinite values. ``infinite`` is their share.
     fields: dict[str, Any] = {
         "tokens": len(values.kept),
         "dropped_mass": _mean(values.dropped_mass),
@@ -325,15 +368,15 @@ def _summarize_models(values: PathValues) -> dict[str, Any]:
     """Return the figures that llama.cpp's ``llama-perplexity --kl-divergence`` has for two models."""
     same_top = np.array(values.model_same_top, dtype=np.float64)
     changes = np.array(values.model_token_change)
-    surprises = np.array(values.model_surprises)
+    first_surprises, other_surprises = np.array(values.model_surprises).T
     return {
         "kl": _summary(values.model_kl),
         "same_top": float(same_top.mean()),
         "same_top_error": _standard_error(same_top),
         "token_probability_change": float(changes.mean()),
         "token_probability_change_rms": sqrt(float((changes**2).mean())),
-        "perplexity": float(np.exp(surprises[:, 0].mean())),
-        "other_perplexity": float(np.exp(surprises[:, 1].mean())),
+        "perplexity": float(np.exp(first_surprises.mean())),
+        "other_perplexity": float(np.exp(other_surprises.mean())),
     }
 
 
@@ -363,20 +406,21 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def text_windows(model: Model, ids: Sequence[int], window: int) -> Iterator[TokenPath]:
     """Yield the paths of a text that the user gives, as llama.cpp's perplexity tool reads it."""
-    # The text is cut into windows of this many tokens. An incomplete window at the end is left out, unless it is
-    # the only one. In each window, the tokens of the second half are measured, so that each has half a window
-    # before it. If the model's texts begin with BOS, it replaces the first token of each window. Raises
-    # ``UsageError`` for a text without two tokens.
+    # The text is cut into windows of ``window`` tokens. An incomplete window at the end is left out, unless it is
+    # the only one. Only the second half of each window is measured, so that half a window precedes each measured
+    # token. If the model's texts begin with BOS, BOS replaces the first token of each window. Raises
+    # ``UsageError`` for a text with fewer than two tokens.
     if len(ids) < 2:
         raise UsageError("--along: the file has fewer than two tokens, so that there is nothing to compare")
-    adds_bos, bos = model.vocabulary.adds_bos, model.vocabulary.bos
-    starts = range(0, max(len(ids) - window, 0) + 1, window)
-    for number, start in enumerate(starts, 1):
+    bos = model.vocabulary.bos
+    last_start = max(len(ids) - window, 0)
+    for number, start in enumerate(range(0, last_start + 1, window), 1):
         tokens = list(ids[start : start + window])
-        if adds_bos and bos is not None:
+        if model.vocabulary.adds_bos and bos is not None:
             tokens[0] = bos
-        first = window // 2 + 1 if len(tokens) == window else max(len(tokens) // 2, 1)
-        yield TokenPath(f"window {number}", tokens, first)
+        is_complete = len(tokens) == window
+        first_measured = window // 2 + 1 if is_complete else max(len(tokens) // 2, 1)
+        yield TokenPath(f"window {number}", tokens, first_measured)
 
 
 def greedy_paths(
@@ -385,20 +429,27 @@ def greedy_paths(
     should_stop: Callable[[], bool] | None = None,
 ) -> list[TokenPath]:
     """Return the text that greedy decoding writes for each request, without a grammar or bans."""
-    plain = [_plain_request(request) for request in requests]
-    paths: dict[object, TokenPath] = {}
-    for outcome in generate_many(model, plain, model.default_parallel, should_stop=should_stop):
+    plain_requests = [_plain_request(request) for request in requests]
+    path_of_request: dict[object, TokenPath] = {}
+    for outcome in generate_many(model, plain_requests, model.default_parallel, should_stop=should_stop):
         if not isinstance(outcome, BatchAnswer):
             raise outcome.error
-        tokens = (*outcome.start.prompt_ids, *(token.id for token in outcome.tokens))
-        if len(tokens) > len(outcome.start.prompt_ids):
-            paths[outcome.id] = TokenPath(f"prompt {outcome.id}", tokens, len(outcome.start.prompt_ids))
-    return [paths[request.id]._replace(request=request) for request in requests if request.id in paths]
+        prompt_ids = outcome.start.prompt_ids
+        generated_ids = [token.id for token in outcome.tokens]
+        if generated_ids:
+            tokens = (*prompt_ids, *generated_ids)
+            path_of_request[outcome.id] = TokenPath(f"prompt {outcome.id}", tokens, first=len(prompt_ids))
+    return [
+        path_of_request[request.id]._replace(request=request)
+        for request in requests
+        if request.id in path_of_request
+    ]
 
 
 def arm_paths(
     model: Model, requests: Sequence[GenerationRequest], plan: Plan, table: TextTable
 ) -> list[TokenPath]:
+    """Return the texts of all arms."""
     paths = []
     for prompt, request in zip(plan.prompts, requests, strict=True):
         prompt_ids = _prompt_ids(model, request)

@@ -1,8 +1,9 @@
 """Confidence intervals of measures of texts, by the bootstrap, and the differences that a comparison can show.
 
-The values of a measure form a table of prompts and seeds. Texts of one prompt resemble each other. So with
-`MIN_SAMPLED_PROMPTS` prompts or more, prompts are resampled, and seeds within them; the intervals then hold for
-prompts of this kind. With fewer prompts, only seeds are resampled; the intervals then hold for these prompts.
+The values of a measure form a table of prompts and seeds. Texts of one prompt resemble each other. With
+`MIN_SAMPLED_PROMPTS` prompts or more, prompts are resampled, and seeds within each prompt. The intervals then hold
+for other prompts of this kind, too. With fewer prompts, only seeds are resampled, and the intervals hold for these
+prompts only.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ Values = NDArray[np.float64]  # the values of a measure, float64 (prompts, seeds
 LEVEL = 0.95  # the probability with which an interval contains the true value
 POWER = 0.8  # the probability with which a difference of the size `Estimate.detectable` is found
 RESAMPLES = 10_000
-# The maximum number of weights of all resamples together. More than 2,000 values get fewer resamples.
-_MAX_WEIGHTS, _MIN_RESAMPLES = 20_000_000, 400
-# The maximum number of designs whose weights are kept. Measures that lack a value for some texts have others.
-_MAX_DESIGNS = 4
+# The maximum number of weights, one for each value in each resample. More than 2,000 values get fewer resamples.
+_MAX_WEIGHTS = 20_000_000
+_MIN_RESAMPLES = 400
+# The maximum number of sets of weights that are kept. Each pattern of missing values needs a set of its own.
+_MAX_KEPT_WEIGHTS = 4
 MIN_SAMPLED_PROMPTS = 5  # the minimum number of prompts from which a statement about other prompts is possible
-_ROUNDING = 1e-9  # a standard error below this share of the largest value is that of equal values, with rounding
-_MAX_NEEDED_PAIRS = 1_000_000  # a difference that needs more pairs than this is not worth a statement
+# Equal values have a standard error of 0, apart from rounding, which is below this share of the largest value.
+_MAX_ROUNDING_ERROR = 1e-9
+_MAX_NEEDED_PAIRS = 1_000_000  # a larger number of pairs is not shown, because nobody would generate so many
 
 
 class Interval(NamedTuple):
@@ -81,30 +84,33 @@ class Bootstrap:
     def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
         self._seed = seed
         self._resamples = resamples
-        self._weights: LimitedCache[tuple[object, ...], NDArray[np.float32]] = LimitedCache(_MAX_DESIGNS)
+        self._weights: LimitedCache[tuple[object, ...], NDArray[np.float32]] = LimitedCache(_MAX_KEPT_WEIGHTS)
 
     def estimate(self, values: Values, *, level: float = LEVEL, is_share: bool = False) -> Estimate | None:
         """Return the mean with its interval; None if there are fewer than two values."""
-        # The interval has the quantiles of the resampled means, stretched around the mean. The stretch makes their
-        # standard deviation equal the unbiased standard error, and replaces the normal quantile by Student's
-        # (Hesterberg 2015, expanded percentile interval). Without it, intervals of few values would be too short.
-        # With ``is_share`` and equal values, the interval has the bound of Clopper and Pearson, because no text
-        # among N does not mean that there is none.
-        present = ~np.isnan(values)
-        prompt_rows = present.any(axis=1)
-        values, present = values[prompt_rows], present[prompt_rows]
-        count = int(present.sum())
+        # The interval has the quantiles of the resampled means, stretched around the mean. Without the stretch,
+        # intervals of few values would be too short. It makes the standard deviation of the resampled means equal
+        # to the unbiased standard error, and replaces the normal quantile by Student's (Hesterberg 2015, expanded
+        # percentile interval). If all values are equal and ``is_share`` is True, the interval has the bound of
+        # Clopper and Pearson: if none of N texts has a property, other texts may still have it.
+        is_present = ~np.isnan(values)
+        has_values = is_present.any(axis=1)
+        values = values[has_values]
+        is_present = is_present[has_values]
+        count = int(is_present.sum())
         if count < 2:
             return None
         prompt_means = np.nanmean(values, axis=1)
         mean = float(prompt_means.mean())
-        spread = _standard_error(values, prompt_means, present.sum(axis=1))
-        tail = (1 - level) / 2
-        detectable = (student_quantile(1 - tail, spread.degrees) + NormalDist().inv_cdf(POWER)) * spread.error
-        if spread.error > _ROUNDING * float(np.nanmax(np.abs(values))):
-            deviations = self._resampled_means(values, present, spread.prompts_are_sampled) - mean
+        spread = _standard_error(values, prompt_means, is_present.sum(axis=1))
+        tail = (1 - level) / 2  # the probability on each side of the interval
+        quantile = student_quantile(1 - tail, spread.degrees)
+        detectable = (quantile + NormalDist().inv_cdf(POWER)) * spread.error
+        are_values_different = spread.error > _MAX_ROUNDING_ERROR * float(np.nanmax(np.abs(values)))
+        if are_values_different:
+            deviations = self._resampled_means(values, is_present, spread.prompts_are_sampled) - mean
             stretch = spread.error / float(deviations.std())
-            stretch *= student_quantile(1 - tail, spread.degrees) / NormalDist().inv_cdf(1 - tail)
+            stretch *= quantile / NormalDist().inv_cdf(1 - tail)
             low, high = mean + stretch * np.quantile(deviations, [tail, 1 - tail])
             interval = Interval(float(low), float(high))
         elif is_share:
@@ -115,46 +121,58 @@ class Bootstrap:
             interval = Interval(mean, mean)
         return Estimate(mean, interval, spread.error, count, spread.prompts_are_sampled, detectable)
 
-    def _resampled_means(self, values: Values, present: NDArray[np.bool_], samples_prompts: bool) -> Values:
+    def _resampled_means(self, values: Values, is_present: NDArray[np.bool_], samples_prompts: bool) -> Values:
         """Return the mean of each resample, float64 (resamples,)."""
-        key = (present.shape, present.tobytes(), samples_prompts)
+        key = (is_present.shape, is_present.tobytes(), samples_prompts)
         weights = self._weights.get(key)
         if weights is None:
-            weights = self._draw_weights(present, samples_prompts)
+            weights = self._draw_weights(is_present, samples_prompts)
             self._weights.put(key, weights)
-        return (weights @ values[present].astype(np.float32)).astype(np.float64)
+        return (weights @ values[is_present].astype(np.float32)).astype(np.float64)
 
-    def _draw_weights(self, present: NDArray[np.bool_], samples_prompts: bool) -> NDArray[np.float32]:
+    def _draw_weights(self, is_present: NDArray[np.bool_], samples_prompts: bool) -> NDArray[np.float32]:
         """Return the weight of each value in each resample, float32 (resamples, values)."""
         random = np.random.default_rng(self._seed)
-        prompt_count = present.shape[0]
-        resamples = min(self._resamples, max(_MAX_WEIGHTS // int(present.sum()), _MIN_RESAMPLES))
-        times = np.ones((resamples, prompt_count), dtype=np.int64)
+        prompt_count = is_present.shape[0]
+        max_resamples = max(_MAX_WEIGHTS // int(is_present.sum()), _MIN_RESAMPLES)
+        resamples = min(self._resamples, max_resamples)
+        # how often each resample contains each prompt, int64 (resamples, prompts)
+        prompt_repetitions = np.ones((resamples, prompt_count), dtype=np.int64)
         if samples_prompts:
-            times = random.multinomial(prompt_count, np.full(prompt_count, 1 / prompt_count), resamples)
-        columns = []
-        for prompt, seed_count in enumerate(present.sum(axis=1)):
+            equal_shares = np.full(prompt_count, 1 / prompt_count)
+            prompt_repetitions = random.multinomial(prompt_count, equal_shares, resamples)
+        weights_of_prompts = []
+        for prompt, seed_count in enumerate(is_present.sum(axis=1)):
             equal_shares = np.full(seed_count, 1 / seed_count)
-            drawn = random.multinomial(times[:, prompt] * seed_count, equal_shares)
-            columns.append((drawn / (seed_count * prompt_count)).astype(np.float32))
-        return np.concatenate(columns, axis=1)
+            seed_repetitions = random.multinomial(prompt_repetitions[:, prompt] * seed_count, equal_shares)
+            weights = seed_repetitions / (seed_count * prompt_count)
+            weights_of_prompts.append(weights.astype(np.float32))
+        return np.concatenate(weights_of_prompts, axis=1)
 
 
 class _Spread(NamedTuple):
-    """The standard error of a mean, with its degrees of freedom."""
+    """The standard error of a mean."""
 
     error: float
-    degrees: int
-    prompts_are_sampled: bool
+    degrees: int  # degrees of freedom
+    prompts_are_sampled: bool  # see `Estimate`
 
 
 def _standard_error(values: Values, prompt_means: Values, seed_counts: NDArray[np.int_]) -> _Spread:
     prompt_count = prompt_means.size
-    repeated = seed_counts > 1
-    if prompt_count >= MIN_SAMPLED_PROMPTS or not repeated.all():
-        return _Spread(float(prompt_means.std(ddof=1)) / sqrt(prompt_count), prompt_count - 1, True)
+    has_several_seeds = bool((seed_counts > 1).all())
+    if prompt_count >= MIN_SAMPLED_PROMPTS or not has_several_seeds:
+        return _Spread(
+            error=float(prompt_means.std(ddof=1)) / sqrt(prompt_count),
+            degrees=prompt_count - 1,
+            prompts_are_sampled=True,
+        )
     variances = np.nanvar(values, axis=1, ddof=1) / seed_counts
-    return _Spread(sqrt(float(variances.sum())) / prompt_count, int((seed_counts - 1).sum()), False)
+    return _Spread(
+        error=sqrt(float(variances.sum())) / prompt_count,
+        degrees=int((seed_counts - 1).sum()),
+        prompts_are_sampled=False,
+    )
 
 
 def adjusted_level(comparison_count: int) -> float:
@@ -169,16 +187,22 @@ def student_quantile(probability: float, degrees: int) -> float:
     # 26.7.4). It is inverted by bisection, exact to 1e-10.
     if degrees < 1:
         return nan
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while _student_probability(high, degrees) < probability:
-        low, high = high, high * 2
+        low = high
+        high *= 2
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _student_probability(middle, degrees) < probability else (low, middle)
+        if _student_probability(middle, degrees) < probability:
+            low = middle
+        else:
+            high = middle
     return high
 
 
-_MAX_DEGREES = 1_000  # From here on, the normal distribution is used, which differs by less than 0.2 %
+# With more degrees of freedom, the normal distribution is used, which differs by less than 0.2 %
+_MAX_DEGREES = 1_000
 
 
 def _student_probability(t: float, degrees: int) -> float:
@@ -186,17 +210,15 @@ def _student_probability(t: float, degrees: int) -> float:
     if degrees > _MAX_DEGREES:
         return NormalDist().cdf(t)
     angle = np.arctan2(t, sqrt(degrees))
-    cosine, sine = cos(angle), sin(angle)
-    if degrees % 2:
-        term, total = cosine, cosine if degrees > 1 else 0.0
-        for k in range(2, degrees - 1, 2):
-            term *= k / (k + 1) * cosine * cosine
-            total += term
-        inside = 2 / pi * (angle + sine * total)
-    else:
-        term = total = 1.0
-        for k in range(1, degrees - 2, 2):
-            term *= k / (k + 1) * cosine * cosine
-            total += term
-        inside = sine * total
-    return float((1 + inside) / 2)
+    cosine = cos(angle)
+    sine = sin(angle)
+    is_odd = degrees % 2 == 1
+    # the terms of the sum: the first one, and each following one from the one before it
+    term = cosine if is_odd else 1.0
+    total = 0.0 if degrees == 1 else term
+    for k in range(2 if is_odd else 1, degrees - 1, 2):
+        term *= k / (k + 1) * cosine * cosine
+        total += term
+    # the probability of a value between -t and t
+    central_probability = 2 / pi * (angle + sine * total) if is_odd else sine * total
+    return float((1 + central_probability) / 2)

@@ -77,14 +77,14 @@ Note = Callable[[str], object]
 
 
 def _ignore(message: str) -> None:
-    """Drop a note about a preset, which was printed when the arms were checked."""
+    """Do nothing with a note about a preset. It was printed when the arms were checked."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """The design of a comparison."""
 
-    arms: Sequence[Arm]  # the arms. Differences are those from the first one.
+    arms: Sequence[Arm]  # the other arms are compared with the first one
     prompts: Sequence[RequestLine]
     seed: int  # seed of the first text of the first prompt
     seed_count: int  # number of texts of each prompt and arm
@@ -98,8 +98,8 @@ class Plan:
         """Return the seeds of a prompt's texts, the same for each arm. They count up."""
         # Prompts share no seeds. Texts with the same random numbers resemble each other, so means over prompts
         # would vary more than the intervals say.
-        place = (prompt.number - 1) * MAX_SEEDS
-        return [following_seed(self.seed, place + number) for number in range(self.seed_count)]
+        first_number = (prompt.number - 1) * MAX_SEEDS
+        return [following_seed(self.seed, first_number + index) for index in range(self.seed_count)]
 
     def resolver(self, metadata: Mapping[str, str], note: Note = _ignore) -> RequestResolver:
         return RequestResolver(self.defaults, metadata, note)
@@ -122,19 +122,28 @@ class Plan:
 
     def lines(self, arms: Sequence[Arm]) -> Iterator[InputLine]:
         """Yield the requests of some arms as lines of a batch, the arms of one prompt and seed side by side."""
-        texts = ((prompt, seed) for prompt in self.prompts for seed in self.seeds(prompt))
-        for (prompt, seed), arm in product(texts, arms):
-            asked = prompt.asked
-            content = {
-                "id": self.request_id(arm, prompt, seed),
-                **({"prompt": asked.prompts[0]} if asked.messages is None else {"messages": asked.messages}),
-                "seed": seed,
-                "logprobs": 0,
-                "logprobs_from": "both",
-                **{key: value for key in ("preset", "chain") if (value := getattr(arm, key)) is not None},
-                **({"set": list(arm.sets)} if arm.sets else {}),
-            }
-            yield InputLine(prompt.number, content, line_digest(json.dumps(content, sort_keys=True).encode()))
+        for prompt in self.prompts:
+            for seed, arm in product(self.seeds(prompt), arms):
+                content = self._line_content(arm, prompt, seed)
+                digest = line_digest(json.dumps(content, sort_keys=True).encode())
+                yield InputLine(prompt.number, content, digest)
+
+    def _line_content(self, arm: Arm, prompt: RequestLine, seed: int) -> dict[str, Any]:
+        """Return the fields of a text's request."""
+        asked = prompt.asked
+        content: dict[str, Any] = {"id": self.request_id(arm, prompt, seed)}
+        if asked.messages is None:
+            content["prompt"] = asked.prompts[0]
+        else:
+            content["messages"] = asked.messages
+        content |= {"seed": seed, "logprobs": 0, "logprobs_from": "both"}
+        if arm.preset is not None:
+            content["preset"] = arm.preset
+        if arm.chain is not None:
+            content["chain"] = arm.chain
+        if arm.sets:
+            content["set"] = list(arm.sets)
+        return content
 
 
 class TextTable:
@@ -145,7 +154,7 @@ class TextTable:
         # the results that existed before the run
         self.existing_results: ExistingResults = {} if journal is None else journal.existing_results
         self.is_file = journal is not None and journal.is_file  # whether results are stored
-        self.failures: dict[str, str] = {}  # the messages of the texts that could not be generated, by their ids
+        self.failures: dict[str, str] = {}  # for each text that could not be generated, by its id: why
         self._texts: dict[str, MeasuredText] = {}
         if self.existing_results and path is not None:
             with path.open("rb") as file:

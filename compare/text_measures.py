@@ -1,6 +1,6 @@
 """The measures of a text, by itself or together with the other texts of its prompt.
 
-Words are the runs of letters and digits, and single other characters except spaces; letters' case is ignored.
+A word is a run of letters and digits, or another single character except a space. The case of letters is ignored.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..samplers.loop_guard import LoopDetector, LoopGuard
+
+ItemT = TypeVar("ItemT")
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -24,14 +26,14 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 class MeasuredText:
     """A text with the facts that the measures need, read from the results of a comparison."""
 
-    # It cannot be a `BatchAnswer`: results of an earlier run are in a file, and many whole answers would not fit
+    # A `BatchAnswer` does not fit: results of an earlier run are in a file, and many whole answers would not fit
     # into memory.
 
     text: str
     tokens: tuple[int, ...]  # ids of its tokens
     finish_reason: str  # why the text ended
-    # the means over tokens: ``surprise``, ``entropy``, ``chain_surprise``, ``chain_entropy``, ``kept``; NaN if a
-    # text has no tokens
+    # means over all tokens, by the names ``surprise``, ``entropy``, ``chain_surprise``, ``chain_entropy`` and
+    # ``kept``; NaN if the text has no tokens
     values: Mapping[str, float]
 
     @classmethod
@@ -53,23 +55,19 @@ class Measure(NamedTuple):
     name: str  # the name in JSON and CSV
     title: str  # the name in tables and plots
     meaning: str  # what the measure is, in a sentence
-    decimals: int  # number of decimals that are shown
-    maximum: float  # the largest possible value; the least one is 0
-    is_share: bool  # True if the value of a text is 0 or 1
     # returns the value of a text, NaN if it has none; None if the measure needs all texts of a prompt
     of_text: Callable[[MeasuredText], float] | None
+    decimals: int = 3  # number of decimals that are shown
+    maximum: float = inf  # the largest possible value; the least one is 0
+    is_share: bool = False  # True if the value of a text is 0 or 1
 
 
 def measure_texts(measure: Measure, texts: Sequence[MeasuredText | None]) -> list[float]:
     """Return the value of each text of one prompt and arm; NaN for a text that is missing or has no value."""
     if measure.of_text is not None:
         return [nan if text is None else measure.of_text(text) for text in texts]
-    present = [index for index, text in enumerate(texts) if text is not None]
-    scores = self_bleu([words_of(text.text) for text in texts if text is not None])
-    values = [nan] * len(texts)
-    for index, score in zip(present, scores, strict=True):
-        values[index] = score
-    return values
+    scores = iter(self_bleu([words_of(text.text) for text in texts if text is not None]))
+    return [nan if text is None else next(scores) for text in texts]
 
 
 def words_of(text: str) -> list[str]:
@@ -78,9 +76,13 @@ def words_of(text: str) -> list[str]:
 
 
 def distinct(items: Sequence[object], n: int) -> float:
-    """Return the share of different sequences of n items among all (Li et al. 2016); NaN if there is none."""
-    grams = list(zip(*(items[start:] for start in range(n)), strict=False))
-    return len(set(grams)) / len(grams) if grams else nan
+    """Return the share of different n-grams among all (Li et al. 2016); NaN if there are no n-grams."""
+    ngrams = list(_ngrams(items, n))
+    return len(set(ngrams)) / len(ngrams) if ngrams else nan
+
+
+def _ngrams(items: Sequence[ItemT], n: int) -> Iterable[tuple[ItemT, ...]]:
+    return zip(*(items[start:] for start in range(n)), strict=False)
 
 
 def repetition(text: MeasuredText) -> float:
@@ -89,9 +91,10 @@ def repetition(text: MeasuredText) -> float:
 
 
 def loops(text: MeasuredText) -> float:
-    """Return 1 if the text has a loop, as `LoopGuard` finds it by default, otherwise 0."""
+    """Return 1 if a `LoopGuard` with default parameters finds a loop in the text, otherwise 0."""
     detector = LoopDetector(LoopGuard())
-    return float(any(detector.push(token) is not None for token in text.tokens))
+    has_loop = any(detector.push(token) is not None for token in text.tokens)
+    return float(has_loop)
 
 
 def compression_ratio(text: MeasuredText) -> float:
@@ -105,72 +108,96 @@ def has_ended(text: MeasuredText) -> float:
     return float(text.finish_reason in ("stop", "grammar"))
 
 
-_MAX_ORDER = 4
+_MAX_ORDER = 4  # BLEU compares n-grams of up to four words
 
 
 def self_bleu(texts: Sequence[Sequence[str]]) -> list[float]:
     """Return BLEU-4 of each text, 0 to 1, with the other texts as references (Zhu et al. 2018)."""
     # NaN for one text.
-    # Formula: BLEU = b exp(mean ln p_n), n = 1 … min(4, words); p_n is the share of sequences of n words that a
-    # reference has, too, counted at most as often as there; b = min(1, exp(1 - r / c)), with c words in the text
-    # and r in the reference of the nearest length. If p_n is 0, it becomes 1 / (2^k total), k counting such n.
-    # Equals sacrebleu's sentence BLEU, times 100, with effective order and exponential smoothing, on these words.
+    # BLEU = b exp(mean ln p_n) for n = 1 … min(4, words). p_n is the share of the text's n-grams that a reference
+    # contains, too. An n-gram counts at most as often as in the reference that has it most often. If p_n is 0 for
+    # the k-th time, 1 / (2^k total) replaces it. b = min(1, exp(1 - r / c)), where c is the number of words in the
+    # text, and r that in the reference of the nearest length. The result times 100 equals sacrebleu's sentence
+    # BLEU with effective order and exponential smoothing on these words.
     if len(texts) < 2:
         return [nan] * len(texts)
-    counts_by_order = [[Counter(_grams(words, n)) for words in texts] for n in range(1, _MAX_ORDER + 1)]
-    highest_by_order = [_highest_counts(counts) for counts in counts_by_order]
+    matches_by_order = [_matches_of_texts(texts, n) for n in range(1, _MAX_ORDER + 1)]
     lengths = [len(words) for words in texts]
     scores = []
     for index, length in enumerate(lengths):
-        references = lengths[:index] + lengths[index + 1 :]
-        nearest = min(references, key=lambda other: (abs(other - length), other))
-        matches = []
-        for counts, highest in zip(counts_by_order, highest_by_order, strict=True):
-            own = counts[index]
-            matches.append((sum(_clipped(count, highest[gram]) for gram, count in own.items()), own.total()))
-        scores.append(_bleu(matches, length, nearest))
+        matches = [matches_of_texts[index] for matches_of_texts in matches_by_order]
+        reference_lengths = lengths[:index] + lengths[index + 1 :]
+        scores.append(_bleu(matches, length, _nearest(reference_lengths, length)))
     return scores
 
 
-def _grams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(n)), strict=False)
+def _nearest(lengths: Sequence[int], length: int) -> int:
+    """Return the nearest of some lengths; of two equally near ones, the shorter."""
+    return min(lengths, key=lambda other: (abs(other - length), other))
 
 
-class _Highest(NamedTuple):
-    """The highest count of a sequence of words in any text, and the highest one in any other text."""
+class _Matches(NamedTuple):
+    """The n-grams of a text for one n."""
 
-    first: int
-    second: int
-
-
-def _highest_counts(counts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], _Highest]:
-    highest: dict[tuple[str, ...], _Highest] = {}
-    for counter in counts:
-        for gram, count in counter.items():
-            first, second = highest.get(gram, _Highest(0, 0))
-            highest[gram] = _Highest(count, first) if count > first else _Highest(first, max(second, count))
-    return highest
+    matched: int  # number of those that a reference contains, too
+    total: int
 
 
-def _clipped(count: int, highest: _Highest) -> int:
-    """Return the count, at most the highest one of the other texts."""
-    return highest.second if count == highest.first else count
+def _matches_of_texts(texts: Sequence[Sequence[str]], n: int) -> list[_Matches]:
+    """Return for each text how many of its n-grams the other texts contain."""
+    counts_of_texts = [Counter(_ngrams(words, n)) for words in texts]
+    top_counts = _top_counts(counts_of_texts)
+    return [
+        _Matches(
+            matched=sum(_clipped(count, top_counts[ngram]) for ngram, count in counts.items()),
+            total=counts.total(),
+        )
+        for counts in counts_of_texts
+    ]
 
 
-def _bleu(matches: Sequence[tuple[int, int]], length: int, reference_length: int) -> float:
-    if not length or not matches[0][0]:
+class _TopCounts(NamedTuple):
+    """The two highest counts of an n-gram in different texts."""
+
+    highest: int
+    second: int  # equals the highest one if two texts have it
+
+
+def _top_counts(counts_of_texts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], _TopCounts]:
+    top_counts: dict[tuple[str, ...], _TopCounts] = {}
+    for counts in counts_of_texts:
+        for ngram, count in counts.items():
+            highest, second = top_counts.get(ngram, _TopCounts(0, 0))
+            if count > highest:
+                top_counts[ngram] = _TopCounts(count, highest)
+            else:
+                top_counts[ngram] = _TopCounts(highest, max(second, count))
+    return top_counts
+
+
+def _clipped(count: int, top_counts: _TopCounts) -> int:
+    """Return the count of an n-gram in a text, limited to its highest count in another text."""
+    is_highest = count == top_counts.highest
+    return top_counts.second if is_highest else count
+
+
+def _bleu(matches_by_order: Sequence[_Matches], length: int, reference_length: int) -> float:
+    """Return the BLEU of a text; ``matches_by_order``: for n = 1, 2, …"""
+    has_common_word = matches_by_order[0].matched > 0
+    if not has_common_word:
         return 0.0
-    logs, smoothing = [], 1.0
-    for matched, total in matches:
-        if not total:
+    log_precisions = []
+    smoothing = 1.0
+    for matched, total in matches_by_order:
+        if not total:  # the text has fewer than n words
             break
         if not matched:
             smoothing *= 2
-            logs.append(log(1 / (smoothing * total)))
+            log_precisions.append(log(1 / (smoothing * total)))
         else:
-            logs.append(log(matched / total))
-    brevity = 1.0 if length >= reference_length else exp(1 - reference_length / length)
-    return brevity * exp(sum(logs) / len(logs))
+            log_precisions.append(log(matched / total))
+    brevity_penalty = 1.0 if length >= reference_length else exp(1 - reference_length / length)
+    return brevity_penalty * exp(sum(log_precisions) / len(log_precisions))
 
 
 def _negative(values: Iterable[float | None]) -> Iterable[float | None]:
@@ -182,48 +209,40 @@ def _mean(values: Iterable[float | None]) -> float:
     return float(np.mean(present)) if present else nan
 
 
-def _value(name: str) -> Callable[[MeasuredText], float]:
+def _value_of(name: str) -> Callable[[MeasuredText], float]:
+    """Return a function that returns this one of `MeasuredText.values`."""
     return lambda text: text.values[name]
 
 
 def _distinct_words(n: int) -> Callable[[MeasuredText], float]:
+    """Return a function that returns distinct-n of a text's words."""
     return lambda text: distinct(words_of(text.text), n)
+
+
+def _token_count(text: MeasuredText) -> float:
+    return float(len(text.tokens))
 
 
 # All measures, in the order of tables
 MEASURES = (
-    Measure("distinct_1", "distinct-1", "share of different words in a text", 3, 1, False, _distinct_words(1)),
+    Measure("distinct_1", "distinct-1", "share of different words in a text", _distinct_words(1), maximum=1),
+    Measure("distinct_2", "distinct-2", "share of different word pairs in a text", _distinct_words(2), maximum=1),
     Measure(
-        "distinct_2", "distinct-2", "share of different word pairs in a text", 3, 1, False, _distinct_words(2)
+        "distinct_3", "distinct-3", "share of different word triples in a text", _distinct_words(3), maximum=1
     ),
+    Measure("self_bleu", "self-BLEU", "likeness of a text to the others of its prompt", None, maximum=1),
+    Measure("seq_rep_4", "seq-rep-4", "share of runs of 4 tokens that occurred before", repetition, maximum=1),
     Measure(
-        "distinct_3", "distinct-3", "share of different word triples in a text", 3, 1, False, _distinct_words(3)
+        "loops", "loops", "share of texts that repeat themselves without end", loops, maximum=1, is_share=True
     ),
-    Measure("self_bleu", "self-BLEU", "likeness of a text to the others of its prompt", 3, 1, False, None),
-    Measure("seq_rep_4", "seq-rep-4", "share of runs of 4 tokens that occurred before", 3, 1, False, repetition),
-    Measure("loops", "loops", "share of texts that repeat themselves without end", 3, 1, True, loops),
-    Measure("length", "length", "tokens of a text", 1, inf, False, lambda text: float(len(text.tokens))),
-    Measure("ended", "ended", "share of texts that the model ended", 3, 1, True, has_ended),
-    Measure("surprise", "surprise", "mean surprise to the model, nats", 3, inf, False, _value("surprise")),
-    Measure("entropy", "entropy", "mean entropy of the model, nats", 3, inf, False, _value("entropy")),
+    Measure("length", "length", "tokens of a text", _token_count, decimals=1),
+    Measure("ended", "ended", "share of texts that the model ended", has_ended, maximum=1, is_share=True),
+    Measure("surprise", "surprise", "mean surprise to the model, nats", _value_of("surprise")),
+    Measure("entropy", "entropy", "mean entropy of the model, nats", _value_of("entropy")),
     Measure(
-        "chain_surprise",
-        "chain surprise",
-        "mean surprise after the chain, nats",
-        3,
-        inf,
-        False,
-        _value("chain_surprise"),
+        "chain_surprise", "chain surprise", "mean surprise after the chain, nats", _value_of("chain_surprise")
     ),
-    Measure(
-        "chain_entropy",
-        "chain entropy",
-        "mean entropy after the chain, nats",
-        3,
-        inf,
-        False,
-        _value("chain_entropy"),
-    ),
-    Measure("kept", "kept", "mean number of tokens that the chain keeps", 1, inf, False, _value("kept")),
-    Measure("zlib", "zlib", "size after compression, as a share", 3, inf, False, compression_ratio),
+    Measure("chain_entropy", "chain entropy", "mean entropy after the chain, nats", _value_of("chain_entropy")),
+    Measure("kept", "kept", "mean number of tokens that the chain keeps", _value_of("kept"), decimals=1),
+    Measure("zlib", "zlib", "size after compression, as a share", compression_ratio),
 )

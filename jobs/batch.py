@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..common.journal import JournalError
@@ -150,10 +151,11 @@ class BatchRun:
         """Yield the requests of lines without a result; None means that no further line has arrived yet."""
         # The caller passes each result to `write_result`. The failure of an invalid line is written here.
         for line in iterate_available(lines, is_idle=lambda: not self._pending_lines):
-            accepted = None if line is None else self._accept_line(line)
             if line is None:
                 yield None
-            elif accepted is not None:
+                continue
+            accepted = self._accept_line(line)
+            if accepted is not None:
                 request, accepted_line = accepted
                 self._pending_lines[request.id] = accepted_line
                 yield accepted
@@ -170,16 +172,19 @@ class BatchRun:
 
     def check_results(self, lines: Iterable[InputLine]) -> None:
         """Raise ``JournalError`` if an existing result was made from another text, or with other settings."""
-        first_mismatched, mismatched_count = None, 0
+        first_mismatched_line: InputLine | None = None
+        mismatched_count = 0
         checked_ids: set[str] = set()
         for line in lines:
             request_id = _request_id_of(line)
             if request_id not in checked_ids and self._is_result_mismatched(line):
-                first_mismatched, mismatched_count = first_mismatched or line, mismatched_count + 1
+                mismatched_count += 1
+                if first_mismatched_line is None:
+                    first_mismatched_line = line
             # A later line with the same id is invalid, and has no result under this id.
             checked_ids.add(request_id)
-        if first_mismatched is not None:
-            _reject_mismatched_results(first_mismatched, mismatched_count, self._advice)
+        if first_mismatched_line is not None:
+            _reject_mismatched_results(first_mismatched_line, mismatched_count, self._advice)
 
     @property
     def unmatched_result_count(self) -> int:
@@ -195,7 +200,8 @@ class BatchRun:
     def _accept_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
         """Return the request of a line; None if it has a result, or fails here."""
         request_id = _request_id_of(line)
-        if (line.number, line.digest) in self._results.existing_results:
+        has_existing_failure = (line.number, line.digest) in self._results.existing_results
+        if has_existing_failure:
             self._line_number_of_id.setdefault(request_id, line.number)
             self._counts.existing_count += 1
             self._counts.existing_failure_count += 1
@@ -203,7 +209,8 @@ class BatchRun:
         try:
             return self._accept_valid_line(line)
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
-            if self._line_number_of_id.setdefault(request_id, line.number) != line.number:
+            first_line_number = self._line_number_of_id.setdefault(request_id, line.number)
+            if first_line_number != line.number:
                 # Under its own id, the failure would replace the result of the earlier line with this id.
                 request_id = _default_request_id(line)
             failure = Failure("invalid_request", self._describe_error(error))
@@ -211,11 +218,12 @@ class BatchRun:
             return None
 
     def _accept_valid_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
-        """Return the same as `_accept_line`. Raises what it catches."""
+        """Return the request of a line; None if the line has a result. Raises an error for an invalid line."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
         request_line = read_request_line(line.content, line.number, strict_fields=self._has_strict_fields)
-        request_id, asked = request_line.id, request_line.asked
+        request_id = request_line.id
+        asked = request_line.asked
         first_line_number = self._line_number_of_id.setdefault(request_id, line.number)
         if first_line_number != line.number:
             raise InvalidLineError(
@@ -223,16 +231,19 @@ class BatchRun:
             )
         if request_id in self._results.existing_results:
             if not self._keeps_mismatched_results and self._is_result_mismatched(line):
-                _reject_mismatched_results(line, 1, self._advice)
+                _reject_mismatched_results(line, mismatched_count=1, advice=self._advice)
             self._counts.existing_count += 1
             return None
         if self._is_openai:
             _check_openai(asked)
         elif asked.choice_count > 1:
             raise InvalidLineError("a result of --format jsonl has one text; use --format openai", origin="body.n")
-        result_id = batch_id(request_id, line.digest, self._settings_digest)
         accepted = AcceptedLine(
-            line.number, line.digest, result_id, asked.messages is not None, asked.choice_count
+            number=line.number,
+            digest=line.digest,
+            result_id=batch_id(request_id, line.digest, self._settings_digest),
+            is_chat=asked.messages is not None,
+            choice_count=asked.choice_count,
         )
         request = self._make_request(request_line)
         if self._is_openai:
@@ -240,12 +251,12 @@ class BatchRun:
         return request, accepted
 
     def _make_request(self, line: RequestLine) -> GenerationRequest:
-        ignored = [*line.asked.ignored, *self._resolver.unread_fields(line.asked)]
-        ignored += self._resolver.defaults.flags_without_effect(line.asked)
-        settings = self._resolver.settings(line.asked, ignored)
+        fields_without_effect = [*line.asked.ignored, *self._resolver.unread_fields(line.asked)]
+        fields_without_effect += self._resolver.defaults.flags_without_effect(line.asked)
+        settings = self._resolver.settings(line.asked, fields_without_effect)  # adds to the list
         seed = _seed_of_line(self._base_seed, line.id)
         (request,) = self._resolver.requests(line.asked, settings, seed, line.id)
-        self._notes.note_fields(line.number, ignored)
+        self._notes.note_fields(line.number, fields_without_effect)
         if isinstance(request.constraint, GrammarSpec):
             self._notes.note_schema(request.constraint)
         return request
@@ -259,9 +270,13 @@ class BatchRun:
             self._counts.first_failure = (number, failure.message)
 
 
+_SEED_BYTES = 4  # a seed has 32 bits
+
+
 def _seed_of_line(base_seed: int, request_id: str) -> int:
-    """Return the seed of a line that sets none: 32 bits of a hash, so that an id always gets the same seed."""
-    return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")
+    """Return the seed of a line that sets none. An id always gets the same seed."""
+    digest = sha256(f"{base_seed}:{request_id}".encode()).digest()
+    return int.from_bytes(digest[:_SEED_BYTES], "little")
 
 
 _MAX_NOTED_FIELDS = 1_000
@@ -273,14 +288,15 @@ class _IgnoredPartsNotes:
     def __init__(self, note: Callable[[str], object], reported_schema_paths: tuple[str, ...]) -> None:
         self._note = note
         self._noted_fields: set[str] = set()
+        # without ignored paths (the empty tuple) there is nothing to report
         self._reported_schema_paths = {reported_schema_paths, ()}
 
     def note_fields(self, line_number: int, paths: Iterable[str]) -> None:
-        """Tell the fields of a line that have no effect, each once, wherever it is in its list."""
+        """Report the fields of a line that have no effect and were not reported for an earlier line."""
         for path in paths:
-            name = re.sub(r"\[\d+\]", "", path)
-            if name not in self._noted_fields and len(self._noted_fields) < _MAX_NOTED_FIELDS:
-                self._noted_fields.add(name)
+            field_name = re.sub(r"\[\d+\]", "", path)  # such as ``messages[].name``
+            if field_name not in self._noted_fields and len(self._noted_fields) < _MAX_NOTED_FIELDS:
+                self._noted_fields.add(field_name)
                 self._note(f"line {line_number}: {path} has no effect, nor has it in other lines")
 
     def note_schema(self, grammar: GrammarSpec) -> None:
@@ -291,12 +307,17 @@ class _IgnoredPartsNotes:
 
 @dataclass
 class _LineInWork:
-    """A line while its texts are generated: the answer to each, None until it is complete."""
+    """A line whose texts are being generated."""
 
     request_id: object
     facts: AcceptedLine
-    answers: list[BatchAnswer | None]
+    answers: list[BatchAnswer | None]  # one for each text; None until the text is complete
     has_failed: bool = False
+
+
+class _TextOfLine(NamedTuple):
+    line: _LineInWork
+    text_index: int  # place of the text among the texts of the line
 
 
 def answer_lines(
@@ -312,45 +333,46 @@ def answer_lines(
     progress: Callable[[int], None] | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Iterator[tuple[object, LineAnswer | Failure]]:
-    """Answer the requests of lines together, and yield the id of each with its result, as soon as it has one."""
-    # Several texts of a line are requests of their own. If one fails, the line's result is this failure.
-    # ``worker`` describes the machine of a cluster, which results name. For the other arguments see
+    """Answer the requests of lines together. Yield each request's id and result when the result is complete."""
+    # Each text of a line is generated by a request of its own. If one of them fails, its failure is the result of
+    # the line. ``worker`` describes the machine of a cluster; each result contains it. For the other arguments see
     # `generate_many`.
-    lines: dict[object, tuple[_LineInWork, int]] = {}
+    unfinished_texts: dict[object, _TextOfLine] = {}
 
-    def texts() -> Iterator[GenerationRequest | None]:
+    def text_requests() -> Iterator[GenerationRequest | None]:
         for accepted in requests:
             if accepted is None:
                 yield None
                 continue
             request, facts = accepted
             line = _LineInWork(request.id, facts, [None] * facts.choice_count)
-            for index, text in enumerate(_requests_of_texts(request, facts.choice_count)):
+            for index, text_request in enumerate(_requests_of_texts(request, facts.choice_count)):
                 text_id = (request.id, index)
-                lines[text_id] = (line, index)
-                yield replace(text, id=text_id)
+                unfinished_texts[text_id] = _TextOfLine(line, index)
+                yield replace(text_request, id=text_id)
 
     for outcome in generate_many(
         model,
-        texts(),
+        text_requests(),
         parallel,
         deterministic=deterministic,
         should_stop=should_stop,
         progress=progress,
         note=note,
     ):
-        line, index = lines.pop(outcome.id)
+        line, text_index = unfinished_texts.pop(outcome.id)
         if line.has_failed:
             continue
         if isinstance(outcome, BatchFailure):
             line.has_failed = True
             yield line.request_id, describe_failure(outcome, describe_error)
             continue
-        line.answers[index] = outcome
-        answers = [answer for answer in line.answers if answer is not None]
-        if len(answers) == len(line.answers):
-            result = _result_line(line, answers, is_openai=is_openai, worker=worker)
-            yield line.request_id, LineAnswer(result, frozenset(str(answer.exactness) for answer in answers))
+        line.answers[text_index] = outcome
+        complete_answers = [answer for answer in line.answers if answer is not None]
+        if len(complete_answers) == len(line.answers):
+            result = _result_line(line, complete_answers, is_openai=is_openai, worker=worker)
+            exactness = frozenset(str(answer.exactness) for answer in complete_answers)
+            yield line.request_id, LineAnswer(result, exactness)
 
 
 def _requests_of_texts(request: GenerationRequest, count: int) -> list[GenerationRequest]:
@@ -360,28 +382,31 @@ def _requests_of_texts(request: GenerationRequest, count: int) -> list[Generatio
 def _result_line(
     line: _LineInWork, answers: Sequence[BatchAnswer], *, is_openai: bool, worker: Mapping[str, Any] | None
 ) -> str:
-    name, facts = str(line.request_id), line.facts
+    request_id = str(line.request_id)
+    facts = line.facts
     if not is_openai:
         (answer,) = answers
         fields = result_line(
             answer.events,
-            name,
+            request_id,
             facts.number,
             answer_id=facts.result_id,
             exactness=str(answer.exactness),
             worker=worker,
         )
         return encode_json(fields)
-    form = ChatAnswer(facts.result_id) if facts.is_chat else TextAnswer(facts.result_id)
-    body = form.whole(chunk for index, answer in enumerate(answers) for chunk in form.chunks(answer.events, index))
+    answer_format = ChatAnswer(facts.result_id) if facts.is_chat else TextAnswer(facts.result_id)
+    chunks_of_texts = (answer_format.chunks(answer.events, index) for index, answer in enumerate(answers))
+    body = answer_format.whole(chain.from_iterable(chunks_of_texts))
     if worker is not None:
         body["worker"] = worker
-    return encode_json(openai_result_line(name, facts.result_id, body))
+    return encode_json(openai_result_line(request_id, facts.result_id, body))
 
 
 def describe_failure(failure: BatchFailure, describe_error: Callable[[Exception], str]) -> Failure:
     """Return the reason of a failure as a result shows it. The code shows whether the generation had begun."""
-    error, message = failure.error, describe_error(failure.error)
+    error = failure.error
+    message = describe_error(error)
     if isinstance(error, PromptTooLongError):
         counts = {"n_prompt_tokens": error.prompt_tokens, "n_ctx": error.context_tokens}
         return Failure("context_length_exceeded", message, counts)
@@ -408,9 +433,11 @@ def _check_openai(asked: AskedRequest) -> None:
 
 def _reject_mismatched_results(first_line: InputLine, mismatched_count: int, advice: str) -> NoReturn:
     """Raise ``JournalError`` for existing results that do not match the input."""
-    place = f"{_request_id_of(first_line)!r} (line {first_line.number})"
-    results = f"{mismatched_count:,} results, such as the result of {place}, were"
-    subject = f"the result of {place} was" if mismatched_count == 1 else results
+    first_result = f"the result of {_request_id_of(first_line)!r} (line {first_line.number})"
+    if mismatched_count == 1:
+        subject = f"{first_result} was"
+    else:
+        subject = f"{mismatched_count:,} results, such as {first_result}, were"
     raise JournalError(f"{subject} made from another text, with another model or with other flags; {advice}")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import erfc, exp, pi, sinh, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +56,22 @@ class WatermarkDetector:
         expected_mean = float(self._g_values.table.mean())
         hashes = self.counted_hashes(tokens, end_tokens)
         if not hashes.size:
-            return WatermarkScore(len(tokens), 0, None, None, expected_mean, None, None)
-        sums = [int(np.add.reduce(g, dtype=np.int64)) for g in self._g_values.of_hashes(hashes)]
-        weighted_sum = sum(weight * g_sum for weight, g_sum in zip(self._weights, sums, strict=True))
+            return WatermarkScore(
+                token_count=len(tokens),
+                counted_count=0,
+                mean=None,
+                weighted_mean=None,
+                expected_mean=expected_mean,
+                z=None,
+                p_value=None,
+            )
+        sum_of_key = [int(np.add.reduce(g, dtype=np.int64)) for g in self._g_values.of_hashes(hashes)]
+        weighted_sum = sum(weight * g_sum for weight, g_sum in zip(self._weights, sum_of_key, strict=True))
         unmarked = self._unmarked
         return WatermarkScore(
             token_count=len(tokens),
             counted_count=hashes.size,
-            mean=sum(sums) / (hashes.size * self._g_values.depth),
+            mean=sum(sum_of_key) / (hashes.size * self._g_values.depth),
             weighted_mean=weighted_sum / (hashes.size * sum(self._weights)),
             expected_mean=expected_mean,
             z=unmarked.z(weighted_sum, hashes.size),
@@ -71,16 +80,18 @@ class WatermarkDetector:
 
     def counted_hashes(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> Hashes:
         """Return the hashes of the n-grams that count, in their order. The arguments are those of `score`."""
-        length = self.watermark.ngram_len
-        end = next((place for place, token in enumerate(tokens) if token in end_tokens), len(tokens))
-        if end < length:
+        ngram_length = self.watermark.ngram_len
+        text_length = next((index for index, token in enumerate(tokens) if token in end_tokens), len(tokens))
+        if text_length < ngram_length:
             return np.empty(0, dtype=np.int64)
-        ids = np.array(tokens[:end], dtype=np.int64)
-        hashes = ngram_hashes(ids, length)
-        is_counted = new_context_mask(ngram_hashes(ids[:-1], length - 1), self.watermark.context_history_size)
-        is_first = np.zeros(hashes.size, dtype=np.bool_)
-        is_first[np.unique(hashes, return_index=True)[1]] = True
-        return hashes[is_counted & is_first]
+        ids = np.array(tokens[:text_length], dtype=np.int64)
+        hashes = ngram_hashes(ids, ngram_length)
+        context_hashes = ngram_hashes(ids[:-1], ngram_length - 1)
+        has_new_context = new_context_mask(context_hashes, self.watermark.context_history_size)
+        _, first_positions = np.unique(hashes, return_index=True)
+        is_first_occurrence = np.zeros(hashes.size, dtype=np.bool_)
+        is_first_occurrence[first_positions] = True
+        return hashes[has_new_context & is_first_occurrence]
 
     @cached_property
     def _unmarked(self) -> UnmarkedDistribution:
@@ -93,17 +104,20 @@ class WatermarkDetector:
 def new_context_mask(context_hashes: Hashes, history_size: int) -> NDArray[np.bool_]:
     """Return for each context whether it differs from the ``history_size`` before it, bool (n,)."""
     # As in transformers, the history begins with zeros.
-    last_place = {0: -1}
+    last_position = {0: -1}
     is_new = []
-    for place, context in enumerate(context_hashes.tolist()):
-        is_new.append(place - last_place.get(context, -history_size - 1) > history_size)
-        last_place[context] = place
+    for position, context in enumerate(context_hashes.tolist()):
+        previous = last_position.get(context)
+        is_new.append(previous is None or position - previous > history_size)
+        last_position[context] = position
     return np.array(is_new, dtype=np.bool_)
 
 
 def layer_weights(depth: int) -> list[int]:
     """Return the integer weights of the keys: proportional to ``linspace(10, 1, depth)``, as in the paper."""
-    return [10 * (depth - 1) - 9 * layer for layer in range(depth)] if depth > 1 else [1]
+    if depth == 1:
+        return [1]
+    return [10 * (depth - 1) - 9 * layer for layer in range(depth)]
 
 
 # Up to this distance from the mean, in standard deviations, the saddlepoint formula would lose digits
@@ -111,15 +125,22 @@ _NEAR_MEAN = 1e-3
 _MAX_SADDLEPOINT_STEPS = 200
 
 
+class _Cumulants(NamedTuple):
+    log_moment: float  # logarithm of the moment generating function
+    mean: float  # its first derivative
+    variance: float  # its second derivative
+
+
 class UnmarkedDistribution:
     """The distribution of the weighted sum of g values of n independent tokens without a watermark."""
 
     def __init__(self, sums: NDArray[np.int64]) -> None:
-        # ``sums``: the equally probable sums of one token, (size,)
+        # ``sums``: the equally probable weighted sums of one token, (size,)
         values, counts = np.unique(sums, return_counts=True)
         self._values = values.astype(np.float64)
         self._shares = counts / sums.size
-        # With equal keys it is greater than the greatest common divisor of the weights.
+        # All sums are multiples of this number apart. With equal keys it is greater than the greatest common
+        # divisor of the weights.
         self._span = int(np.gcd.reduce(np.diff(values)))
         self._mean = float(self._shares @ self._values)
         self._deviation = sqrt(float(self._shares @ (self._values - self._mean) ** 2))
@@ -144,35 +165,42 @@ class UnmarkedDistribution:
         if abs(z) < _NEAR_MEAN:
             return erfc(z / sqrt(2)) / 2
         theta = self._saddlepoint(corrected_mean)
-        log_moment, _, variance = self._cumulants(theta)
-        square = max(2 * count * (theta * corrected_mean - log_moment), 0.0)
+        cumulants = self._cumulants(theta)
+        square = max(2 * count * (theta * corrected_mean - cumulants.log_moment), 0.0)
         root = sqrt(square) if theta > 0 else -sqrt(square)
-        scaled_theta = 2 / self._span * sinh(theta * self._span / 2) * sqrt(count * variance)
-        density = exp(-square / 2) / sqrt(2 * pi)
-        return min(max(erfc(root / sqrt(2)) / 2 + density * (1 / scaled_theta - 1 / root), 0.0), 1.0)
+        scaled_theta = 2 / self._span * sinh(theta * self._span / 2) * sqrt(count * cumulants.variance)
+        normal_tail = erfc(root / sqrt(2)) / 2
+        normal_density = exp(-square / 2) / sqrt(2 * pi)
+        probability = normal_tail + normal_density * (1 / scaled_theta - 1 / root)
+        return min(max(probability, 0.0), 1.0)
 
     def _saddlepoint(self, mean: float) -> float:
-        """Return the tilt with which one token has this mean: Newton's method between bounds."""
+        """Return the tilt of the distribution with which one token has this mean."""
+        # Newton's method. A step that would leave the bounds is replaced by the middle between them.
         low, high = -np.inf, np.inf
         theta = (mean - self._mean) / self._deviation**2
         for _ in range(_MAX_SADDLEPOINT_STEPS):
-            _, tilted_mean, variance = self._cumulants(theta)
-            error = tilted_mean - mean
+            tilted = self._cumulants(theta)
+            error = tilted.mean - mean
             if abs(error) < 1e-10 * self._deviation:
                 break
-            low, high = (low, theta) if error > 0 else (theta, high)
-            step = theta - error / variance if variance > 0 else np.inf
-            if not low < step < high:
-                step = (low + high) / 2 if np.isfinite(low + high) else 2 * theta
-            theta = step
+            if error > 0:
+                high = theta
+            else:
+                low = theta
+            next_theta = theta - error / tilted.variance if tilted.variance > 0 else np.inf
+            if not low < next_theta < high:
+                has_both_bounds = np.isfinite(low + high)
+                next_theta = (low + high) / 2 if has_both_bounds else 2 * theta
+            theta = next_theta
         return theta
 
-    def _cumulants(self, theta: float) -> tuple[float, float, float]:
-        """Return the logarithm of the moment generating function of one token, and its first two derivatives."""
+    def _cumulants(self, theta: float) -> _Cumulants:
+        """Return the cumulants of one token, whose distribution is tilted by ``theta``."""
         exponents = theta * self._values
         highest = float(exponents.max())
         weights = self._shares * np.exp(exponents - highest)
         total = float(weights.sum())
         mean = float(weights @ self._values) / total
         variance = float(weights @ (self._values - mean) ** 2) / total
-        return highest + float(np.log(total)), mean, variance
+        return _Cumulants(highest + float(np.log(total)), mean, variance)

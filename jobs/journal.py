@@ -23,7 +23,7 @@ from ..common.files import read_bounded, write_file_atomically, write_problem
 from ..common.journal import Journal, JournalError
 from ..common.strict_json import parse_strict_json
 
-# the results that existed before the run: the ``request_id`` of each by its key, see `_AnsweredRequest`
+# The results that existed before the run: the ``request_id`` of each by its key. `_AnsweredRequest` explains both.
 ExistingResults = dict[Hashable, str | None]
 
 
@@ -54,7 +54,8 @@ def closing_results(results: ResultSink) -> Iterator[None]:
 
 # Results are forced to disk after this many results or seconds. To force each result to disk would take longer
 # than to compute a short answer.
-_SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
+_SYNC_EVERY_RESULTS = 32
+_SYNC_EVERY_SECONDS = 1.0
 
 
 class ResultJournal:
@@ -79,7 +80,8 @@ class ResultJournal:
         except BaseException:
             self._journal.close()
             raise
-        self._unsynced_count, self._synced_at = 0, monotonic()
+        self._unsynced_count = 0
+        self._sync_time = monotonic()
 
     def _read_results(self, should_resume: bool, is_openai: bool, flag: str) -> ExistingResults:
         if not should_resume:
@@ -99,9 +101,10 @@ class ResultJournal:
             self._journal.append(line)
             self._unsynced_count += 1
             has_many_unsynced = self._unsynced_count >= _SYNC_EVERY_RESULTS
-            if has_many_unsynced or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS:
+            if has_many_unsynced or monotonic() - self._sync_time >= _SYNC_EVERY_SECONDS:
                 self._journal.sync()
-                self._unsynced_count, self._synced_at = 0, monotonic()
+                self._unsynced_count = 0
+                self._sync_time = monotonic()
         except OSError as error:
             raise JournalError(
                 f"{self._path}: {error.strerror}; all results before this one are saved, "
@@ -162,27 +165,31 @@ _REQUEST_ID_PATTERN = re.compile("[0-9a-f]{24}")
 
 def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
     # Raises ``ValueError`` for a value that is not a result, and for a result in the other format.
-    if (
-        not isinstance(record, dict)
-        or "error" not in record
-        or not (record["error"] or _ANSWER_FIELDS & record.keys())
-    ):
+    if not _is_result(record):
         raise ValueError("it has neither an answer nor an error")
     if ("response" in record) != is_openai:
-        raise ValueError(f"it is in the other format; give --format {'jsonl' if is_openai else 'openai'}")
+        other_format = "jsonl" if is_openai else "openai"
+        raise ValueError(f"it is in the other format; give --format {other_format}")
     try:
         result = _Result.model_validate(record)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         raise ValueError(problem_sentence(problem["loc"], problem_message(problem))) from None
     if result.error is not None:
-        return _AnsweredRequest((result.error.line, result.error.digest), None)
+        return _AnsweredRequest(key=(result.error.line, result.error.digest), request_id=None)
     line_id = result.custom_id if is_openai else result.id
     if line_id is None:
         raise ValueError("it has no id")
     request_id = result.response.request_id if is_openai and result.response else result.request_id
-    has_digest = request_id is not None and _REQUEST_ID_PATTERN.fullmatch(request_id) is not None
-    return _AnsweredRequest(line_id, request_id if has_digest else None)
+    is_digest = request_id is not None and _REQUEST_ID_PATTERN.fullmatch(request_id) is not None
+    return _AnsweredRequest(key=line_id, request_id=request_id if is_digest else None)
+
+
+def _is_result(record: Any) -> bool:
+    """Return whether a JSON value has the fields of a result: an error, or null as the error and an answer."""
+    if not isinstance(record, dict) or "error" not in record:
+        return False
+    return bool(record["error"]) or not _ANSWER_FIELDS.isdisjoint(record)
 
 
 _SETTINGS_SUFFIX = ".settings.json"
@@ -192,17 +199,18 @@ _NAME_KEY = "name"  # key of the model's name, which is shown in messages and no
 def check_and_write_settings(
     results: Path, settings: Mapping[str, Any], *, has_results: bool, overwrite: bool
 ) -> None:
-    """Write the settings of this run to a file next to the results. Existing results must have the same."""
-    # With ``overwrite``, theirs may differ. Results without a file of settings are checked later, by their
-    # ``request_id``.
+    """Write the settings of this run to a file next to the results."""
+    # Raises ``JournalError`` if existing results were made with other settings, unless ``overwrite`` is True.
+    # Existing results may have no file of settings. They are checked later, by their ``request_id``.
     path = settings_path(results)
-    old_settings = read_settings(path) if has_results and not overwrite else None
-    differences = [] if old_settings is None else settings_differences(old_settings, settings)
-    if differences:
-        raise JournalError(
-            f"{results} was made with {'; '.join(differences)}; use the same settings, "
-            "or --force to keep the existing results and continue"
-        )
+    if has_results and not overwrite:
+        old_settings = read_settings(path)
+        differences = [] if old_settings is None else settings_differences(old_settings, settings)
+        if differences:
+            raise JournalError(
+                f"{results} was made with {'; '.join(differences)}; use the same settings, "
+                "or --force to keep the existing results and continue"
+            )
     _write_settings(path, settings)
 
 
@@ -246,16 +254,17 @@ def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 def settings_differences(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each setting that differs, such as ``seed 0, now 7``."""
     if old_settings.get("chain") != new_settings["chain"]:  # the parameters of different chains cannot be compared
-        old_settings, new_settings = _without_parameters(old_settings), _without_parameters(new_settings)
-    names = [
-        name
-        for name in {**old_settings, **new_settings}
-        if name != _NAME_KEY and old_settings.get(name) != new_settings.get(name)
+        old_settings = _without_parameters(old_settings)
+        new_settings = _without_parameters(new_settings)
+    all_names = {**old_settings, **new_settings}
+    different_names = [
+        name for name in all_names if name != _NAME_KEY and old_settings.get(name) != new_settings.get(name)
     ]
-    return [_describe_difference(name, old_settings, new_settings) for name in names]
+    return [_describe_difference(name, old_settings, new_settings) for name in different_names]
 
 
 def _without_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without those of samplers, whose names have a dot, such as ``top_k.k``."""
     return {name: value for name, value in settings.items() if "." not in name}
 
 
@@ -263,11 +272,15 @@ _MAX_SHOWN_CHARACTERS = 40  # longer values are not shown in a message
 
 
 def _describe_difference(name: str, old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> str:
-    if name == "model":  # show the models' names, not their fingerprints, if the names differ
-        name = _NAME_KEY if old_settings.get(_NAME_KEY) != new_settings.get(_NAME_KEY) else name
-    values = [old_settings.get(name), new_settings.get(name)]
-    shown_values = ["none" if value is None else json.dumps(value, ensure_ascii=False) for value in values]
-    label = "model" if name == _NAME_KEY else name
-    if max(map(len, shown_values)) > _MAX_SHOWN_CHARACTERS:
-        return f"another {label}"
-    return f"{label} {shown_values[0]}, now {shown_values[1]}"
+    key = name
+    if name == "model" and old_settings.get(_NAME_KEY) != new_settings.get(_NAME_KEY):
+        key = _NAME_KEY  # show the names of the models, which differ, instead of their fingerprints
+    old_text = _value_text(old_settings.get(key))
+    new_text = _value_text(new_settings.get(key))
+    if max(len(old_text), len(new_text)) > _MAX_SHOWN_CHARACTERS:
+        return f"another {name}"
+    return f"{name} {old_text}, now {new_text}"
+
+
+def _value_text(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)

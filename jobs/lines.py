@@ -59,7 +59,8 @@ def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(bounded_lines(file), 1):
         stripped_line = line.strip()
         if is_first and _begins_several_lines(stripped_line):
-            yield from enumerate(_json_values(line + _read_rest(file)), 1)
+            whole_file = line + _read_rest(file)
+            yield from enumerate(_json_values(whole_file), 1)
             return
         if stripped_line:
             is_first = False
@@ -68,7 +69,9 @@ def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 def _begins_several_lines(line: bytes) -> bool:
     """Return whether a stripped line begins an array, or an object that later lines continue."""
-    return line.startswith(b"[") or (line.startswith(b"{") and line.endswith((b"{", b"[", b",", b":")))
+    if line.startswith(b"["):
+        return True
+    return line.startswith(b"{") and line.endswith((b"{", b"[", b",", b":"))
 
 
 def _read_rest(file: IO[bytes]) -> bytes:
@@ -81,18 +84,20 @@ def _read_rest(file: IO[bytes]) -> bytes:
         ) from None
 
 
-_VALUE_SEPARATORS = re.compile(r"[\s,]*")
+_SPACES_AND_COMMAS = re.compile(r"[\s,]*")
 
 
 def _json_values(data: bytes) -> Iterator[bytes]:
-    """Yield the text of each JSON value; of an array, each item."""
-    # A text that is not JSON is yielded up to its end, so that its error is reported with its place.
+    """Yield the text of each JSON value of a file. Of an array, yield each item."""
+    # If a value is not JSON, the text from there to the end of the file is yielded, so that its error is reported
+    # with its place.
     text = data.decode("utf-8", "surrogateescape")
     decoder = json.JSONDecoder()
     position = len(text) - len(text.lstrip())
     is_in_array = False
     while position < len(text):
-        if text[position] == ("]" if is_in_array else "["):
+        next_bracket = "]" if is_in_array else "["
+        if text[position] == next_bracket:
             is_in_array = not is_in_array
             end = position + 1
         else:
@@ -102,7 +107,7 @@ def _json_values(data: bytes) -> Iterator[bytes]:
                 yield text[position:].strip().encode("utf-8", "surrogateescape")
                 return
             yield text[position:end].encode("utf-8", "surrogateescape")
-        separator = _VALUE_SEPARATORS.match(text, end)
+        separator = _SPACES_AND_COMMAS.match(text, end)
         position = end if separator is None else separator.end()
 
 
@@ -110,7 +115,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object of a line. Raises ``InvalidLineError``."""
     try:
         value = parse_strict_json(line)
-        json.dumps(value, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()  # raises ``UnicodeEncodeError`` for half a surrogate pair
     except UnicodeDecodeError:
         raise InvalidLineError("it is not UTF-8") from None
     except UnicodeEncodeError:
@@ -118,7 +123,8 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise InvalidLineError(f"it is not JSON: {json_problem(error)}, at character {error.pos + 1}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidLineError(f"it is not JSON that can be read: {str(error).split(';')[0]}") from None
+        reason, _, _ = str(error).partition(";")  # Python's advice after the semicolon is for programmers
+        raise InvalidLineError(f"it is not JSON that can be read: {reason}") from None
     if not isinstance(value, dict):
         raise InvalidLineError("it is not an object")
     return value
@@ -138,15 +144,15 @@ def line_digest(data: bytes) -> str:
 
 DELIMITERS = (",", ";", "\t", "|")  # the delimiters that `read_csv_lines` tries, the most usual one first
 
+# Excel's first line, such as ``sep=;``, which may follow a byte-order mark and stand in quotes
 _SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=([^"\r\n])"?[\r\n]*')
 
 
 def read_csv_lines(file: BinaryIO, template: PromptTemplate, delimiter: str | None = None) -> Iterator[InputLine]:
     """Yield each row of a CSV file as a request in the short form, with the template's prompt."""
     # The column ``custom_id`` or ``id`` is the request's id. The number of a row is the number of its first line.
-    # gzip and UTF-16 are decoded. Excel's line ``sep=;`` before the first row names the delimiter, and is no row.
-    # If nothing names the delimiter, it is the first of `DELIMITERS` with which the first row has the template's
-    # columns.
+    # gzip and UTF-16 are decoded. The delimiter is ``delimiter``, or that of Excel's line ``sep=;`` before the
+    # first row, or the first of `DELIMITERS` with which the first row has the template's columns.
     csv.field_size_limit(MAX_LINE_BYTES)  # in characters; a field may contain several lines
     text = io.TextIOWrapper(open_as_utf8(file), encoding="utf-8", errors="surrogateescape", newline="")
     try:
@@ -171,7 +177,10 @@ def read_csv_lines(file: BinaryIO, template: PromptTemplate, delimiter: str | No
 
 def _find_delimiter(first_line: str, template: PromptTemplate) -> str:
     """Return the first delimiter with which a line has the template's columns; a comma if there is none."""
-    return next((char for char in DELIMITERS if template.has_columns(_fields(first_line, char))), DELIMITERS[0])
+    for delimiter in DELIMITERS:
+        if template.has_columns(_fields(first_line, delimiter)):
+            return delimiter
+    return DELIMITERS[0]
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
@@ -206,14 +215,21 @@ def _fill_template(
     field_by_column = dict(zip(columns, row, strict=True))
     try:
         prompt = template.fill(field_by_column)
-        "".join(row).encode()
+        "".join(row).encode()  # raises if the row has bytes that are not UTF-8
     except UnicodeEncodeError:
         return InvalidLineError("it is not UTF-8")
-    request_id = next((field_by_column[name] for name in ("custom_id", "id") if field_by_column.get(name)), None)
-    return {"prompt": prompt} if request_id is None else {"id": request_id, "prompt": prompt}
+    request_id = field_by_column.get("custom_id") or field_by_column.get("id")
+    return {"id": request_id, "prompt": prompt} if request_id else {"prompt": prompt}
 
 
-_BRACES_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_BRACES_PATTERN = re.compile(
+    r"""
+      \{\{ | \}\}      # a doubled brace, which stands for one brace
+    | \{ ([^{}]*) \}   # the name of a column in braces
+    | [{}]             # a single brace, which is an error
+    """,
+    re.VERBOSE,
+)
 
 
 class PromptTemplate:
@@ -223,10 +239,10 @@ class PromptTemplate:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        brace_matches = [match for match in _BRACES_PATTERN.finditer(text) if match[0] not in ("{{", "}}")]
-        if any(match[1] is None for match in brace_matches):
+        matches = list(_BRACES_PATTERN.finditer(text))
+        if any(match[0] in ("{", "}") for match in matches):
             raise InvalidLineError(f"{text!r} has a single brace; write {{{{ or }}}} for a brace in the prompt")
-        self.columns = [match[1] for match in brace_matches]
+        self.columns = [match[1] for match in matches if match[1] is not None]
         if not self.columns:
             raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
 
@@ -250,9 +266,12 @@ class PromptTemplate:
 
     def fill(self, field_by_column: dict[str, str]) -> str:
         """Return the prompt of a row; ``field_by_column``: the row's fields by their columns."""
-        return _BRACES_PATTERN.sub(
-            lambda match: match[0][0] if match[1] is None else field_by_column[match[1]], self._text
-        )
+
+        def replacement(match: re.Match[str]) -> str:
+            is_doubled_brace = match[1] is None
+            return match[0][0] if is_doubled_brace else field_by_column[match[1]]
+
+        return _BRACES_PATTERN.sub(replacement, self._text)
 
 
 _Item = TypeVar("_Item")
@@ -262,7 +281,7 @@ def iterate_available(
     items: Iterable[_Item] | BackgroundReader[_Item], is_idle: Callable[[], bool]
 ) -> Iterator[_Item | None]:
     """Yield items, and None whenever the next item of a `BackgroundReader` has not arrived yet."""
-    # ``is_idle``: whether the caller has no other work, so that waiting for an item delays nothing.
+    # ``is_idle`` returns True if the caller has no other work. Only then may this function wait for an item.
     if not isinstance(items, BackgroundReader):
         yield from items
         return
@@ -309,6 +328,6 @@ class BackgroundReader(Generic[_Item]):
 
 @dataclass(frozen=True)
 class _InputEnd:
-    """The end of the input; ``error``: the exception that ended the input early, None if it was read entirely."""
+    """The end of the input, which follows the last item in the queue."""
 
-    error: BaseException | None
+    error: BaseException | None  # the exception that ended the input early; None if the input was read entirely

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from ..models.errors import AbortedError
 
 
 def sample_requests(request: GenerationRequest, count: int) -> list[GenerationRequest]:
-    """Return the request of each sample: seeds count up from the seed of ``request``, and ids from 0."""
+    """Return the request of each sample. Seeds count up from the seed of ``request``, and ids count up from 0."""
     first_seed = fixed_seed(request.seed)
     return [replace(request, id=index, seed=following_seed(first_seed, index)) for index in range(count)]
 
@@ -29,58 +29,71 @@ def generate_samples(
     is_interrupted: Callable[[], bool] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[list[Event]]:
-    """Answer requests with the same prompt side by side; yield the events of each answer, in their order."""
-    # The prompt is read once. An answer has the tokens of a run by itself as far as its ``Start`` promises. Once
-    # ``is_interrupted`` returns True, all samples end, and those that have not begun are left out. Raises the
+    """Answer requests with the same prompt side by side. Yield the events of each answer, in order."""
+    # The prompt is read once. ``Start.batch_exactness`` says whether an answer has the tokens of a run by itself.
+    # Once ``is_interrupted`` returns True, all samples end, and those that have not begun are left out. Raises the
     # error of a sample, such as a ``ModelError`` for a prompt that is too long.
-    events: dict[object, list[Event]] = {request.id: [] for request in requests}
-    unfinished, token_count = deque(events), 0
+    events_of_sample: dict[object, list[Event]] = {request.id: [] for request in requests}
+    samples_to_yield = deque(events_of_sample)
+    token_count = 0
     with BatchEngine(model, min(len(requests), model.default_parallel)) as engine:
         for request in requests:
             engine.add(request)
         while not engine.is_idle:
             if is_interrupted is not None and is_interrupted():
-                steps = [ended for sample in events if (ended := engine.interrupt(sample)) is not None]
-                steps = [step for step in steps if step.running]
+                new_progress = _interrupt_all(engine, events_of_sample)
             else:
-                steps = _advance(engine, is_interrupted)
-            for sample, event in ((step.request.id, event) for step in steps for event in step.events):
-                if isinstance(event, BatchFailure):
-                    raise event.error
-                events[sample].append(event)
-                token_count += isinstance(event, Token)
+                new_progress = _advance(engine, is_interrupted)
+            for sample_progress in new_progress:
+                for event in sample_progress.events:
+                    if isinstance(event, BatchFailure):
+                        raise event.error
+                    events_of_sample[sample_progress.request.id].append(event)
+                    if isinstance(event, Token):
+                        token_count += 1
             if progress is not None:
                 progress(token_count)
-            while unfinished and events[unfinished[0]] and isinstance(events[unfinished[0]][-1], Done):
-                yield events[unfinished.popleft()]
+            while samples_to_yield and _is_complete(events_of_sample[samples_to_yield[0]]):
+                yield events_of_sample[samples_to_yield.popleft()]
+
+
+def _is_complete(events: Sequence[Event]) -> bool:
+    return bool(events) and isinstance(events[-1], Done)
+
+
+def _interrupt_all(engine: BatchEngine, samples: Iterable[object]) -> list[RequestProgress]:
+    """End all samples. Return the progress of those that had begun."""
+    ended = [engine.interrupt(sample) for sample in samples]
+    return [progress for progress in ended if progress is not None and progress.running]
 
 
 def _advance(engine: BatchEngine, is_interrupted: Callable[[], bool] | None) -> list[RequestProgress]:
-    """Advance all samples; return their progress. An interruption may abort the step, whose progress is kept."""
-    steps: list[RequestProgress] = []
+    """Advance all samples, and return their progress."""
+    # If an interruption aborts the step, the progress before it is returned.
+    new_progress: list[RequestProgress] = []
     try:
         for advance in (engine.begin_waiting, engine.advance_running):
             with closing(advance()) as progress_of_samples:
-                steps.extend(progress_of_samples)
+                new_progress.extend(progress_of_samples)
     except AbortedError:
         if is_interrupted is None:
             raise
-    return steps
+    return new_progress
 
 
 @dataclass(frozen=True)
 class Answer:
     text: str
-    samples: tuple[int, ...]  # the numbers of the texts that give it, counted from 0
+    samples: tuple[int, ...]  # the numbers of the texts that give this answer, counted from 0
 
 
 @dataclass(frozen=True)
 class Vote:
     """The answers of several texts (self-consistency, Wang et al. 2022)."""
 
-    # the answers, the most frequent first; of equally frequent ones, the one that was given first
+    # sorted by frequency, the most frequent first; equally frequent ones in the order in which they were given
     answers: tuple[Answer, ...]
-    sample_count: int  # number of texts, also of those without an answer
+    sample_count: int  # number of texts, including those without an answer
 
     def share(self, answer: Answer) -> float:
         """Return the share of the texts that give an answer."""
@@ -88,17 +101,17 @@ class Vote:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON fields ``answer, share, texts, answers[], without_answer``."""
-        first = self.answers[0] if self.answers else None
-        answered = sum(len(answer.samples) for answer in self.answers)
+        winner = self.answers[0] if self.answers else None
+        answered_count = sum(len(answer.samples) for answer in self.answers)
         return {
-            "answer": None if first is None else first.text,
-            "share": 0.0 if first is None else self.share(first),
+            "answer": None if winner is None else winner.text,
+            "share": 0.0 if winner is None else self.share(winner),
             "texts": self.sample_count,
             "answers": [
                 {"answer": answer.text, "share": self.share(answer), "samples": list(answer.samples)}
                 for answer in self.answers
             ],
-            "without_answer": self.sample_count - answered,
+            "without_answer": self.sample_count - answered_count,
         }
 
 
@@ -116,6 +129,9 @@ def count_votes(texts: Sequence[str], extract: re.Pattern[str] | None) -> Vote:
 
 
 def _last_match(extract: re.Pattern[str], text: str) -> str | None:
-    """Return the last match, or its first group; None if there is no match, or no such group in it."""
+    """Return the last match, or its first group if the pattern has groups; None if there is no match or group."""
     matches = list(extract.finditer(text))
-    return matches[-1][1 if extract.groups else 0] if matches else None
+    if not matches:
+        return None
+    last_match = matches[-1]
+    return last_match[1] if extract.groups else last_match[0]

@@ -22,7 +22,8 @@ def scored_text(
     progress: Callable[[int, int], None] | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
-    # If it exceeds the context, windows move by ``stride``, or by half of the context.
+    # If the text exceeds the context, windows of it are scored. The next window begins ``stride`` tokens later, by
+    # default half of the context.
     from ..engine.scoring import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
@@ -38,9 +39,9 @@ def scored_choices(
     rejects_long_prompts: bool = False,
 ) -> dict[str, Any]:
     """Return scores of choices after a prompt, as lm-evaluation-harness computes them, with ``notes``."""
-    # White space at the end of the prompt belongs to the choices. An empty choice has the sum 0. A prompt that
-    # does not fit into the context together with a choice loses its first tokens for that choice, or raises
-    # ``ModelError`` with ``rejects_long_prompts``.
+    # White space at the end of the prompt belongs to the choices. An empty choice has the sum 0. If the prompt and
+    # a choice do not fit into the context, the prompt loses its first tokens for that choice; with
+    # ``rejects_long_prompts``, ``ModelError`` is raised instead.
     from ..common.text import count_noun
     from ..engine.scoring import fit_prompt
     from ..logprobs.scores import choice_scores
@@ -54,10 +55,9 @@ def scored_choices(
         choices_in_context.append(_ChoiceInContext(choice, tuple(kept_ids), ids, dropped_token_count))
         if is_separate:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored as separate tokens")
-        if choices.count(choice) > 1:
-            notes.append(
-                f"{choice!r} is given {choices.count(choice)} times, and each counts in the probabilities"
-            )
+        repetition_count = choices.count(choice)
+        if repetition_count > 1:
+            notes.append(f"{choice!r} is given {repetition_count} times, and each counts in the probabilities")
         longer_choices = [other for other in choices if other != choice and other.startswith(choice)]
         if longer_choices:
             notes.append(f"{choice!r} begins {longer_choices[0]!r}, so their probabilities overlap")
@@ -66,22 +66,27 @@ def scored_choices(
                 f"with {_short_choice(choice)} the prompt exceeds the context of {model.context.length:,} tokens; "
                 f"its beginning, {count_noun(dropped_token_count, 'token')}, was left out"
             )
-    tokens = _score_choices_in_context(model, choices_in_context, progress)
-    dropped_counts = {choice.text: choice.dropped_token_count for choice in choices_in_context}
-    scores = choice_scores([(text, tokens[text]) for text in choices], [dropped_counts[text] for text in choices])
-    return {"choices": scores, **({"notes": notes} if notes else {})}
+    tokens_of_choice = _score_choices_in_context(model, choices_in_context, progress)
+    dropped_count_of_choice = {choice.text: choice.dropped_token_count for choice in choices_in_context}
+    scores = choice_scores(
+        [(choice, tokens_of_choice[choice]) for choice in choices],
+        [dropped_count_of_choice[choice] for choice in choices],
+    )
+    return {"choices": scores, "notes": notes} if notes else {"choices": scores}
 
 
 def _tokenize(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
     """Tokenize a prompt and a choice. An empty prompt becomes BOS, or EOS if the model has no BOS."""
-    from ..engine.vocabulary import Continuation, tokenize_continuation
+    from ..engine.vocabulary import tokenize_continuation
 
     continuation = tokenize_continuation(vocabulary, prompt, choice)
     first_token = vocabulary.eos if vocabulary.bos is None else vocabulary.bos
     if continuation.prompt_ids or first_token is None:
         return continuation
-    ids = continuation.choice_ids
-    return Continuation([first_token], ids[1:] if ids[:1] == [first_token] else ids, continuation.is_separate)
+    choice_ids = continuation.choice_ids
+    if choice_ids and choice_ids[0] == first_token:
+        choice_ids = choice_ids[1:]  # the token moves from the choice to the prompt
+    return continuation._replace(prompt_ids=[first_token], choice_ids=choice_ids)
 
 
 class _ChoiceInContext(NamedTuple):
@@ -99,12 +104,17 @@ def _score_choices_in_context(
     """Return the scored tokens by the text of the choice. Choices that share a prompt are scored together."""
     from ..engine.scoring import check_choice, score_choices
 
-    choices_of_prompt: dict[tuple[int, ...], list[_ChoiceInContext]] = {}
     tokens_of_choice: dict[str, list[PromptToken]] = {choice.text: [] for choice in choices}
-    choices = [choice for choice in choices if choice.ids]  # no token of an empty choice is read
+    choices_of_prompt: dict[tuple[int, ...], list[_ChoiceInContext]] = {}
     for choice in choices:
-        choices_of_prompt.setdefault(choice.prompt_ids, []).append(choice)
-    total_count = sum(map(len, choices_of_prompt)) + sum(len(choice.ids) - 1 for choice in choices)
+        if choice.ids:  # an empty choice has no tokens to score
+            choices_of_prompt.setdefault(choice.prompt_ids, []).append(choice)
+    # the model reads each prompt once, and all tokens of a choice except the last one
+    token_count_of_prompt = {
+        prompt_ids: len(prompt_ids) + sum(len(choice.ids) - 1 for choice in choice_group)
+        for prompt_ids, choice_group in choices_of_prompt.items()
+    }
+    total_count = sum(token_count_of_prompt.values())
     finished_count = 0
 
     def report(read_count: int, _: int) -> None:
@@ -114,13 +124,11 @@ def _score_choices_in_context(
     for prompt_ids, choice_group in choices_of_prompt.items():
         for choice in choice_group:
             check_choice(model, prompt_ids, choice.ids, f"the choice {_short_choice(choice.text)}")
-        tokens_of_choices = score_choices(
-            model, prompt_ids, [choice.ids for choice in choice_group], progress=report
-        )
-        tokens_of_choice |= {
-            choice.text: tokens for choice, tokens in zip(choice_group, tokens_of_choices, strict=True)
-        }
-        finished_count += len(prompt_ids) + sum(len(choice.ids) - 1 for choice in choice_group)
+        ids_of_choices = [choice.ids for choice in choice_group]
+        tokens_of_group = score_choices(model, prompt_ids, ids_of_choices, progress=report)
+        for choice, tokens in zip(choice_group, tokens_of_group, strict=True):
+            tokens_of_choice[choice.text] = tokens
+        finished_count += token_count_of_prompt[prompt_ids]
     return tokens_of_choice
 
 
@@ -152,7 +160,8 @@ def scored_lines(
 
     for number, line in lines:
         try:
-            yield LineScore(number, scored_line(model, line, number, stride, None, rejects_long_prompts))
+            output = scored_line(model, line, number, stride, rejects_long_prompts=rejects_long_prompts)
+            yield LineScore(number, output)
         except AbortedError:
             raise
         except (ModelError, InvalidLineError) as error:
@@ -170,12 +179,13 @@ def scored_line(
 ) -> str:
     """Return a line with its scores, as JSON; the line's other fields stay."""
     # Raises ``InvalidLineError``, ``ModelError``.
-    # ``progress`` gets the number of tokens read since the last call; those in two overlapping windows count
+    # ``progress`` gets the number of tokens read since the last call. A token in two overlapping windows counts
     # twice.
     from ..common.strict_json import encode_json
 
     record = parse_object(line)
-    scores = _score_record(model, record, stride, progress, rejects_long_prompts) | {"line": number, "error": None}
+    scores = _score_record(model, record, stride, progress, rejects_long_prompts)
+    scores |= {"line": number, "error": None}
     duplicates = [name for name in scores if name in record and name != "choices"]
     if duplicates:
         raise InvalidLineError(f'"{duplicates[0]}" is a field of the result; rename this field of the line')
@@ -200,7 +210,8 @@ def _score_record(
         return text_score(list(scored_text(model, text, stride, is_interrupted=is_interrupted)))
     prompt = _get_text(record, "prompt")
     choices = record["choices"]
-    if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
+    has_choices = isinstance(choices, list) and bool(choices)
+    if not has_choices or not all(isinstance(choice, str) for choice in choices):
         raise InvalidLineError('"choices" is not a list of strings with at least one')
     report_read_count = None if progress is None else _report_new_tokens_to(progress)
     scores = scored_choices(model, prompt, choices, report_read_count, rejects_long_prompts=rejects_long_prompts)
@@ -209,8 +220,10 @@ def _score_record(
 
 def _get_text(record: dict[str, Any], key: str) -> str:
     text = record.get(key)
+    if text is None:
+        raise InvalidLineError(f'there is no "{key}"')
     if not isinstance(text, str):
-        raise InvalidLineError(f'there is no "{key}"' if text is None else f'"{key}" is not a string')
+        raise InvalidLineError(f'"{key}" is not a string')
     return text
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..common.llama_cpp_limits import INT32_MAX
 from ..common.strict_json import parse_strict_json
@@ -30,15 +30,17 @@ class TextKind(StrEnum):
 class TokenText:
     """The token ids of a generated text, without the prompt."""
 
-    name: str = ""  # name of the text among others in the file; empty if the file has no other
+    name: str = ""  # tells the texts of a file apart, such as ``text 2``; empty if the file has one text
     tokens: list[int] = field(default_factory=list)
     end_tokens: frozenset[int] = frozenset()  # ids of the end-of-generation tokens that are known from the file
     problem: str | None = None  # why the text has no tokens; None if it has tokens
 
 
-_MAX_ID_DIGITS, _MAX_SHOWN_DIGITS = 1000, 20
+_MAX_ID_DIGITS = 1000  # Python's `int` raises an error for numbers that are much longer
+_MAX_SHOWN_DIGITS = 20
+# spaces, commas, brackets and digits, with one digit or more
 _IDS_PATTERN = re.compile(rb"[\s\d,\[\]]*\d[\s\d,\[\]]*")
-_MAX_LIST_DEPTH = 2
+_MAX_LIST_DEPTH = 2  # a list of lists of ids
 _NOTHING_TO_SCORE = "there is nothing to score: it is empty"
 
 
@@ -49,7 +51,7 @@ def guess_kind(data: bytes) -> TextKind:
         return TextKind.ids
     if data.lstrip().startswith((b"{", b"[")):
         try:
-            next(_read_json_values(data))
+            next(_read_json_objects(data))
         except InvalidLineError:
             return TextKind.text
         return TextKind.jsonl
@@ -57,10 +59,9 @@ def guess_kind(data: bytes) -> TextKind:
 
 
 def read_token_texts(data: bytes, kind: TextKind, tokenize: Tokenize) -> Iterator[TokenText]:
-    """Yield the texts of a file, of which ``tokenize`` makes ids."""
-    # Raises ``InvalidLineError`` with place and reason.
-    # A text that cannot be scored has a `TokenText.problem`: an empty file, an answer that is an error, an answer
-    # without a text.
+    """Yield the texts of a file as token ids. ``tokenize`` is called for texts that are not given as ids."""
+    # Raises ``InvalidLineError`` with place and reason. An empty file, an error instead of an answer, and an
+    # answer without a text become a `TokenText` with a ``problem``.
     data = _as_utf8(data)
     if kind is TextKind.ids:
         yield from _read_ids(data)
@@ -88,19 +89,22 @@ def _read_ids(data: bytes) -> Iterator[TokenText]:
     text = data.decode("utf-8", "replace")
     if _IDS_PATTERN.fullmatch(text.encode()) is None:
         wrong_part = re.search(r"[^\s\d,\[\]]+", text)
-        found = f"{short_repr(wrong_part[0])} is not" if wrong_part else "it has no"
-        raise InvalidLineError(f"{found} token ids; write them with spaces or commas, or as JSON lists")
-    has_lists = "[" in text or "]" in text
-    lists = _split_lists(text) if has_lists else [[_parse_id(digits) for digits in re.findall(r"\d+", text)]]
-    for number, ids in enumerate(lists, 1):
-        yield TokenText(f"text {number}" if len(lists) > 1 else "", ids)
+        problem = f"{short_repr(wrong_part[0])} is not token ids" if wrong_part else "it has no token ids"
+        raise InvalidLineError(f"{problem}; write them with spaces or commas, or as JSON lists")
+    if "[" in text or "]" in text:
+        id_lists = _split_lists(text)
+    else:
+        id_lists = [[_parse_id(digits) for digits in re.findall(r"\d+", text)]]
+    for number, ids in enumerate(id_lists, 1):
+        name = f"text {number}" if len(id_lists) > 1 else ""
+        yield TokenText(name, ids)
 
 
 @dataclass
 class _OpenList:
-    """A list whose closing bracket was not read yet; ``position``: that of its opening bracket in the file."""
+    """A list whose closing bracket was not read yet."""
 
-    position: int
+    position: int  # position of the opening bracket in the file
     ids: list[int] = field(default_factory=list)
     has_inner_lists: bool = False
 
@@ -110,24 +114,25 @@ def _split_lists(text: str) -> list[list[int]]:
     lists: list[list[int]] = []
     open_lists: list[_OpenList] = []
     for match in re.finditer(r"\d+|[\[\]]", text):
-        part = match[0]
-        inner = open_lists[-1] if open_lists else None
-        if part == "[":
-            if inner is not None:
-                if inner.ids or len(open_lists) == _MAX_LIST_DEPTH:
+        symbol = match[0]
+        current_list = open_lists[-1] if open_lists else None
+        if symbol == "[":
+            if current_list is not None:
+                if current_list.ids or len(open_lists) == _MAX_LIST_DEPTH:
                     raise _error_at(text, match.start(), "a list of ids cannot contain another list")
-                inner.has_inner_lists = True
+                current_list.has_inner_lists = True
             open_lists.append(_OpenList(match.start()))
-        elif part == "]":
-            if inner is None:
+        elif symbol == "]":
+            if current_list is None:
                 raise _error_at(text, match.start(), "the bracket ] closes no list")
-            lists += [] if inner.has_inner_lists else [inner.ids]
+            if not current_list.has_inner_lists:
+                lists.append(current_list.ids)
             open_lists.pop()
-        elif inner is None or inner.has_inner_lists:
-            reason = f"{part[:_MAX_SHOWN_DIGITS]} is outside the lists; write all ids in lists, or none"
+        elif current_list is None or current_list.has_inner_lists:
+            reason = f"{symbol[:_MAX_SHOWN_DIGITS]} is outside the lists; write all ids in lists, or none"
             raise _error_at(text, match.start(), reason)
         else:
-            inner.ids.append(_parse_id(part))
+            current_list.ids.append(_parse_id(symbol))
     if open_lists:
         raise _error_at(text, open_lists[-1].position, "the list that begins here is not closed by the bracket ]")
     return lists
@@ -144,71 +149,76 @@ def _parse_id(digits: str) -> int:
     return int(digits)
 
 
-def _read_json_values(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of JSON lines, or of one JSON value (an object or a list), each with its place."""
-    values = _parse_whole(data)
-    if values is not None:
-        yield from values
+class _JsonObject(NamedTuple):
+    place: str  # such as ``line 2``; empty for an object that is the whole file, on several lines
+    fields: dict[str, Any]
+
+
+def _read_json_objects(data: bytes) -> Iterator[_JsonObject]:
+    """Yield the objects of JSON lines, or of one JSON value, which is an object or a list of objects."""
+    objects = _parse_as_one_value(data)
+    if objects is not None:
+        yield from objects
         return
     for number, line in number_lines(io.BytesIO(data)):
         try:
-            value = parse_object(line)
+            fields = parse_object(line)
         except InvalidLineError as error:
             raise InvalidLineError(f"line {number}: {error}") from None
-        yield f"line {number}", value
+        yield _JsonObject(f"line {number}", fields)
 
 
-def _parse_whole(data: bytes) -> list[tuple[str, dict[str, Any]]] | None:
-    """Return the objects of one JSON value, each with its place; None if it is not JSON, or has other values."""
+def _parse_as_one_value(data: bytes) -> list[_JsonObject] | None:
+    """Return the objects of a file that is one JSON object, or one JSON list of objects; None for other files."""
     try:
         value = parse_strict_json(data)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
-        return [("" if b"\n" in data.strip() else "line 1", value)]
+        has_several_lines = b"\n" in data.strip()
+        return [_JsonObject("" if has_several_lines else "line 1", value)]
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         return None
-    return [(f"item {number}", item) for number, item in enumerate(value, 1)]
+    return [_JsonObject(f"item {number}", item) for number, item in enumerate(value, 1)]
 
 
 def _read_json(data: bytes, tokenize: Tokenize) -> Iterator[TokenText]:
-    run: _Run | None = None
-    for place, value in _read_json_values(data):
+    run: _RunReader | None = None
+    for place, fields in _read_json_objects(data):
         try:
-            if "event" not in value:
-                yield from _read_result(value, tokenize, place)
+            if "event" not in fields:
+                yield from _read_result(fields, tokenize, place)
                 continue
-            if value["event"] == "start":
+            if fields["event"] == "start":
                 if run is not None:
                     yield run.text
-                run = _Run(value)
+                run = _RunReader(fields)
             elif run is None:
-                run = _Run({})
-            run.read(value)
+                run = _RunReader({})
+            run.add_event(fields)
         except InvalidLineError as error:
             raise InvalidLineError(f"{place}: {error}" if place else str(error)) from None
     if run is not None:
         yield run.text
 
 
-class _Run:
+class _RunReader:
+    """A reader of the events of one run."""
+
     def __init__(self, start: dict[str, Any]) -> None:
         sample = start.get("sample")
         self.text = TokenText(name=f"text {sample + 1}" if isinstance(sample, int) else "")
-        self._is_last_without_text = False
+        self._last_token_has_text = True
 
-    def read(self, event: dict[str, Any]) -> None:
+    def add_event(self, event: dict[str, Any]) -> None:
         """Add a generated token, or note the end-of-generation token that ended the run."""
         if event["event"] == "token":
             self.text.tokens.append(_token_id(event))
-            self._is_last_without_text = event.get("text") == ""
-        elif (
-            event["event"] == "done"
-            and self._is_last_without_text
-            and event.get("finish_reason") == "stop"
-            and event.get("stop") is None
-        ):
-            self.text.end_tokens = frozenset(self.text.tokens[-1:])
+            self._last_token_has_text = event.get("text") != ""
+        elif event["event"] == "done":
+            is_ended_by_token = event.get("finish_reason") == "stop" and event.get("stop") is None
+            if is_ended_by_token and not self._last_token_has_text:
+                self.text.end_tokens = frozenset(self.text.tokens[-1:])
 
 
 def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iterator[TokenText]:
@@ -217,7 +227,8 @@ def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iter
     name = str(result.get("custom_id") or result.get("id") or place)
     response = result.get("response")
     body = response.get("body") if isinstance(response, dict) else result
-    body = body if isinstance(body, dict) else {}
+    if not isinstance(body, dict):
+        body = {}
     error = result.get("error") or body.get("error")
     if error is not None:
         message = error.get("message") if isinstance(error, dict) else error
@@ -226,9 +237,11 @@ def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iter
     choices = body.get("choices")
     if choices is None:
         choices = body.get("results")  # KoboldAI's API
+    is_answer = not body.keys().isdisjoint(("tokens", "text", "message"))
+    is_llama_server_answer = "content" in body and "role" not in body  # with a role it is a message
     if isinstance(choices, list):
         answers = [choice if isinstance(choice, dict) else {} for choice in choices]
-    elif body.keys() & {"tokens", "text", "message"} or ("content" in body and "role" not in body):
+    elif is_answer or is_llama_server_answer:
         answers = [body]
     elif "response" in result:
         answers = []
@@ -239,23 +252,27 @@ def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iter
     if not answers:
         yield TokenText(name, problem="the request has no answer")
     for number, answer in enumerate(answers, 1):
-        choice = f"choice {number}" if len(answers) > 1 else ""
-        yield _read_answer(answer, tokenize, ": ".join(filter(None, (name, choice))))
+        name_parts = [name] if name else []
+        if len(answers) > 1:
+            name_parts.append(f"choice {number}")
+        yield _read_answer(answer, tokenize, ": ".join(name_parts))
 
 
 def _read_answer(answer: dict[str, Any], tokenize: Tokenize, name: str) -> TokenText:
     """Read one answer, with its tokens or its text, in the format of gen, OpenAI, llama-server or KoboldAI."""
     tokens = answer.get("tokens")
     if isinstance(tokens, list) and tokens:
-        events = [token for token in tokens if not isinstance(token, dict) or token.get("event") != "prompt"]
-        run = _Run({})
-        for token in events:
-            run.read({**token, "event": "token"} if isinstance(token, dict) else {"event": "token", "id": token})
-        run.read({"event": "done", "finish_reason": answer.get("finish_reason"), "stop": answer.get("stop")})
+        run = _RunReader({})
+        for token in tokens:
+            token_fields = token if isinstance(token, dict) else {"id": token}
+            if token_fields.get("event") != "prompt":
+                run.add_event({**token_fields, "event": "token"})
+        run.add_event({"event": "done", "finish_reason": answer.get("finish_reason"), "stop": answer.get("stop")})
         run.text.name = name
         return run.text
     message = answer.get("message")
-    text = message.get("content") if isinstance(message, dict) else answer.get("text", answer.get("content"))
+    text_or_content = answer.get("text", answer.get("content"))
+    text = message.get("content") if isinstance(message, dict) else text_or_content
     if not isinstance(text, str):
         return TokenText(name, problem="the answer has no text")
     return TokenText(name, tokenize(text))

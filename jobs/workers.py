@@ -63,8 +63,8 @@ def model_workers(
     needs_same_kernels: bool,
     note: Callable[[str], object],
 ) -> Iterator[ClusterRun]:
-    """Connect to a cluster (None: on this machine), and run workers on it."""
-    # Raises ``ClusterError``, ``ModelError``.
+    """Connect to a cluster, and run workers on it."""
+    # ``address``: None starts a cluster on this machine. Raises ``ClusterError``, ``ModelError``.
     admission = Admission(needs_same_kernels)
     with connect(address) as head_monitor:
         run = ClusterRun(options, ServicePlan(service, spec.files), admission, note, head_monitor)
@@ -78,7 +78,7 @@ def model_workers(
 
 def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescription:
     """Wait until a worker has loaded the model, and return the facts about the model."""
-    # ``check`` may raise to end it.
+    # ``check`` is called repeatedly; its exception ends the waiting.
     while True:
         facts = run.wait_for_worker()
         check()
@@ -88,7 +88,9 @@ def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescrip
 
 
 class Admission:
-    """The decision which workers may join, by this machine's versions and the first worker's model and kernels."""
+    """The decision whether a worker may join."""
+
+    # A worker needs the versions of this machine, and the model and maybe the kernels of the first worker.
 
     def __init__(self, needs_same_kernels: bool) -> None:
         self._needs_same_kernels = needs_same_kernels
@@ -112,7 +114,8 @@ class Admission:
         if facts["kernels"] == self._first_facts["kernels"]:
             return None
         if self._needs_same_kernels:
-            cpu, first_cpu = facts["worker"]["cpu"], self._first_facts["worker"]["cpu"]
+            cpu = facts["worker"]["cpu"]
+            first_cpu = self._first_facts["worker"]["cpu"]
             return (
                 f"--deterministic: its processor ({cpu}) computes other logits"
                 f" than the first worker's ({first_cpu})"
@@ -131,14 +134,20 @@ def answer_on_cluster(
     """Answer all requests without a result. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
     for result in run.results(_request_tasks(batch, lines), should_stop):
         if result is not None:
-            died = Failure("worker_died", "every worker that computed this request crashed")
-            batch.write_result(result.key, result.content or died)
+            answer = result.content
+            if answer is None:
+                answer = Failure("worker_died", "every worker that computed this request crashed")
+            batch.write_result(result.key, answer)
         on_progress()
 
 
 def _request_tasks(batch: BatchRun, lines: InputLines) -> Iterator[Task | None]:
     for accepted in batch.iterate_new_requests(lines):
-        yield None if accepted is None else Task(str(accepted[0].id), accepted)
+        if accepted is None:
+            yield None
+        else:
+            request, _ = accepted
+            yield Task(str(request.id), accepted)
 
 
 @dataclass(frozen=True)
@@ -203,13 +212,15 @@ def scores_on_cluster(
 
 
 class _LineTasks:
-    """The tasks made of a file's lines, None where no further line has arrived yet, and the scores in order."""
+    """The tasks made of a file's lines, and their scores in the order of the lines."""
+
+    # Iterating yields the tasks, and None if no further line has arrived yet.
 
     def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]]) -> None:
         self._lines = lines
         # the lines whose scores have not been yielded yet, by number, in the order of the file
         self._unreturned_lines: dict[int, bytes] = {}
-        # By line number, the scores that wait for the score of an earlier line
+        # the scores that wait for the score of an earlier line, by line number
         self._unreturned_scores: dict[int, LineScore] = {}
 
     def __iter__(self) -> Iterator[Task | None]:
@@ -233,7 +244,10 @@ class _LineTasks:
             output = failed_line(self._unreturned_lines[number], number, problem, "scoring_failed")
             score = LineScore(number, output, problem)
         self._unreturned_scores[number] = score
-        while (first_number := next(iter(self._unreturned_lines), None)) in self._unreturned_scores:
+        while self._unreturned_lines:
+            first_number = next(iter(self._unreturned_lines))
+            if first_number not in self._unreturned_scores:
+                return
             del self._unreturned_lines[first_number]
             yield self._unreturned_scores.pop(first_number)
 

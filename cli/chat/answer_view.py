@@ -39,7 +39,7 @@ class AnswerView(ABC):
 
         try:
             for event in events:
-                if isinstance(event, Start):  # until then, a progress bar may be on the screen
+                if isinstance(event, Start):  # before this event, a progress bar may be on the screen
                     self._show_text(beginning, splitter)
                 elif isinstance(event, Token):
                     self._show_text(visible_text(event, template), splitter)
@@ -77,7 +77,8 @@ class PlainView(AnswerView):
     def show_part(self, text: str, is_reasoning: bool) -> None:
         self._out.write(terminal_safe(text, self._out))
         self._out.flush()
-        self._last_character = text[-1:] or self._last_character
+        if text:
+            self._last_character = text[-1]
 
     def show_message(self, text: str) -> None:
         """Write the message, with ``> `` in front of each line."""
@@ -163,7 +164,8 @@ class ScreenView(AnswerView):
         if self._is_reasoning:
             self._reasoning.end()
             self._console.print()
-        self._is_reasoning, self._pending_newlines = False, ""
+        self._is_reasoning = False
+        self._pending_newlines = ""
 
     def _end_markdown(self) -> None:
         """If Markdown was shown last, finish it, and print an empty line."""

@@ -59,9 +59,9 @@ class Chat:
     def send(self, text: str, replaced: StoredMessage | None = None) -> None:
         """Add a message of the user, and show the answer."""
         # A message that does not fit into the context is not added. Ctrl-C before the answer keeps the message.
-        # The new message replaces ``replaced``; None to add it at the end. If the conversation ends with a message
-        # of the user, that one is replaced anyway, since chat templates need an answer between two messages of the
-        # user.
+        # ``replaced``: the message that the new one replaces; None: the new message is added at the end. An
+        # unanswered message of the user at the end is replaced even then, because chat templates need an answer
+        # between two messages of the user.
         message_before = self.conversation.current_message
         try:
             self._add_user_message(text, replaced)
@@ -78,13 +78,14 @@ class Chat:
         try:
             self.session.check_message(text, replaced, max_tokens)
         except ContextFullError as error:
-            is_offered_again = isinstance(self.view, ScreenView)
-            if is_offered_again:
+            consequence = "the message is not sent"
+            if isinstance(self.view, ScreenView):
                 self._unsent_message = text
-            suffix = ", and is in the input line again" if is_offered_again else ""
-            raise ContextFullError(f"{error}; the message is not sent{suffix}") from None
+                consequence += ", and is in the input line again"
+            raise ContextFullError(f"{error}; {consequence}") from None
         message = self.conversation.add_user_message(text, replaced)
-        if replaced is not None and edited is None and message.hash != replaced.hash:
+        replaces_unanswered = edited is None and replaced is not None and message.hash != replaced.hash
+        if replaces_unanswered:
             print_note("this message replaces the one without an answer; /branch shows both")
 
     def regenerate(self) -> None:
@@ -94,8 +95,8 @@ class Chat:
         self._show_new_answer(self.session.regenerate, self.settings.next_request(earlier_count))
 
     def continue_from(self, text: str) -> None:
-        """Answer the last message of the user by ``text`` and the model's continuation of ``text``."""
-        # If the model writes nothing, for example because of Ctrl-C, the text alone becomes the answer.
+        """Answer the last message of the user with ``text`` and its continuation by the model."""
+        # If the model writes nothing, for example because of Ctrl-C, ``text`` alone becomes the answer.
 
         def answer(settings: GenerationRequest, **reports: Any) -> Generator[Event, None, None]:
             return self.session.continue_from(text, settings, **reports)
@@ -117,7 +118,7 @@ class Chat:
             print_note(sentence)
 
     def greet(self) -> None:
-        """Show the model's name and the last turn on a terminal. Note a last message without an answer."""
+        """Show the model's name and the last turn on a terminal. Print a note about a message without answer."""
         if isinstance(self.view, ScreenView):
             self.view.show_title(self.session.model.name)
             self.show_last_turn()
@@ -126,7 +127,8 @@ class Chat:
 
     def show_last_turn(self) -> None:
         """Show the last message of the user, and its answer if there is one."""
-        user_message, current_message = self.conversation.last_user_message(), self.conversation.current_message
+        user_message = self.conversation.last_user_message()
+        current_message = self.conversation.current_message
         if user_message is not None:
             self.view.show_message(user_message.content)
         if current_message is not None and current_message.role == "assistant":
@@ -143,15 +145,19 @@ class Chat:
             print_note("the last message has no answer; /regen answers it, and a new message replaces it")
 
     def read_turn(self) -> str:
-        unsent_message, self._unsent_message = self._unsent_message, ""
+        unsent_message = self._unsent_message
+        self._unsent_message = ""
         turn = self.input.read(default=unsent_message)
         self._was_interrupted = False
         return turn
 
     def record_interrupt(self) -> bool:
-        """Record that Ctrl-C was pressed. Return True if no turn was sent or cleared after an earlier Ctrl-C."""
-        was_interrupted, self._was_interrupted = self._was_interrupted, True
-        return not self.input.pop_was_cleared() and was_interrupted
+        """Record that Ctrl-C was pressed. Return True if it should leave the chat."""
+        # The second Ctrl-C leaves the chat, unless a turn was sent or the input line was cleared in between.
+        was_interrupted_before = self._was_interrupted
+        self._was_interrupted = True
+        was_cleared = self.input.pop_was_cleared()
+        return was_interrupted_before and not was_cleared
 
     def note_full_context(self) -> None:
         """Print a note if the context is nearly full."""
@@ -198,12 +204,9 @@ class Chat:
                 raise typer.Exit(interrupt.exit_code)
             if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
-            kept_text_note = (
-                "its text so far is kept"
-                if last_event.completion_tokens or beginning
-                else "no text was written, /regen answers again"
-            )
-            print_note(f"the answer was interrupted, {kept_text_note}; press Ctrl-C again to leave the chat")
+            has_text = bool(last_event.completion_tokens or beginning)
+            rest = "its text so far is kept" if has_text else "no text was written, /regen answers again"
+            print_note(f"the answer was interrupted, {rest}; press Ctrl-C again to leave the chat")
         elif last_event.finish_reason == "length":
             print_note(
                 f"the answer ends at {last_event.completion_tokens:,} tokens, the limit max_tokens in /settings"

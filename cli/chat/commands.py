@@ -33,6 +33,7 @@ from ..render.stats import draft_line, speed_line
 from ..render.table import Column, Table
 from ..text import output_width, terminal_safe, visible
 from .chat import Chat, LeaveChatError
+from .typed_input import LineCompletion
 
 if TYPE_CHECKING:
     from ...chats.records import StoredAnswer, StoredMessage
@@ -61,6 +62,7 @@ class ChatCommand:
         return f"/{self.name} {self.argument}".rstrip()
 
 
+# such as ``/goto 3f2a``; the name may be empty, and the argument missing
 _COMMAND_LINE = re.compile(r"/(?P<name>[A-Za-z_?-]*)(?:\s+(?P<argument>.*))?", re.DOTALL)
 
 
@@ -72,8 +74,10 @@ def is_command(text: str) -> bool:
 def run_command(chat: Chat, line: str) -> None:
     """Run a command. Raises ``ChatCommandError`` if there is no such command."""
     match = _COMMAND_LINE.fullmatch(line)
-    name = "" if match is None else match["name"].lower()
-    argument = ((match and match["argument"]) or "").strip()
+    if match is None:
+        raise ChatCommandError("there is no command /; /help lists them")
+    name = match["name"].lower()
+    argument = (match["argument"] or "").strip()
     command = _find_command(name)
     if command is None:
         raise ChatCommandError(f"there is no command /{name}{_command_hint(name, argument)}; /help lists them")
@@ -86,26 +90,27 @@ def _command_hint(name: str, argument: str) -> str:
     from ...presets.errors import PresetError
     from ...presets.overrides import parse_set
 
+    """Return advice for a name that is not a command, which begins with a semicolon; empty without advice."""
     with suppress(PresetError):  # raised if no setting or sampler has this name
         parse_set(f"{name}=1")
         return f"; use /set {name}={argument or 'VALUE'}"
-    nearest = did_you_mean(f"/{name}", [f"/{command.name}" for command in COMMANDS])
-    return nearest and f"; {nearest}"
+    suggestion = did_you_mean(f"/{name}", [f"/{command.name}" for command in COMMANDS])
+    return f"; {suggestion}" if suggestion else ""
 
 
-def complete_line(chat: Chat, text: str) -> tuple[list[CompletionItem], int]:
-    """Return the completions of the text before the cursor, and how many of its characters they replace."""
+def complete_line(chat: Chat, text: str) -> LineCompletion:
+    """Return the completions of the text before the cursor."""
     if not text.startswith("/") or "\n" in text:
-        return [], 0
-    name, space, argument = text[1:].partition(" ")
+        return LineCompletion([], replaced_count=0)
+    name, space, argument = text.removeprefix("/").partition(" ")
     if not space:
-        names = [CompletionItem(f"/{each.name}", each.summary) for each in COMMANDS]
-        return matching(names, text), len(text)
+        names = [CompletionItem(f"/{command.name}", command.summary) for command in COMMANDS]
+        return LineCompletion(matching(names, text), replaced_count=len(text))
     command = _find_command(name)
     if command is None or command.complete is None:
-        return [], 0
+        return LineCompletion([], replaced_count=0)
     typed_argument = argument.lstrip()
-    return command.complete(chat, typed_argument), len(typed_argument)
+    return LineCompletion(command.complete(chat, typed_argument), replaced_count=len(typed_argument))
 
 
 def _find_command(name: str) -> ChatCommand | None:
@@ -113,10 +118,15 @@ def _find_command(name: str) -> ChatCommand | None:
 
 
 def _help(_chat: Chat, _argument: str) -> None:
-    for title, rows in (("Commands", [(each.usage, each.summary) for each in COMMANDS]), ("Keys", _KEYS)):
-        columns = [Column(width=_NAME_COLUMNS), Column(is_text=True)]
-        print(f"{title}:", *Table(columns, rows, gap=2, indent=2).render(output_width()), "", sep="\n")
+    _print_help_table("Commands", [(command.usage, command.summary) for command in COMMANDS])
+    _print_help_table("Keys", _KEYS)
     print("To send a message that begins with a slash, type a space first.")
+
+
+def _print_help_table(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    columns = [Column(width=_NAME_COLUMNS), Column(is_text=True)]
+    table = Table(columns, rows, gap=2, indent=2)
+    print(f"{title}:", *table.render(output_width()), "", sep="\n")
 
 
 _NAME_COLUMNS = 22
@@ -162,9 +172,11 @@ def _preset(chat: Chat, argument: str) -> None:
     if after["system"] is not before["system"]:
         chat.conversation.set_system(after["system"].value)
     chat.save_settings()
+    change = f"preset {argument}: {_current_chain(chat)}"
     changed_settings = [name for name in after.values if after[name] is not before[name]]
-    also_text = f"; it also sets {', '.join(changed_settings)}" if changed_settings else ""
-    chat.confirm(f"preset {argument}: {_current_chain(chat)}{also_text}")
+    if changed_settings:
+        change += f"; it also sets {', '.join(changed_settings)}"
+    chat.confirm(change)
 
 
 def _current_chain(chat: Chat) -> str:
@@ -201,21 +213,24 @@ def _system(chat: Chat, argument: str) -> None:
 def _grammar(chat: Chat, argument: str) -> None:
     from ..render.settings import grammar_summary
 
-    kind, _, kind_value = argument.partition(" ")
     if not argument:
         kinds = ", ".join(_GRAMMAR_KINDS)
         raise ChatCommandError(
             f"/grammar needs a name (gen grammars), GBNF, {_NO_VALUE}, or one of {kinds} followed by its value"
         )
-    value: object = {kind: kind_value.strip()} if kind in _GRAMMAR_KINDS else argument
-    chat.settings.override("/grammar", "grammar", None if argument == _NO_VALUE else value)
+    first_word, _, rest = argument.partition(" ")
+    value: str | dict[str, str] | None = argument  # a name or GBNF
+    if argument == _NO_VALUE:
+        value = None
+    elif first_word in _GRAMMAR_KINDS:
+        value = {first_word: rest.strip()}
+    chat.settings.override("/grammar", "grammar", value)
     chat.save_settings()
-    spec = chat.settings.grammar
-    chat.confirm(
-        "there is no grammar now"
-        if spec is None
-        else f"grammar = {grammar_summary(spec).removeprefix('grammar ')}"
-    )
+    grammar = chat.settings.grammar
+    if grammar is None:
+        chat.confirm("there is no grammar now")
+    else:
+        chat.confirm(f"grammar = {grammar_summary(grammar).removeprefix('grammar ')}")
 
 
 def _settings(chat: Chat, _argument: str) -> None:
@@ -236,20 +251,25 @@ _SHOWN_HASH_CHARACTERS = 8
 def _regenerate(chat: Chat, argument: str) -> None:
     answer_count = _integer_argument("regen", argument, _MAX_VERSIONS) if argument else 1
     user_message = chat.conversation.last_user_message()
-    for remaining in range(answer_count, 0, -1):
+    for remaining_count in range(answer_count, 0, -1):
         version_count = 0 if user_message is None else len(chat.conversation.children(user_message))
         if answer_count > 1:
-            print(f"[version {version_count + 1} of {version_count + remaining}]")
+            print(f"[version {version_count + 1} of {version_count + remaining_count}]")
         chat.regenerate()
         if chat.last_done is not None and chat.last_done.finish_reason == "interrupted":
             break
-        latest = chat.conversation.current_message
-        if latest is not None and len(versions := chat.conversation.siblings(latest)) == version_count:
-            print_note(f"the answer has the same text as version {_version_number(latest, versions)}")
+        new_answer = chat.conversation.current_message
+        if new_answer is not None:
+            versions = chat.conversation.siblings(new_answer)
+            is_repetition = len(versions) == version_count
+            if is_repetition:
+                print_note(f"the answer has the same text as version {_version_number(new_answer, versions)}")
     answer = chat.conversation.last_assistant_message()
-    if answer is not None and len(versions := chat.conversation.siblings(answer)) > 1:
-        number = _version_number(answer, versions)
-        print_note(f"version {number} of {len(versions)}; /branch N shows another version")
+    if answer is not None:
+        versions = chat.conversation.siblings(answer)
+        if len(versions) > 1:
+            number = _version_number(answer, versions)
+            print_note(f"version {number} of {len(versions)}; /branch N shows another version")
 
 
 def _edit(chat: Chat, argument: str) -> None:
@@ -258,7 +278,8 @@ def _edit(chat: Chat, argument: str) -> None:
             f"/edit: expected answer or no argument, got {argument!r}; /edit changes your last message, "
             "/edit answer the answer"
         )
-    user_message, current_message = chat.conversation.last_user_message(), chat.conversation.current_message
+    user_message = chat.conversation.last_user_message()
+    current_message = chat.conversation.current_message
     if user_message is None:
         raise ChatCommandError("there is no message of yours to edit")
     if not argument:
@@ -290,7 +311,8 @@ def _undo(chat: Chat, _argument: str) -> None:
 
 
 def _clear(chat: Chat, _argument: str) -> None:
-    system, message_before = chat.conversation.system, chat.conversation.current_message
+    system = chat.conversation.system
+    message_before = chat.conversation.current_message
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
     if message_before is not None and message_before != chat.conversation.current_message:
@@ -303,20 +325,16 @@ def _way_back(message: StoredMessage) -> str:
 
 def _branch(chat: Chat, argument: str) -> None:
     """Show the versions of the latest message that has several, or go to one of these versions."""
-    shown_version = next(
-        (
-            message
-            for message in reversed(chat.conversation.messages())
-            if len(chat.conversation.siblings(message)) > 1
-        ),
-        None,
-    )
-    if shown_version is None:
+    messages_with_versions = [
+        message for message in chat.conversation.messages() if len(chat.conversation.siblings(message)) > 1
+    ]
+    if not messages_with_versions:
         raise ChatCommandError("each message has only one version; /regen and /edit add versions")
-    versions = chat.conversation.siblings(shown_version)
+    current_version = messages_with_versions[-1]
+    versions = chat.conversation.siblings(current_version)
     if not argument:
         for number, message in enumerate(versions, 1):
-            mark = "*" if message.hash == shown_version.hash else " "
+            mark = "*" if message.hash == current_version.hash else " "
             print(f"{mark} {number}  {_message_line(message, _line_columns() - 6)}")
         return
     number = _integer_argument("branch", argument, len(versions))
@@ -325,7 +343,7 @@ def _branch(chat: Chat, argument: str) -> None:
 
 
 def _latest_descendant(chat: Chat, message: StoredMessage) -> StoredMessage:
-    """Return the last message of the branch through the message; at each fork, the branch of the latest reply."""
+    """Return the last message of the branch through a message."""
     descendant = message
     for later_message in chat.conversation.all_messages():  # the oldest message first
         if later_message.parent_hash == descendant.hash:
@@ -338,9 +356,14 @@ def _tree(chat: Chat, _argument: str) -> None:
     if not lines:
         raise ChatCommandError("there are no messages yet")
     for line in lines:
-        mark = "*" if line.is_current else "|" if line.is_on_path else " "
-        start = f"{mark} {line.message.hash[:_SHOWN_HASH_CHARACTERS]} {'  ' * line.depth}"
-        print(f"{start}{_message_line(line.message, _line_columns() - len(start))}")
+        mark = " "
+        if line.is_current:
+            mark = "*"
+        elif line.is_on_path:
+            mark = "|"
+        indent = "  " * line.depth
+        line_start = f"{mark} {line.message.hash[:_SHOWN_HASH_CHARACTERS]} {indent}"
+        print(f"{line_start}{_message_line(line.message, _line_columns() - len(line_start))}")
 
 
 def _goto(chat: Chat, argument: str) -> None:
@@ -371,13 +394,18 @@ def _message_line(message: StoredMessage, max_columns: int) -> str:
     """Return the role and the beginning of the message in one line."""
     from rich.cells import set_cell_size
 
+    columns = max(max_columns, _MIN_MESSAGE_COLUMNS)
     text = visible(" ".join(f"{SPEAKERS[message.role]}: {message.content}".split()))
-    shown_text = set_cell_size(text, max(max_columns, 10)).rstrip()
-    return shown_text if shown_text == text else set_cell_size(text, max(max_columns, 10) - 1).rstrip() + "…"
+    fits = set_cell_size(text, columns).rstrip() == text
+    return text if fits else set_cell_size(text, columns - 1).rstrip() + "…"
+
+
+_MIN_MESSAGE_COLUMNS = 10
+_FILE_COLUMNS = 200  # columns of a line that is not written to a terminal
 
 
 def _line_columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 200
+    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else _FILE_COLUMNS
 
 
 _SHOWN_CANDIDATES = 10  # number of the most likely tokens of each stage that /next and /why show
@@ -390,7 +418,8 @@ def _next(chat: Chat, argument: str) -> None:
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token
 
-    model, current_message = chat.session.model, chat.conversation.current_message
+    model = chat.session.model
+    current_message = chat.conversation.current_message
     beginning = argument
     if not argument and current_message is not None and current_message.role == "assistant":
         beginning = current_message.content
@@ -440,39 +469,41 @@ def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
     if not argument:
         return 0
     pieces = [chat.session.model.vocabulary.piece(token) for token in record.token_ids]
-    text, occurrence = _split_occurrence(argument)
-    for wanted_text, place in ((argument, None), (text, occurrence)):
-        starts = _token_starts(pieces, (wanted_text.strip("'\"") or wanted_text).encode(errors="replace"))
-        if starts and (place is None or place <= len(starts)):
-            if len(starts) > 1 and place is None:
-                print_note(
-                    f"the text begins at the tokens {', '.join(map(str, starts))}; shown is the last one,"
-                    f" /why {wanted_text} 1 shows the first"
-                )
-            return starts[-1 if place is None else place - 1]
-    if argument.strip("'\"") in record.beginning:
+    starts = _token_starts(pieces, argument)
+    if starts:
+        if len(starts) > 1:
+            print_note(
+                f"the text begins at the tokens {', '.join(map(str, starts))}; shown is the last one,"
+                f" /why {argument} 1 shows the first"
+            )
+        return starts[-1]
+    # the argument may be a text and the number of its occurrence, counted from 1, such as ``the 2``
+    text, _, occurrence = argument.rpartition(" ")
+    if text and occurrence.isdecimal():
+        starts = _token_starts(pieces, text)
+        if 1 <= int(occurrence) <= len(starts):
+            return starts[int(occurrence) - 1]
+    if argument.strip(_QUOTES) in record.beginning:
         raise ChatCommandError(f"/why: the text {argument!r} was typed, so no token of the model begins it")
     raise ChatCommandError(f"/why: the answer does not contain the text {argument!r}")
 
 
-def _split_occurrence(argument: str) -> tuple[str, int | None]:
-    """Return the text and the number of its occurrence, counted from 1: ``the 2``; None for a text without one."""
-    text, _, number = argument.rpartition(" ")
-    if text and number.isdecimal() and int(number) > 0:
-        return text, int(number)
-    return argument, None
+_QUOTES = "'\""
 
 
-def _token_starts(pieces: Sequence[bytes], wanted: bytes) -> list[int]:
-    """Return the numbers of the tokens in which the occurrences of a text begin; the text may span tokens."""
+def _token_starts(pieces: Sequence[bytes], quoted_text: str) -> list[int]:
+    """Return the numbers of the tokens in which the occurrences of a text begin."""
+    # The text may span several tokens, and may stand in quotes.
+    text = quoted_text.strip(_QUOTES) or quoted_text
+    wanted = text.encode(errors="replace")
     answer = b"".join(pieces)
-    ends = list(accumulate(map(len, pieces)))
+    ends = list(accumulate(len(piece) for piece in pieces))
     starts = []
     position = answer.find(wanted)
     while position >= 0:
         starts.append(bisect_right(ends, position))
         position = answer.find(wanted, position + 1)
-    return list(dict.fromkeys(starts))
+    return list(dict.fromkeys(starts))  # a token in which several occurrences begin is listed once
 
 
 def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
@@ -490,12 +521,14 @@ def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None
 
 
 def _stats(chat: Chat, _argument: str) -> None:
-    conversation, context_usage = chat.conversation, chat.session.usage()
+    conversation = chat.conversation
+    context_usage = chat.session.usage()
     print(terminal_safe(f"model       {chat.session.model.name}", sys.stdout))
     answer = conversation.last_assistant_message()
     record = None if answer is None else conversation.answer_record(answer)
     if record is not None and record.result is not None and "usage" in record.result:
-        usage, times = record.result["usage"], record.result["timings"]
+        usage = record.result["usage"]
+        times = record.result["timings"]
         reused_count = usage["cached_tokens"]
         print(speed_line("prompt", usage["prompt_tokens"] - reused_count, times["prompt"]))
         print(f"reused      {reused_count:6,} tokens of the prompt")
@@ -503,10 +536,13 @@ def _stats(chat: Chat, _argument: str) -> None:
         if "draft_tokens" in usage:
             print(draft_line(usage["draft_tokens"], usage["accepted_tokens"]))
         print(f"finish      {record.result['finish_reason']}, seed {record.recipe.seed}")
-    branch, tree = conversation.messages(), conversation.all_messages()
-    other_branches = f", {len(tree) - len(branch):,} in other branches" if len(tree) > len(branch) else ""
+    branch_count = len(conversation.messages())
+    other_count = len(conversation.all_messages()) - branch_count
+    message_counts = count_noun(branch_count, "message")
+    if other_count:
+        message_counts += f", {other_count:,} in other branches"
     print(f"context     {context_usage.token_count:6,} of {context_usage.context_length:,} tokens")
-    print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(branch), 'message')}{other_branches}")
+    print(f"chat        {conversation.id or 'not stored'}, {message_counts}")
 
 
 def _save(chat: Chat, argument: str) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import Word
-from ..completion.values import CompletionItem
 from ..messages import FAILED, INTERRUPTED, named_failures, print_message, print_note
 from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
 from .commands import complete_line, is_command, run_command
 from .settings import ChatSettings
-from .typed_input import EndOfInputError, PipedInput, TypedInput, terminal_without_echo
+from .typed_input import EndOfInputError, LineCompletion, PipedInput, TypedInput, terminal_without_echo
 
 if TYPE_CHECKING:
     from ...chats.session import ChatSession
@@ -31,7 +30,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
 
-    def complete(text: str) -> tuple[list[CompletionItem], int]:
+    def complete(text: str) -> LineCompletion:
         return complete_line(chat, text)
 
     history = None if store is None else store.with_name(_HISTORY)

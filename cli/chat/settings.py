@@ -185,22 +185,23 @@ class ChatSettings:
         self._replace_settings(replace_preset(self.settings, preset))
 
     def _replace_settings(self, settings: Settings) -> None:
-        options = self._grammar_options
+        grammar_options = self._grammar_options
         if settings["grammar"] != self.settings["grammar"]:
-            options = ConstraintOptions()  # the typed flags apply to the grammar of the command line only
-        self.grammar = grammar_spec(options, settings)
-        self.settings, self._grammar_options = settings, options
+            grammar_options = ConstraintOptions()  # the typed flags apply to the grammar of the command line only
+        self.grammar = grammar_spec(grammar_options, settings)  # may raise, before anything is changed
+        self.settings = settings
+        self._grammar_options = grammar_options
 
     def next_request(self, earlier_count: int = 0) -> GenerationRequest:
         """Return the request for the next answer, without its prompt."""
-        # Each of the ``earlier_count`` answers to the same message had another seed.
+        # ``earlier_count``: number of earlier answers to the same message. Each of them had another seed.
         from ...requests.engine_request import make_request
 
-        settings, grammar, seed = self.settings, self.grammar, self.settings["seed"].value
-        answer_seed = following_seed(fixed_seed(seed), earlier_count)
+        first_seed = fixed_seed(self.settings["seed"].value)
+        answer_seed = following_seed(first_seed, earlier_count)
         return replace(
-            make_request(settings, "", grammar, answer_seed),
-            complete_sentence=grammar is not None and self._grammar_options.grammar_complete,
+            make_request(self.settings, "", self.grammar, answer_seed),
+            complete_sentence=self.grammar is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
             lookup=self._options.drafts.lookup,
             draft=self.draft,
@@ -209,11 +210,11 @@ class ChatSettings:
 
 def _with_absolute_files(settings: Settings) -> Settings:
     """Return the settings with absolute paths of grammar files, since a chat may be resumed in another folder."""
-    grammar_value = settings["grammar"].value
-    if not isinstance(grammar_value, dict):
+    grammar = settings["grammar"].value
+    if not isinstance(grammar, dict):
         return settings
     folder = settings.grammar_folder or Path()
-    files = {
-        key: str((folder / str(path)).resolve()) for key, path in grammar_value.items() if key.endswith("file")
+    absolute_files = {
+        key: str((folder / str(path)).resolve()) for key, path in grammar.items() if key.endswith("file")
     }
-    return settings.with_value("grammar", {**grammar_value, **files})
+    return settings.with_value("grammar", {**grammar, **absolute_files})

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -62,11 +63,15 @@ class TurnInput(ABC):
     was_cleared = False  # Ctrl-C cleared the input line, and no turn was sent after that
 
     def pop_interrupt(self) -> bool:
-        is_pending, self.has_pending_interrupt = self.has_pending_interrupt, False
-        return is_pending
+        """Return whether an interrupt is pending, and reset this state."""
+        has_pending_interrupt = self.has_pending_interrupt
+        self.has_pending_interrupt = False
+        return has_pending_interrupt
 
     def pop_was_cleared(self) -> bool:
-        was_cleared, self.was_cleared = self.was_cleared, False
+        """Return whether the input line was cleared, and reset this state."""
+        was_cleared = self.was_cleared
+        self.was_cleared = False
         return was_cleared
 
     @abstractmethod
@@ -86,10 +91,13 @@ class PipedInput(TurnInput):
     _is_closed = False  # True after a turn that is too large: the rest of stdin is not read
 
     def read(self, default: str = "", prompt_mark: str = "") -> str:
-        while not (line := self._line().strip("\r\n")).strip():
-            pass
-        if line.strip() != _BLOCK_MARK:
-            return line
+        line = self._line()
+        while not line.strip():
+            line = self._line()
+        return self._read_block() if line.strip() == _BLOCK_MARK else line.strip("\r\n")
+
+    def _read_block(self) -> str:
+        """Return the lines up to the end mark of a block, or to the end of stdin."""
         block = StringIO()  # a list of short lines would need twenty times the memory
         try:
             while (line := self._line()).strip() != _BLOCK_MARK:
@@ -120,25 +128,31 @@ class PipedInput(TurnInput):
             raise TurnError(f"stdin: {noun} is larger than {limit} MB, so the chat ends; send shorter turns")
 
 
-# A function from the text before the cursor to its completions and the number of characters that they replace.
-_Complete = Callable[[str], tuple[list[CompletionItem], int]]
+class LineCompletion(NamedTuple):
+    """The completions of a partly typed line."""
+
+    items: list[CompletionItem]
+    replaced_count: int  # number of characters before the cursor that a completion replaces
 
 
-# Texts in front of the first line of the input, and in front of each following line.
-_PROMPT_MARK, _CONTINUATION_MARK = "> ", "… "
+_CompleteLine = Callable[[str], LineCompletion]  # takes the text before the cursor
+
+
+_PROMPT_MARK = "> "  # in front of the first line of the input
+_CONTINUATION_MARK = "… "  # in front of each following line
 
 
 class TypedInput(TurnInput):
     """A line editor on a terminal."""
 
-    def __init__(self, complete: _Complete, history: Path | None) -> None:
+    def __init__(self, complete_line: _CompleteLine, history: Path | None) -> None:
         # ``history``: file of the texts that were typed; None to keep them in memory only.
         self._prompt_mark = _PROMPT_MARK
         # The program of ``$EDITOR`` that Ctrl-X Ctrl-E opened last, running or ended; None before that.
         self._editor: asyncio.Task[None] | None = None
         self._session: PromptSession[str] = PromptSession(
             history=InMemoryHistory() if history is None else _PrivateHistory(str(history)),
-            completer=_CommandCompleter(complete),
+            completer=_CommandCompleter(complete_line),
             complete_while_typing=False,
             multiline=True,
             prompt_continuation=lambda *_: FormattedText([("fg:ansibrightblack", _CONTINUATION_MARK)]),
@@ -200,10 +214,11 @@ class TypedInput(TurnInput):
         # The line editor has read such a Ctrl-C, and would otherwise take it for a key of the next text.
         source = self._session.app.input
         keys = [*get_typeahead(source), *source.read_keys()]
-        interrupt_positions = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
+        interrupt_positions = [position for position, press in enumerate(keys) if press.key == Keys.ControlC]
         if interrupt_positions:
             self.has_pending_interrupt = True
-        store_typeahead(source, keys[interrupt_positions[-1] + 1 :] if interrupt_positions else keys)
+            keys = keys[interrupt_positions[-1] + 1 :]
+        store_typeahead(source, keys)
 
     def _key_bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -245,28 +260,32 @@ class TypedInput(TurnInput):
 def _without_block_marks(text: str) -> str:
     """Return a turn without the marks of a block around it."""
     lines = text.strip().split("\n")
-    if len(lines) > 1 and lines[0].strip() == _BLOCK_MARK:
-        end = -1 if lines[-1].strip() == _BLOCK_MARK else len(lines)
-        return "\n".join(lines[1:end])
-    return text
+    is_block = len(lines) > 1 and lines[0].strip() == _BLOCK_MARK
+    if not is_block:
+        return text
+    if lines[-1].strip() == _BLOCK_MARK:
+        lines.pop()
+    return "\n".join(lines[1:])
 
 
 def _is_open_block(text: str) -> bool:
     """Return whether the text is a block whose end mark is missing."""
     lines = text.strip().split("\n")
-    return lines[0].strip() == _BLOCK_MARK and (len(lines) == 1 or lines[-1].strip() != _BLOCK_MARK)
+    has_start = lines[0].strip() == _BLOCK_MARK
+    has_end = len(lines) > 1 and lines[-1].strip() == _BLOCK_MARK
+    return has_start and not has_end
 
 
 class _CommandCompleter(Completer):
     """A completer of prompt_toolkit that calls a function of the chat."""
 
-    def __init__(self, complete: _Complete) -> None:
-        self._complete = complete
+    def __init__(self, complete_line: _CompleteLine) -> None:
+        self._complete_line = complete_line
 
     def get_completions(self, document: Document, _event: object) -> Iterable[Completion]:
-        items, replaced = self._complete(document.text_before_cursor)
-        for item in items:
-            yield Completion(item.text, -replaced, display_meta=item.help)
+        completion = self._complete_line(document.text_before_cursor)
+        for item in completion.items:
+            yield Completion(item.text, start_position=-completion.replaced_count, display_meta=item.help)
 
 
 class _PrivateHistory(FileHistory):
@@ -293,12 +312,13 @@ def _editor_problem() -> str | None:
     # Without this check, prompt_toolkit would silently open another editor, or none.
     variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), None)
     if variable is None:
-        has_usual_editor = any(map(os.path.exists, _USUAL_EDITORS))
+        has_usual_editor = any(Path(path).exists() for path in _USUAL_EDITORS)
         return None if has_usual_editor else "$EDITOR is not set; set it to an editor, such as nano"
+    command = os.environ[variable]
     try:
-        program, *_ = shlex.split(os.environ[variable])
+        program, *_arguments = shlex.split(command)
     except ValueError as error:
-        return f"${variable}: {os.environ[variable]!r} is not a command ({error})"
+        return f"${variable}: {command!r} is not a command ({error})"
     return None if shutil.which(program) else f"${variable}: {program} is not an installed program"
 
 
@@ -315,15 +335,16 @@ _WORD = re.compile(r"\S+\s?|\s")  # a word with the space after it, so that no r
 
 
 class _WordWrap(Processor):
-    """A processor that wraps the lines of the input between words, by filling rows with spaces."""
+    """A processor that wraps the lines of the input between words."""
 
-    # The spaces are shown, but are not part of the text. prompt_toolkit itself wraps at the last column, within
-    # words.
+    # It fills each row with spaces, which are shown but are not part of the text. prompt_toolkit itself wraps at
+    # the last column, within words.
 
     def __init__(self, mark_width: Callable[[int], int], continuation_width: int) -> None:
         # ``mark_width``: columns of the mark in front of a line's first row, by the number of the line, from 0.
         # ``continuation_width``: columns of the mark in front of each following row.
-        self._mark_width, self._continuation_width = mark_width, continuation_width
+        self._mark_width = mark_width
+        self._continuation_width = continuation_width
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         """Return the line with filling spaces, and maps between positions in the source and in the shown line."""
@@ -333,48 +354,66 @@ class _WordWrap(Processor):
         if len(text) < first_width and get_cwidth(text) < first_width:
             return Transformation(fragments)
         row_width = transformation_input.width - self._continuation_width
-        breaks, space_counts = [], []
-        for position, space_count in _row_breaks(text, first_width, row_width):
-            breaks.append(position)
-            space_counts.append(space_count)
+        breaks = list(_row_breaks(text, first_width, row_width))
         if not breaks:
             return Transformation(fragments)
         characters = explode_text_fragments(fragments)
         filled = []
-        for number, position in enumerate(breaks):
-            start = breaks[number - 1] if number else 0
-            filled += [*characters[start:position], ("", " " * space_counts[number])]
-        filled += characters[breaks[-1] :]
-        space_sums = [0, *accumulate(space_counts)]  # number of spaces before each break, and of all spaces
-        shown_breaks = [position + space_sums[number + 1] for number, position in enumerate(breaks)]
+        row_start = 0
+        for row_break in breaks:
+            filled += characters[row_start : row_break.position]
+            filled.append(("", " " * row_break.space_count))
+            row_start = row_break.position
+        filled += characters[row_start:]
+        break_positions = [row_break.position for row_break in breaks]
+        # the number of spaces in the rows before row 0, 1, 2, …
+        space_sums = [0, *accumulate(row_break.space_count for row_break in breaks)]
+        shown_break_positions = [
+            position + spaces_before
+            for position, spaces_before in zip(break_positions, space_sums[1:], strict=True)
+        ]
 
         def source_to_display(position: int) -> int:
-            return position + space_sums[bisect_right(breaks, position)]
+            row = bisect_right(break_positions, position)
+            return position + space_sums[row]
 
         def display_to_source(position: int) -> int:
-            number = bisect_right(shown_breaks, position)
-            next_break = breaks[number] if number < len(breaks) else position
-            return min(position - space_sums[number], next_break)
+            row = bisect_right(shown_break_positions, position)
+            # a position among the spaces is that of the first character of the next row
+            max_position = break_positions[row] if row < len(break_positions) else position
+            return min(position - space_sums[row], max_position)
 
         return Transformation(filled, source_to_display, display_to_source)
 
 
-def _row_breaks(text: str, first_width: int, row_width: int) -> Iterator[tuple[int, int]]:
-    """Yield the position of each word that must begin a row, and the number of spaces that fill the row before."""
-    column, width = 0, first_width
+class _RowBreak(NamedTuple):
+    """A place in a line where a new row must begin."""
+
+    position: int  # of the first character of the row
+    space_count: int  # number of spaces that fill the row before
+
+
+def _row_breaks(text: str, first_width: int, row_width: int) -> Iterator[_RowBreak]:
+    """Yield the places between words where rows must begin."""
+    # A word that is longer than a row is not yielded: the terminal splits it at the last column.
+    column = 0
+    width = first_width
     for match in _WORD.finditer(text):
-        size = get_cwidth(match[0])
-        if column and column + size > width and size <= row_width:
-            yield match.start(), width - column
-            column, width = 0, row_width
-        if column + size <= width:
-            column += size
+        word_width = get_cwidth(match[0])
+        fits_into_next_row = word_width <= row_width
+        if column > 0 and column + word_width > width and fits_into_next_row:
+            yield _RowBreak(match.start(), width - column)
+            column = 0
+            width = row_width
+        if column + word_width <= width:
+            column += word_width
             continue
-        for character in match[0]:  # a word that is longer than a row is split
-            size = get_cwidth(character)
-            if column + size > width:
-                column, width = 0, row_width
-            column += size
+        for character in match[0]:
+            character_width = get_cwidth(character)
+            if column + character_width > width:
+                column = 0
+                width = row_width
+            column += character_width
 
 
 @contextmanager
@@ -382,28 +421,36 @@ def terminal_without_echo() -> Iterator[None]:
     """Turn off the terminal's echo of typed keys in the context. The line editor shows its text itself."""
     # Ctrl-C still sends SIGINT. Shells reset the terminal when Ctrl-Z stops a process, so the echo is turned off
     # again when the process continues.
-    keys = sys.stdin.fileno()
+    terminal = sys.stdin.fileno()
     try:
-        before = termios.tcgetattr(keys)
+        attributes_before = termios.tcgetattr(terminal)
     except termios.error:
         yield
         return
-    changed = [*before]
-    changed[3] &= ~(termios.ECHO | termios.ICANON)
-    changed[6] = [*before[6]]
-    changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
+    attributes = [*attributes_before]
+    attributes[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
+    control_characters = [*attributes_before[_CONTROL_CHARACTERS]]
+    control_characters[termios.VMIN] = 1
+    control_characters[termios.VTIME] = 0
+    attributes[_CONTROL_CHARACTERS] = control_characters
 
     def turn_off_again(*_: object) -> None:
         with suppress(termios.error, OSError):
-            if os.tcgetpgrp(keys) == os.getpgrp():  # a background process that changes the terminal is stopped
-                termios.tcsetattr(keys, termios.TCSANOW, changed)
+            is_in_foreground = os.tcgetpgrp(terminal) == os.getpgrp()
+            if is_in_foreground:  # the system stops a background process that changes the terminal
+                termios.tcsetattr(terminal, termios.TCSANOW, attributes)
 
-    handler = signal.signal(signal.SIGCONT, turn_off_again)
+    handler_before = signal.signal(signal.SIGCONT, turn_off_again)
     try:
         with suppress(termios.error):
-            termios.tcsetattr(keys, termios.TCSADRAIN, changed)
+            termios.tcsetattr(terminal, termios.TCSADRAIN, attributes)
         yield
     finally:
-        signal.signal(signal.SIGCONT, handler)
+        signal.signal(signal.SIGCONT, handler_before)
         with suppress(termios.error):
-            termios.tcsetattr(keys, termios.TCSADRAIN, before)
+            termios.tcsetattr(terminal, termios.TCSADRAIN, attributes_before)
+
+
+# places in the list that `termios.tcgetattr` returns
+_LOCAL_FLAGS = 3
+_CONTROL_CHARACTERS = 6

@@ -302,10 +302,20 @@ def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
     options = job.options
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
     parallel = options.parallel or default_slots(spec.options.thread_count)
-    is_openai = options.format is BatchFormat.openai
-    service = BatchServiceSpec(spec, parallel, options.deterministic, is_openai, line_sentence)
+    service = BatchServiceSpec(
+        spec,
+        parallel,
+        deterministic=options.deterministic,
+        is_openai=options.format is BatchFormat.openai,
+        describe_error=line_sentence,
+    )
     with cluster_workers(
-        options.cluster, spec, service, parallel, parallel, needs_same_kernels=options.deterministic
+        options.cluster,
+        spec,
+        service,
+        sequences=parallel,
+        shard_size=parallel,
+        needs_same_kernels=options.deterministic,
     ) as workers:
         run = _make_run(job, wait_for_model(workers, interrupt.raise_if_requested))
         with (
@@ -329,8 +339,9 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
     from ...requests.recorded_settings import batch_settings
     from ...requests.resolve import RequestResolver
 
-    options, results = job.options, job.results
-    existing = results.existing_results
+    options = job.options
+    results = job.results
+    existing_results = results.existing_results
     resolver = RequestResolver(job.defaults, model.metadata, print_note)
     settings = batch_settings(model, resolver, job.base_seed, options.answer_form)
     run = BatchRun(
@@ -346,14 +357,19 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
         describe_error=line_sentence,
     )
     if results.is_file:
-        check_and_write_settings(options.output, settings, has_results=bool(existing), overwrite=options.force)
-    unnamed = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
-    if unnamed:
-        noun = count_noun(unnamed, "result")
-        print_note(
-            f"{options.output} has {noun} without a request_id: whether they fit the requests cannot be checked"
+        check_and_write_settings(
+            options.output, settings, has_results=bool(existing_results), overwrite=options.force
         )
-    if existing and options.reads_file and not options.force:
+    # the key of an answer is a string; that of a failed line is not
+    answers_without_id = [
+        key for key, request_id in existing_results.items() if isinstance(key, str) and request_id is None
+    ]
+    if answers_without_id:
+        count = count_noun(len(answers_without_id), "result")
+        print_note(
+            f"{options.output} has {count} without a request_id: whether they fit the requests cannot be checked"
+        )
+    if existing_results and options.reads_file and not options.force:
         with open_input(options.requests) as file:
             run.check_results(read_input_lines(file, job.template, options.field_delimiter))
     return run
@@ -371,7 +387,7 @@ def _open_lines(job: _BatchJob) -> Iterator[Iterator[InputLine] | BackgroundRead
 
 
 def _report_unmatched(options: BatchOptions, run: BatchRun) -> None:
-    # results that belong to no request of the input
+    """Print a note about results that belong to no request of the input."""
     if run.unmatched_result_count:
         results = count_noun(run.unmatched_result_count, "result")
         print_note(f"{options.output} also holds {results} for requests that are not in this file")
@@ -397,8 +413,10 @@ def _read_template(options: BatchOptions) -> PromptTemplate | None:
     from ...jobs.lines import PromptTemplate
     from ...requests.errors import InvalidLineError
 
+    if options.template is None:
+        return None
     try:
-        return None if options.template is None else PromptTemplate(options.template)
+        return PromptTemplate(options.template)
     except InvalidLineError as error:
         raise UsageError(f"--template: {error}") from None
 
@@ -427,7 +445,8 @@ def _check_defaults(options: BatchOptions) -> RequestDefaults:
     from ...requests.resolve import RequestDefaults, grammar_of
 
     sampling = options.sampling
-    flags = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
+    sets = [parse_set(text) for text in sampling.set or ()]
+    flags = (*sets, *flag_overrides(options))
     name = preset_name(sampling.preset)
     preset = None if name == MODEL_PRESET else open_chosen_preset(name, sampling.preset)
     settings = resolve_settings(preset, chain=sampling.chain, flags=flags)
@@ -460,4 +479,5 @@ def _open_results(options: BatchOptions) -> ResultSink:
 
     if options.prints_results:
         return StdoutSink()
-    return ResultJournal(options.output, options.resume, options.format is BatchFormat.openai)
+    is_openai = options.format is BatchFormat.openai
+    return ResultJournal(options.output, should_resume=options.resume, is_openai=is_openai)

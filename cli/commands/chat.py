@@ -113,7 +113,7 @@ def _show_hits(hits: Sequence[SearchHit]) -> None:
 
 
 def _local_time(seconds: float) -> str:
-    """Return a time in seconds since 1970, as the store has it, in words of local time."""
+    """Return a time in seconds since 1970 as local time, such as ``2026-03-01 14:05``."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
@@ -127,7 +127,8 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
 
     if options.store.resume is None:
         return Conversation.new(store, print_note)
-    return Conversation.resume(store, store.find_conversation(options.store.resume or None).id, print_note)
+    name_or_id = options.store.resume or None  # None: the latest conversation
+    return Conversation.resume(store, store.find_conversation(name_or_id).id, print_note)
 
 
 def _load(options: ConversationOptions) -> Model:

@@ -143,7 +143,9 @@ class CompareOptions(Options):
     @property
     def results_path(self) -> Path | None:
         """The file of results; None if texts are not stored."""
-        return self.results or (None if self.output is None else self.output.with_suffix(".texts.jsonl"))
+        if self.results is not None:
+            return self.results
+        return None if self.output is None else self.output.with_suffix(".texts.jsonl")
 
     def check(self) -> None:
         if self.output is not None and self.output.suffix.lower() not in (".html", ".htm"):
@@ -187,11 +189,10 @@ def compare(options: CompareOptions) -> None:
     with closing_results(table), interruptible() as interrupt, ExitStack() as models:
         job.run(table, interrupt, models)
     if interrupt.requested:
-        print_note(
-            "--resume continues from here"
-            if table.is_file
-            else "the texts were not stored; --results FILE.jsonl does"
-        )
+        if table.is_file:
+            print_note("--resume continues from here")
+        else:
+            print_note("the texts were not stored; --results FILE.jsonl does")
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)
     if table.failures:
@@ -199,8 +200,8 @@ def compare(options: CompareOptions) -> None:
 
 
 def _read_prompts(options: CompareOptions) -> tuple[Sequence[RequestLine], str]:
-    """Return the prompts, those of a JSONL file or a single one, and the text that was read from stdin."""
-    # Raises ``InvalidLineError``.
+    """Return the prompts, and the text that was read from stdin."""
+    # A JSONL file has several prompts; any other source is one prompt. Raises ``InvalidLineError``.
     from ...compare.plan import read_prompts, text_prompt
     from ..inputs.prompt import read_prompt_text
 
@@ -218,7 +219,8 @@ def _defaults(options: CompareOptions) -> RequestDefaults:
     from ...presets.overrides import Override, parse_set
     from ...requests.resolve import RequestDefaults
 
-    overrides = [*map(parse_set, options.set or ()), *flag_overrides(options)]
+    sets = [parse_set(text) for text in options.set or ()]
+    overrides = [*sets, *flag_overrides(options)]
     if options.length.max_tokens is None:
         overrides.insert(0, Override("-n", "max_tokens", _DEFAULT_TOKENS))
     template = ChatTemplateFlags(options.chat.template)
@@ -235,20 +237,22 @@ def _open_table(options: CompareOptions) -> TextTable:
     from ...compare.plan import TextTable
     from ...jobs.journal import ResultJournal
 
-    path, flag = options.results_path, "-o" if options.results is None else "--results"
-    return (
-        TextTable()
-        if path is None
-        else TextTable(ResultJournal(path, options.resume, is_openai=False, flag=flag), path)
-    )
+    path = options.results_path
+    if path is None:
+        return TextTable()
+    flag = "-o" if options.results is None else "--results"
+    journal = ResultJournal(path, should_resume=options.resume, is_openai=False, flag=flag)
+    return TextTable(journal, path)
 
 
 class _Comparison:
-    # ``piped``: the text that was read from stdin
+    """A comparison of the command: its texts, measures and output."""
 
     def __init__(self, options: CompareOptions, plan: Plan, piped: str) -> None:
-        self._options, self._plan, self._piped = options, plan, piped
-        self._file_paths: list[TokenPath] = []
+        self._options = options
+        self._plan = plan
+        self._piped = piped  # the text that was read from stdin
+        self._file_paths: list[TokenPath] = []  # the windows of the file of ``--along``
 
     def check(self, metadata: Mapping[str, str]) -> None:
         """Check the settings of each arm, and note what is ignored."""
@@ -269,7 +273,7 @@ class _Comparison:
         options = self._options
         model_of_arm = self._load_models(interrupt, stack)
         if options.along != "none":
-            # What is wrong is said before the work of generating texts.
+            # errors are raised before texts are generated
             check_vocabularies(self._measured_arms(model_of_arm))
             self._read_along(model_of_arm[0])
         self._generate(table, model_of_arm, interrupt)
@@ -316,25 +320,30 @@ class _Comparison:
         from ..render.batch_progress import BatchProgress, show_progress, stop_check_with_note
 
         plan = self._plan
-        progress, should_stop = BatchProgress(plan.text_count), stop_check_with_note(interrupt)
+        progress = BatchProgress(plan.text_count)
+        should_stop = stop_check_with_note(interrupt)
         with show_progress(progress, prints_results=False) as display:
             for model, arms in self._arms_by_model(model_of_arm):
-                if not interrupt.requested:
-                    make_run(plan, arms, model, table, progress, describe_error=flag_sentence).run(
-                        model,
-                        plan.lines(arms),
-                        self._options.parallel or model.default_parallel,
-                        should_stop=should_stop,
-                        on_progress=display.add_tokens,
-                        note=print_note,
-                    )
+                if interrupt.requested:
+                    break
+                run = make_run(plan, arms, model, table, progress, describe_error=flag_sentence)
+                run.run(
+                    model,
+                    plan.lines(arms),
+                    self._options.parallel or model.default_parallel,
+                    should_stop=should_stop,
+                    on_progress=display.add_tokens,
+                    note=print_note,
+                )
         print_message(f"gen: {progress.summary()}")
 
     def _arms_by_model(self, model_of_arm: Sequence[Model]) -> list[tuple[Model, list[Arm]]]:
-        groups: dict[int, tuple[Model, list[Arm]]] = {}
+        """Return each model with its arms."""
+        models = {id(model): model for model in model_of_arm}
+        arms_of_model: dict[int, list[Arm]] = {key: [] for key in models}
         for arm, model in zip(self._plan.arms, model_of_arm, strict=True):
-            groups.setdefault(id(model), (model, []))[1].append(arm)
-        return list(groups.values())
+            arms_of_model[id(model)].append(arm)
+        return [(model, arms_of_model[key]) for key, model in models.items()]
 
     def _settings(self, model_of_arm: Sequence[Model]) -> list[Settings]:
         return [
@@ -361,7 +370,7 @@ class _Comparison:
         from ...compare.result import distribution_fields
         from ..render.progress import scoring_bar
 
-        plan, settings = self._plan, self._settings(model_of_arm)
+        plan = self._plan
         along, paths = self._paths(table, model_of_arm, interrupt)
         if not paths:
             print_note("distributions are not compared: there is no text along which to measure them")
@@ -374,7 +383,8 @@ class _Comparison:
                 progress=progress,
                 is_interrupted=lambda: interrupt.requested,
             )
-        if any(each["grammar"].value is not None for each in settings):
+        has_grammar = any(settings["grammar"].value is not None for settings in self._settings(model_of_arm))
+        if has_grammar:
             print_note("distributions are compared without the grammar")
         return distribution_fields([arm.name for arm in plan.arms], along, values)
 
@@ -391,10 +401,12 @@ class _Comparison:
     def _paths(
         self, table: TextTable, model_of_arm: Sequence[Model], interrupt: Interrupt
     ) -> tuple[str, list[TokenPath]]:
-        """Return the texts along which distributions are compared: their description, and the texts."""
+        """Return a description of the texts along which distributions are compared, and these texts."""
         from ...compare.distribution_measures import arm_paths, greedy_paths
 
-        plan, model, along = self._plan, model_of_arm[0], self._options.along
+        plan = self._plan
+        model = model_of_arm[0]
+        along = self._options.along
         requests = plan.requests(plan.arms[0], model.metadata)
         if along == "greedy":
             return "the model's greedy texts", greedy_paths(model, requests, lambda: interrupt.requested)

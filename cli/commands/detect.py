@@ -114,14 +114,20 @@ class DetectOptions(Options):
     @staticmethod
     def parse_keys(text: str) -> list[int]:
         """Return the keys, typed with commas or spaces between them, or as a JSON list."""
-        numbers = re.findall(r"[^\s,]+", text.strip().removeprefix("[").removesuffix("]"))
-        if not numbers or not all(re.fullmatch(r"[+-]?\d{1,1000}", number, re.ASCII) for number in numbers):
+        words = re.findall(r"[^\s,]+", text.strip().removeprefix("[").removesuffix("]"))
+        are_integers = all(_INTEGER.fullmatch(word) for word in words)
+        if not words or not are_integers:
             raise UsageError(f"--keys: {text!r} is not a list of integers, such as 654,400,836")
-        keys = [int(number) for number in numbers]
+        keys = [int(word) for word in words]
         for key in keys:
-            if not -(1 << 63) <= key < 1 << 63:
+            if not _MIN_INT64 <= key <= _MAX_INT64:
                 raise UsageError(f"--keys: {key} is not within ±2^63; a key is an integer of 64 bits with sign")
         return keys
+
+
+_INTEGER = re.compile(r"[+-]?\d{1,1000}", re.ASCII)  # Python's `int` rejects numbers that are much longer
+_MIN_INT64 = -(2**63)
+_MAX_INT64 = 2**63 - 1
 
 
 @takes_options(DetectOptions)
@@ -146,13 +152,15 @@ def detect(options: DetectOptions) -> None:
         reader = _TextReader(options, lambda: stack.enter_context(_load_tokenizer(options, interrupt)))
         for path in paths:
             for text in reader.read(path):
-                if len(paths) > 1 or not text.name:
-                    text.name = f"{input_name(path)}{': ' if text.name else ''}{text.name}"
+                name = text.name or input_name(path)
+                if text.name and len(paths) > 1:
+                    name = f"{input_name(path)}: {text.name}"
                 if text.problem is None:
-                    scores.append((text.name, detector.score(text.tokens, text.end_tokens | reader.end_tokens)))
+                    end_tokens = text.end_tokens | reader.end_tokens
+                    scores.append((name, detector.score(text.tokens, end_tokens)))
                 else:
                     reader.has_failures = True
-                    print_message(f"gen: {text.name}: {text.problem}")
+                    print_message(f"gen: {name}: {text.problem}")
                 interrupt.raise_if_requested()
     if scores or options.format is not DetectFormat.table:
         print_scores(scores, detector, options.format.value)
@@ -177,12 +185,12 @@ def _watermark_of(options: DetectOptions) -> Synthid:
         preset = open_chosen_preset(options.preset, options.preset)
         steps = [step for step in preset.samplers() if isinstance(step, Synthid) and step.keys]
         if len(steps) != 1:
-            found = "no step synthid with keys" if not steps else f"{len(steps)} steps synthid"
-            raise UsageError(f"--preset: {options.preset} has {found}; give the keys with --keys")
+            step_count = f"{len(steps)} steps synthid" if steps else "no step synthid with keys"
+            raise UsageError(f"--preset: {options.preset} has {step_count}; give the keys with --keys")
         params = steps[0].model_dump()
     elif options.keys is not None:
         params["keys"] = options.parse_keys(options.keys)
-        make_step("synthid", params, "--keys", "keys")
+        make_step("synthid", params, "--keys", "keys")  # raises an error for keys that are not allowed
     for name in ("ngram_len", "context_history_size", "sampling_table_size", "sampling_table_seed"):
         value = getattr(options, name)
         if value is not None:
@@ -198,7 +206,8 @@ class _TextReader:
     """A reader of files as token ids. The model is loaded when a text must be tokenized, or if ``-m`` names it."""
 
     def __init__(self, options: DetectOptions, load: Callable[[], Model]) -> None:
-        self._input, self._load = options.input, load
+        self._input = options.input
+        self._load = load
         self._model = None if options.model is None else load()
         self.has_failures = False  # whether a text could not be scored
 

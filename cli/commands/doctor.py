@@ -157,19 +157,21 @@ def _environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _searched_folders(config: Path) -> list[dict[str, Any]]:
     """Return the folders and files that are searched, in order, except those that are part of the package."""
-    rows = [("config", config / "config.yaml"), ("presets", Path("presets")), ("presets", config / "presets")]
-    rows += [("grammars", path) for _, path in grammar_folders()]
-    return [
-        {"of": of, "path": os.fspath(path) if path.is_absolute() else f"./{path}", "exists": path.exists()}
-        for of, path in rows
-    ]
+    searched = [("config", config / "config.yaml"), ("presets", Path("presets")), ("presets", config / "presets")]
+    searched += [("grammars", path) for _, path in grammar_folders()]
+    rows = []
+    for content, path in searched:
+        shown_path = os.fspath(path) if path.is_absolute() else f"./{path}"
+        rows.append({"of": content, "path": shown_path, "exists": path.exists()})
+    return rows
 
 
 def _model_folders(config: UserConfig) -> list[dict[str, Any]]:
     """Return the folders that are searched for models: existing folders of other tools, and the user's folders."""
     from ...models.listing import tool_folders
 
-    folders = [path for path in tool_folders() if path.is_dir()] + [Path(text) for text in config.model_folders]
+    folders = [path for path in tool_folders() if path.is_dir()]
+    folders += [Path(text) for text in config.model_folders]
     return [{"of": "models", "path": os.fspath(path), "exists": path.is_dir()} for path in folders]
 
 
@@ -234,7 +236,8 @@ def _list_found_models(problems: _ProblemCollector, config: UserConfig) -> list[
     from ...models.listing import list_models
 
     entries = list_models(config.model_folders, lambda sentence: problems.report(sentence, _FOLDER_ADVICE))
-    return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
+    entries_by_source = sorted(entries, key=lambda entry: entry.source)
+    return [{"name": entry.name, "origin": entry.source} for entry in entries_by_source]
 
 
 def _find_default_model(problems: _ProblemCollector, config: UserConfig) -> dict[str, Any] | None:
@@ -281,7 +284,8 @@ _Fact = tuple[str, str]  # name and value of a row of the report
 _NAME_COLUMNS = 17
 _MAX_WIDTH = 78
 _MIN_VALUE_COLUMNS = 40
-_GIB, _MIB = 2**30, 2**20
+_GIB = 2**30
+_MIB = 2**20
 
 
 def _report_page(report: Mapping[str, Any]) -> str:
@@ -307,7 +311,8 @@ def _report_page(report: Mapping[str, Any]) -> str:
     width = min(get_terminal_size().columns, _MAX_WIDTH)
     lines = []
     for title, facts in sections.items():
-        if rows := list(facts):
+        rows = list(facts)
+        if rows:
             lines += [title, *Table(columns, rows, gap=1, indent=2).render(width)]
     if not report["problems"]:
         lines.append("Nothing is wrong.")

@@ -235,8 +235,9 @@ def _find_mismatch(grammar: GrammarSpec, text: str, *, is_file: bool) -> Mismatc
     return mismatch
 
 
-# Maximum number of characters of a line that are shown before a mismatch, and in total.
-_MAX_SHOWN_BEFORE_CHARACTERS, _MAX_SHOWN_CHARACTERS = 60, 100
+# maximum numbers of characters of a line that are shown: before a mismatch, and in total
+_MAX_SHOWN_BEFORE_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 100
 
 
 def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
@@ -249,8 +250,10 @@ def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     start = max(0, column - _MAX_SHOWN_BEFORE_CHARACTERS)
     before = terminal_safe(line[start:column], sys.stdout)
     after = terminal_safe(line[column : start + _MAX_SHOWN_CHARACTERS], sys.stdout)
-    character = mismatch.character
-    reason = "the text ends too early" if character is None else f"{character!r} is not allowed here"
+    if mismatch.character is None:
+        reason = "the text ends too early"
+    else:
+        reason = f"{mismatch.character!r} is not allowed here"
     expected = terminal_safe(mismatch.expected, sys.stdout)
     print(f"{name}: line {mismatch.line}, column {mismatch.column}: {reason}; expected {expected}")
     print(f"  {before}{after}\n  {' ' * cell_len(before)}^")

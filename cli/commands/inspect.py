@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -90,7 +90,11 @@ class InspectOptions(Options):
         files = self.files or []
         self._check_token()
         if self.html is not None:
-            for name, is_given in (("--top", self.top is not None), ("--color", self.color is not Color.auto)):
+            is_terminal_flag_given = {
+                "--top": self.top is not None,
+                "--color": self.color is not Color.auto,
+            }
+            for name, is_given in is_terminal_flag_given.items():
                 if is_given:
                     raise UsageError(f"{name} is for the terminal, and --html writes a page; omit one of them")
             if not self.prints_page:
@@ -100,18 +104,21 @@ class InspectOptions(Options):
 
     def _check_token(self) -> None:
         """Raise ``UsageError`` for flags that have no effect on the trace of one token."""
-        name = "--token" if self.token is not None else "--text" if self.text is not None else None
+        if self.token is None and self.text is None:
+            return
         if self.token is not None and self.text is not None:
             raise UsageError("--token and --text both choose a token; give only one")
         if self.text == "":
             raise UsageError("--text: the text must not be empty")
-        for other, is_given in (
-            ("--html", self.html is not None),
-            ("--top", self.top is not None),
-            ("--color", self.color is not Color.auto),
-            ("--logprobs-from", self.source is not None),
-        ):
-            if name is not None and is_given:
+        name = "--token" if self.token is not None else "--text"
+        is_flag_without_effect_given = {
+            "--html": self.html is not None,
+            "--top": self.top is not None,
+            "--color": self.color is not Color.auto,
+            "--logprobs-from": self.source is not None,
+        }
+        for other, is_given in is_flag_without_effect_given.items():
+            if is_given:
                 raise UsageError(f"{name} shows the trace of one token, where {other} has no effect; omit {other}")
 
 
@@ -126,21 +133,31 @@ def inspect(options: InspectOptions) -> None:
       gen inspect a.jsonl b.jsonl --html both.html
     """
     start_collector()
-    inputs = [_RunFile(path) for path in _paths_of_runs(options)]
-    ids = frozenset(options.id or ())
+    files = [_RunFile(path) for path in _paths_of_runs(options)]
+    requested_ids = frozenset(options.id or ())
     if options.token is not None or options.text is not None:
-        _print_token(inputs, options, ids)
+        _print_token(files, options, requested_ids)
     elif options.html is None:
-        _print_runs(inputs, options, ids)
+        _print_runs(files, options, requested_ids)
     else:
-        _write_page(inputs, options, options.html, ids)
-    for item in inputs:
-        item.discard_other_problems(ids)
-    missing = ids.difference(*(item.ids for item in inputs), *(item.unreadable_ids for item in inputs))
-    if missing:
-        names = sorted(set().union(*(item.ids for item in inputs)))
-        fail(f"--id: there is no answer to {', '.join(sorted(missing))}{_name_suggestion(missing, names)}")
-    _report_unreadable_lines(inputs)
+        _write_page(files, options, options.html, requested_ids)
+    for file in files:
+        file.discard_other_problems(requested_ids)
+    _check_ids(files, requested_ids)
+    _report_unreadable_lines(files)
+
+
+def _check_ids(files: Sequence[_RunFile], requested_ids: frozenset[str]) -> None:
+    """End the command if a requested id is in no file."""
+    answered_ids: set[str] = set()
+    missing_ids = set(requested_ids)
+    for file in files:
+        answered_ids |= file.ids
+        missing_ids -= file.ids | file.unreadable_ids
+    if missing_ids:
+        suggestion = did_you_mean(min(missing_ids), sorted(answered_ids))
+        advice = f"; {suggestion}" if suggestion else ""
+        fail(f"--id: there is no answer to {', '.join(sorted(missing_ids))}{advice}")
 
 
 def _paths_of_runs(options: InspectOptions) -> Sequence[Path]:
@@ -174,29 +191,35 @@ class _RunFile:
 
     def discard_other_problems(self, ids: frozenset[str]) -> None:
         """Discard the problems of requests that are not in ``ids``; keep all if ``ids`` is empty."""
-        self.problems = [item for item in self.problems if not ids or item.request is None or item.request in ids]
+        if ids:
+            self.problems = [problem for problem in self.problems if problem.request in (None, *ids)]
 
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         """Yield the runs of the file; in results of a batch, only those in ``ids``, unless ``ids`` is empty."""
         from ...logprobs.recorded import read_stream, split_runs
 
-        # Ctrl-C is left to the program that writes the pipe, which then ends the stream with a "done" line.
-        with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as file:
-            for run in split_runs(read_stream(bounded_lines(open_as_utf8(file)), self.problems.append)):
+        with ExitStack() as stack:
+            if is_stdin(self.path):
+                # Ctrl-C ends the program that writes the pipe. It writes a "done" line, which is read here.
+                stack.enter_context(ignored_interrupts())
+            file = stack.enter_context(open_input(self.path))
+            events = read_stream(bounded_lines(open_as_utf8(file)), self.problems.append)
+            for run in split_runs(events):
                 yield from self._requested_run(run, ids)
 
     def _requested_run(
         self, run: Iterator[RecordedEvent], ids: frozenset[str]
     ) -> Iterator[Iterator[RecordedEvent]]:
+        """Yield the run if ``ids`` is empty or contains the run's request."""
         from ...logprobs.recorded import RecordedStart
 
-        first = next(run)
-        name = first.id if isinstance(first, RecordedStart) else None
-        if name is not None:
-            self.ids.add(name)
+        first_event = next(run)
+        request_id = first_event.id if isinstance(first_event, RecordedStart) else None
+        if request_id is not None:
+            self.ids.add(request_id)
         self.has_run = True
-        if not ids or name in ids:
-            yield chain([first], run)
+        if not ids or request_id in ids:
+            yield chain([first_event], run)
 
 
 def _print_runs(inputs: Sequence[_RunFile], options: InspectOptions, ids: frozenset[str]) -> None:
@@ -237,8 +260,12 @@ def _write_page(inputs: Sequence[_RunFile], options: InspectOptions, target: Pat
     from ...logprobs.report.run_data import RunReader
 
     source = _logprob_source(options)
-    packed = [RunReader(item.name, source).read(run) for item in inputs for run in item.runs(ids)]
-    runs: list[RunData] = [run for run in packed if run is not None]
+    runs: list[RunData] = []
+    for item in inputs:
+        for events in item.runs(ids):
+            run = RunReader(item.name, source).read(events)
+            if run is not None:
+                runs.append(run)
     if not runs:
         return
     html = page(runs)
@@ -257,11 +284,6 @@ def _write_page(inputs: Sequence[_RunFile], options: InspectOptions, target: Pat
 
 def _logprob_source(options: InspectOptions) -> LogprobSource | None:
     return None if options.source is None else options.source.value
-
-
-def _name_suggestion(missing: frozenset[str], names: Sequence[str]) -> str:
-    nearest = did_you_mean(min(missing), names)
-    return nearest and f"; {nearest}"
 
 
 _MAX_SHOWN_PROBLEMS = 20  # maximum number of unreadable lines that are reported one by one

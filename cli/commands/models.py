@@ -146,7 +146,7 @@ def _list(options: ModelListOptions) -> None:
     part = (options.part or "").lower()
     found = list_models(user_config().model_folders, print_note, includes_missing=True)
     entries = [entry for entry in found if part in entry.name.lower()]
-    listed = entries if options.has_missing else [entry for entry in entries if not entry.is_missing]
+    listed = [entry for entry in entries if options.has_missing or not entry.is_missing]
     summaries = list(read_summaries(listed))
     usable = [summary for summary in summaries if summary.is_model]
     if options.format is ModelsFormat.json:

@@ -96,16 +96,18 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
       gen next "The sea was"
       gen next "The sea was" --against creative --against min-p0.1
     """
+    # errors are reported before the model is loaded, unless settings are read from the model's file
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
     setup = None if needs_model else _resolve_setup(options, None)
-    against = None if needs_model else _named_chains(options, None)
+    named_chains = None if needs_model else _named_chains(options, None)
     template = ChatTemplateFlags(options.chat.template)
     raw_prompt = read_prompt(options.prompt)
     show_llama_cpp_messages(options.log)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
-        setup = setup or _resolve_setup(options, model.metadata)
-        chains = _named_chains(options, model.metadata) if against is None else against
-        _trace_and_print(setup, chains, model, raw_prompt, template, interrupt)
+        if setup is None or named_chains is None:
+            setup = _resolve_setup(options, model.metadata)
+            named_chains = _named_chains(options, model.metadata)
+        _trace_and_print(setup, named_chains, model, raw_prompt, template, interrupt)
 
 
 def _resolve_setup(options: NextOptions, metadata: Mapping[str, str] | None) -> Setup[NextOptions]:
@@ -161,7 +163,9 @@ def _trace_and_print(
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token, write_next_token_json
 
-    options, settings, vocabulary = setup.options, setup.settings, model.vocabulary
+    options = setup.options
+    settings = setup.settings
+    vocabulary = model.vocabulary
     if options.top > vocabulary.size:
         raise UsageError(f"--top: {options.top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
     seed = seed_of(settings)

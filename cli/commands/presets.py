@@ -64,17 +64,20 @@ class PresetImportOptions(Options):
         if self.force and self.save is None:
             raise UsageError("--force needs --save")
         if self.save is not None:
-            is_name = self.save.isprintable() and self.save.strip() == self.save and not self.save.startswith(".")
-            if not (is_name and self.save) or any(mark in self.save for mark in '/\\:*?"<>|'):
-                raise UsageError(
-                    f"--save: {self.save!r} is not a file name on every system; use letters and digits"
-                )
-            if self.save.lower().endswith((".yaml", ".yml")):
-                raise UsageError(f"--save: the name must not have an extension; use {Path(self.save).stem!r}")
-            if self.save == "model":
-                raise UsageError(
-                    "--save: 'model' is reserved for the settings of the GGUF's author; use another name"
-                )
+            _check_preset_name(self.save)
+
+
+def _check_preset_name(name: str) -> None:
+    """Raise ``UsageError`` for a name that ``-P`` would not find."""
+    has_forbidden_character = any(character in name for character in '/\\:*?"<>|')
+    has_spaces_around = name.strip() != name
+    is_hidden_file = name.startswith(".")
+    if not name or not name.isprintable() or has_forbidden_character or has_spaces_around or is_hidden_file:
+        raise UsageError(f"--save: {name!r} is not a file name on every system; use letters and digits")
+    if name.lower().endswith((".yaml", ".yml")):
+        raise UsageError(f"--save: the name must not have an extension; use {Path(name).stem!r}")
+    if name == "model":
+        raise UsageError("--save: 'model' is reserved for the settings of the GGUF's author; use another name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,8 +183,10 @@ def import_(options: PresetImportOptions) -> None:
     file, section = split_section(options.file)
     if section is not None and options.section is not None:
         raise PresetError(f"--section: {options.file} already names the section {section!r}; leave --section out")
+    if section is None:
+        section = options.section
     try:
-        imported = import_file(Path(file), options.format, options.section if section is None else section)
+        imported = import_file(Path(file), options.format, section)
     except MissingSectionError as error:
         raise PresetError(section_choice_message(error, "--section NAME")) from None
     except AmbiguousFormatError as error:
@@ -217,8 +222,8 @@ def _save(name: str, text: str, *, may_replace: bool) -> None:
     """Write a preset to the user's folder atomically."""
     from ...presets.search import BUILT_IN, config_folder, find_preset, list_presets
 
-    built_in = {entry.name.lower() for entry in list_presets() if entry.path.parent == BUILT_IN}
-    if name.lower() in built_in and not may_replace:
+    built_in_names = {entry.name.lower() for entry in list_presets() if entry.path.parent == BUILT_IN}
+    if name.lower() in built_in_names and not may_replace:
         fail(
             f"--save: {name!r} is a built-in preset, which yours would hide; use another name, or add --force",
             BAD_USAGE,
@@ -230,6 +235,6 @@ def _save(name: str, text: str, *, may_replace: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file_atomically(path, lambda file: file.write(text.encode()))
     print_note(f"saved as {path}; use it with -P {shlex.quote(name)}")
-    found = find_preset(name).path
-    if not found.samefile(path):
-        print_note(f"here, -P {shlex.quote(name)} finds {found} first")
+    found_path = find_preset(name).path
+    if not found_path.samefile(path):
+        print_note(f"here, -P {shlex.quote(name)} finds {found_path} first")

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -405,8 +406,11 @@ def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None
             endpoint, prompt, method.method.value, method.top, method.token_ids, settings=_settings(options)
         )
         count = endpoint.count_tokens(prompt)
-    guess = -(-len(prompt.encode()) // _BYTES_PER_TOKEN)
-    show_plan(estimates, guess if count is None else count, count is None, options.calls.prices)
+    if count is not None:
+        show_plan(estimates, count, is_guessed=False, price=options.calls.prices)
+    else:
+        guessed_count = ceil(len(prompt.encode()) / _BYTES_PER_TOKEN)
+        show_plan(estimates, guessed_count, is_guessed=True, price=options.calls.prices)
 
 
 def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt) -> None:
@@ -429,9 +433,8 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             is_interrupted=lambda: interrupt.requested,
         )
         recovery = _recover(endpoint, prompt, options, settings)
-    render.write(
-        recovery, output.output, {} if output.output is None else _identifying_facts(endpoint, prompt, options)
-    )
+    run_info = {} if output.output is None else _identifying_facts(endpoint, prompt, options)
+    render.write(recovery, output.output, run_info)
     render.summary(recovery)
     if recovery.stop_reason is not None:
         _exit_early(
@@ -473,9 +476,7 @@ def _is_finished(
     file: Path, endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt
 ) -> bool:
     """Return whether the file holds the complete result of this command."""
-    # Then ``--resume`` has nothing to do. Raises ``RecoverError`` if the file holds another result.
-    import json
-
+    # If it does, ``--resume`` has nothing to do. Raises ``RecoverError`` if the file holds another result.
     from ...recover.errors import RecoverError
     from ...recover.request import RecoverySettings
     from ...recover.results import read_run_header
@@ -494,13 +495,9 @@ def _is_finished(
                 f"{file}: the file does not contain the {name} of its run; choose another file with -o"
             )
         if header[name] != value:
-            old_text, new_text = (
-                short_repr(each) if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
-                for each in (header[name], value)
-            )
             raise RecoverError(
-                f"{file}: the file contains the result of another run; {name} is {old_text}, not {new_text}; "
-                "choose another file with -o"
+                f"{file}: the file contains the result of another run; {name} is {_value_text(header[name])}, "
+                f"not {_value_text(value)}; choose another file with -o"
             )
     if not header["complete"]:
         return False
@@ -510,6 +507,12 @@ def _is_finished(
         )
     print_note(f"{file}: the result is already complete; no call was made")
     return True
+
+
+def _value_text(value: Any) -> str:
+    import json
+
+    return short_repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _identifying_facts(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> dict[str, Any]:
@@ -541,16 +544,19 @@ def _continue_hint(checkpoint: Path | None) -> str:
 
 
 def _exit_early(stop_reason: str, when: str, interrupt: Interrupt) -> NoReturn:
-    """Print why the run ended early, and exit. ``when`` ends the message: when that was, and how to continue."""
-    # ``stop_reason``: ``max_calls`` or ``interrupted``. The exit code is that of ``interrupt``.
-    was_interrupted = stop_reason == "interrupted"
-    print_message(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
-    raise typer.Exit(interrupt.exit_code if was_interrupted else FAILED)
+    """Print why the run ended early, and exit."""
+    # ``stop_reason``: ``max_calls`` or ``interrupted``. ``when`` is the end of the message: when the run ended,
+    # and how to continue it.
+    if stop_reason == "interrupted":
+        print_message(f"gen: interrupted {when}")
+        raise typer.Exit(interrupt.exit_code)
+    print_message(f"gen: --max-calls is reached {when}")
+    raise typer.Exit(FAILED)
 
 
-# Default number of shown logprobs: for a local model, the limit of OpenAI's completions; for a server, a common
-# limit.
-_LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
+# default numbers of logprobs that a call shows
+_LOCAL_WINDOW = 5  # the limit of OpenAI's completions
+_SERVER_WINDOW = 20  # a common limit of servers
 
 
 @contextmanager
@@ -559,14 +565,16 @@ def _open_endpoint(options: RecoverOptions, interrupt: Interrupt) -> Iterator[En
     from ...recover.endpoints.local import LocalEndpoint
 
     with ExitStack() as stack:
-        window, url, api = options.endpoint.window, options.endpoint.endpoint, options.endpoint.api
-        if url is None or api is None:  # `RecoverOptions` rejects one without the other
+        url = options.endpoint.endpoint
+        api = options.endpoint.api
+        if url is not None and api is not None:  # `RecoverOptions` rejects one without the other
+            endpoint = APIS[api].open(options, url)
+            stack.callback(endpoint.close)
+            yield endpoint
+        else:
+            window = options.endpoint.window
             model = stack.enter_context(load_model(options.model, interrupt))
             yield LocalEndpoint(model, _LOCAL_WINDOW if window is None else window)
-            return
-        remote = APIS[api].open(options, url)
-        stack.callback(remote.close)
-        yield remote
 
 
 def _llama_server(options: RecoverOptions, url: str) -> LlamaServerEndpoint:
@@ -634,7 +642,7 @@ class ApiCommandLine:
     # The flags of a single API are in `EndpointOptions`, with a ``required_companions`` that lists the API.
 
     open: Callable[[RecoverOptions, str], Endpoint]  # creates the endpoint from the options and the URL
-    # fields of `EndpointOptions` that must be given -> their flags, as a message shows them
+    # for each field of `EndpointOptions` that must be given: the flag, as a message shows it
     required: Mapping[str, str] = field(default_factory=dict)
     may_load_model: bool = False  # whether a model file may be loaded for its tokenizer
 

@@ -224,11 +224,8 @@ def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> S
 
 def _reject_rules_of_drawn_text(settings: Settings) -> None:
     """Raise ``UsageError`` for settings with which a text goes back or has phases."""
-    for name, setting in (
-        ("bans", settings["bans"]),
-        ("loop_guard", settings["loop_guard"]),
-        ("phases", settings["phases"]),
-    ):
+    for name in ("bans", "loop_guard", "phases"):
+        setting = settings[name]
         if setting.value:
             place = f"{name} ({setting.origin})"
             raise UsageError(f"--beams draws no token, but {place} is for a text that is drawn; leave one out")
@@ -257,13 +254,15 @@ def _generate_text(
     from ..render.answers import AnswerWriter
     from ..render.progress import erase_bar_before_done, reading_bar
 
-    options, settings, grammar = setup.options, setup.settings, setup.grammar
+    options = setup.options
+    settings = setup.settings
     logprobs = logprob_request(options.output, model.vocabulary)
     if options.context.keep is not None and not options.context.context_shift:
         print_note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
-    request = make_request(settings, prompt.tokens, grammar, seed_of(settings))
+    request = make_request(settings, prompt.tokens, setup.grammar, seed_of(settings))
     request = after_template(model, request, prompt, template, options.is_chat)
+    must_complete_grammar = setup.grammar is not None and options.grammar.grammar_complete
     request = replace(
         request,
         logprobs=logprobs,
@@ -273,7 +272,7 @@ def _generate_text(
         draft=draft,
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
-        complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),
+        complete_sentence=request.complete_sentence or must_complete_grammar,
     )
     if options.beam_search.beams is not None:
         _search_beams(setup, model, request, prompt, typed_prompt.piped, interrupt)
@@ -283,10 +282,15 @@ def _generate_text(
         return
     with reading_bar() as progress, interrupt.graceful_shutdown():
         events = generate(model, request, progress=progress, is_interrupted=lambda: interrupt.requested)
-        command = replay_command(request.seed if settings["seed"].value is None else None, typed_prompt.piped)
+        command = replay_command(_random_seed(settings, request), typed_prompt.piped)
         with AnswerWriter(options.output, prompt, command, sys.stdout) as writer:
             done = writer.write(erase_bar_before_done(events, progress))
     _report_end(done, setup, prompt.shown, request, model, interrupt)
+
+
+def _random_seed(settings: Settings, request: GenerationRequest) -> int | None:
+    """Return the seed of a request if it was chosen randomly; None if a flag or a preset sets the seed."""
+    return request.seed if settings["seed"].value is None else None
 
 
 def _generate_samples(
@@ -303,9 +307,9 @@ def _generate_samples(
     from ..render.samples import SampleWriter
 
     output = setup.options.output
-    counts_votes, extract = setup.options.vote, setup.options.extract
+    counts_votes = setup.options.vote
     requests = sample_requests(request, setup.options.samples)
-    command = replay_command(request.seed if setup.settings["seed"].value is None else None, piped)
+    command = replay_command(_random_seed(setup.settings, request), piped)
     token_limit = sum(request.max_tokens or 0 for request in requests)
     with (
         sample_bar() as bar,
@@ -320,10 +324,10 @@ def _generate_samples(
             end_note = _note_on_end(done, setup, request, model)
             if end_note is not None:
                 print_note(f"text {writer.count} of {len(requests)}: {end_note}")
-    is_without_answer = counts_votes and not writer.write_vote(extract)
+    has_answer = writer.write_vote(setup.options.extract) if counts_votes else True
     if output.stats:
         writer.show_stats(model.name)
-    if is_without_answer:
+    if not has_answer:
         raise typer.Exit(FAILED)
     if interrupt.requested:
         sys.stdout.flush()
@@ -343,8 +347,11 @@ def _search_beams(
     from ..render.progress import sample_bar
     from ..render.samples import BeamWriter
 
-    flags, output = setup.options.beam_search, setup.options.output
-    best_count = 1 if flags.n_best is None and output.format is not Format.jsonl else flags.n_best
+    output = setup.options.output
+    flags = setup.options.beam_search
+    best_count = flags.n_best  # None: all texts
+    if best_count is None and output.format is not Format.jsonl:
+        best_count = 1
     # No random number is drawn, so a random seed would only make two equal runs look different.
     request = replace(request, beams=flags.settings(best_count), seed=setup.settings["seed"].value or 0)
     with sample_bar() as bar, interrupt.graceful_shutdown():
@@ -355,9 +362,11 @@ def _search_beams(
             bar.erase()
     with BeamWriter(output, prompt, replay_command(None, piped), [request] * len(texts)) as writer:
         for events in texts:
-            end_note = _note_on_end(writer.write(events), setup, request, model)
+            done = writer.write(events)
+            end_note = _note_on_end(done, setup, request, model)
             if end_note is not None:
-                print_note(f"text {writer.count} of {len(texts)}: {end_note}" if len(texts) > 1 else end_note)
+                place = f"text {writer.count} of {len(texts)}: " if len(texts) > 1 else ""
+                print_note(f"{place}{end_note}")
     if output.stats:
         writer.show_stats(model.name)
     if interrupt.requested:
@@ -371,13 +380,13 @@ _MODEL_VARIABLE = "GEN_MODEL"
 
 def replay_command(random_seed: int | None, piped: str) -> str:
     """Return a shell command that repeats the run, with the seed, the model's variable and the piped input."""
-    # ``random_seed``: chosen randomly; None if a flag or a preset sets the seed. ``piped``: without the newline at
-    # its end; empty if stdin was not read.
+    # ``random_seed``: see `_random_seed`. ``piped``: the text of stdin, without the newline at its end; empty if
+    # stdin was not read.
     words = ["gen", *sys.argv[1:]]
     if random_seed is not None:
-        # The last --seed counts. Words after `--` are not flags.
-        end = words.index("--") if "--" in words else len(words)
-        words[end:end] = ["--seed", str(random_seed)]
+        # It is the last flag, because the last --seed counts. Words after `--` are not flags.
+        flag_end = words.index("--") if "--" in words else len(words)
+        words = [*words[:flag_end], "--seed", str(random_seed), *words[flag_end:]]
     model = os.environ.get(_MODEL_VARIABLE)
     command = shlex.join(words)
     if model:
@@ -398,7 +407,8 @@ def _report_end(
     output = setup.options.output
     end_note = _note_on_end(done, setup, request, model)
     if output.format is Format.text and (end_note is not None or output.stats):
-        end_open_line((prompt if output.echo else "") + done.text)
+        shown_prompt = prompt if output.echo else ""
+        end_open_line(shown_prompt + done.text)
     if end_note is not None:
         print_note(end_note)
     if output.stats:
@@ -419,16 +429,21 @@ def _note_on_end(done: Done, setup: Setup[RunOptions], request: GenerationReques
     if done.finish_reason == "loop":
         return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
-        advice = "-c makes it larger"
-        if not (setup.options.context.context_shift or request.beams or request.rules.is_guided):
-            advice += ", --context-shift discards older tokens"
-        full = "the context is full"
-        if request.rules.is_guided:
-            full = "the context of the text or of the negative prompt is full"
-        return f"the text ends here because {full}: it holds {model.context.length:,} tokens; {advice}"
+        return _note_on_full_context(setup, request, model)
     if done.finish_reason == "stop" and done.stop is None and not done.text:
         return "the model ended without writing any text; --ignore-eos makes it continue"
     return None
+
+
+def _note_on_full_context(setup: Setup[RunOptions], request: GenerationRequest, model: Model) -> str:
+    is_guided = request.rules.is_guided
+    subject = "the context of the text or of the negative prompt" if is_guided else "the context"
+    advice = "-c makes it larger"
+    has_context_shift = setup.options.context.context_shift
+    supports_context_shift = not request.beams and not is_guided
+    if supports_context_shift and not has_context_shift:
+        advice += ", --context-shift discards older tokens"
+    return f"the text ends here because {subject} is full: it holds {model.context.length:,} tokens; {advice}"
 
 
 def _note_on_incomplete_grammar(done: Done, options: RunOptions, grammar: GrammarSpec) -> str:

@@ -115,7 +115,7 @@ class ScoreOptions(Options):
     def _check_no_other_source(self) -> None:
         text = self.text
         excluded = {
-            "a text": (text.prompt, text.prompt_option, text.file) != (None, None, None),
+            "a text": any(source is not None for source in (text.prompt, text.prompt_option, text.file)),
             "--choices": bool(self.choices),
             "--tokens": self.tokens,
             "--format table": self.format is ScoreFormat.table,
@@ -157,9 +157,8 @@ def score(options: ScoreOptions) -> None:
         if options.lines is not None:
             _score_lines(model, options.lines, options, interrupt)
         elif options.choices:
-            _show_choices(
-                text, scored_choices(model, text, options.choices, rejects_long_prompts=options.strict), options
-            )
+            scores = scored_choices(model, text, options.choices, rejects_long_prompts=options.strict)
+            _show_choices(text, scores, options)
         else:
             _show_text(model, text, options, interrupt)
         if interrupt.requested:
@@ -196,36 +195,38 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         raise UsageError("--on needs --jsonl")
 
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
-    service = ScoreServiceSpec(spec, options.stride, options.strict, flag_sentence)
-    with cluster_workers(options.cluster, spec, service, 1, LINES_PER_SHARD) as run, open_input(path) as file:
+    service = ScoreServiceSpec(
+        spec, options.stride, rejects_long_prompts=options.strict, describe_error=flag_sentence
+    )
+    workers = cluster_workers(options.cluster, spec, service, sequences=1, shard_size=LINES_PER_SHARD)
+    with workers as run, open_input(path) as file:
         wait_for_model(run, interrupt.raise_if_requested)
-        lines = number_lines(file)
-        scores = scores_on_cluster(
-            run, lines if path.is_file() else BackgroundReader(lines), stop_check_with_note(interrupt)
-        )
+        numbered_lines = number_lines(file)
+        lines = numbered_lines if path.is_file() else BackgroundReader(numbered_lines)
+        scores = scores_on_cluster(run, lines, stop_check_with_note(interrupt))
         has_failures = _print_scores(scores, path, is_over=lambda: False)
-        workers = run.worker_statuses
-    report_workers(workers)
+        worker_statuses = run.worker_statuses
+    report_workers(worker_statuses)
     if has_failures and not interrupt.requested:
         raise typer.Exit(FAILED)
 
 
 def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[], bool]) -> bool:
-    """Print scores, and the errors of lines without one, immediately; return True if a line has no score."""
+    """Print each score, or the error of the line, immediately. Return whether a line has an error."""
     # ``is_over`` is called after each score. Once it returns True, the other scores are not awaited.
     from ..render.progress import counting_bar
 
-    failures = 0
-    with counting_bar("Scoring", _count_lines(path)) as step:
+    has_failures = False
+    with counting_bar("Scoring", _count_lines(path)) as advance_bar:
         for score in scores:
             print(score.output, flush=True)
             if score.problem is not None:
-                failures += 1
+                has_failures = True
                 print_message(f"gen: {input_name(path)}: line {score.number}: {score.problem}")
-            step()
+            advance_bar()
             if is_over():
                 break
-    return failures > 0
+    return has_failures
 
 
 def _count_lines(path: Path) -> int | None:
@@ -241,11 +242,11 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
     from ..render.progress import scoring_bar
 
     with scoring_bar() as progress, interrupt.graceful_shutdown():
-        steps = scored_text(model, text, options.stride, progress, lambda: interrupt.requested)
+        tokens_so_far = scored_text(model, text, options.stride, progress, lambda: interrupt.requested)
         if options.format is ScoreFormat.jsonl:
-            tokens = scores.write_score_lines(steps, model, sys.stdout)
+            tokens = scores.write_score_lines(tokens_so_far, model, sys.stdout)
         else:
-            tokens = list(steps)
+            tokens = list(tokens_so_far)
     if options.format is ScoreFormat.json:
         scores.write_text_score(tokens, sys.stdout)
     elif options.is_table:

@@ -265,7 +265,8 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
     from ...requests.resolve import RequestDefaults
 
     sampling = options.sampling
-    overrides = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
+    sets = [parse_set(text) for text in sampling.set or ()]
+    overrides = (*sets, *flag_overrides(options))
     rearrangements = tuple(chain_rearrangements(options))
     name = preset_name(sampling.preset)
     resolve_settings(

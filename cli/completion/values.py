@@ -91,8 +91,9 @@ def _chat_items() -> Iterable[CompletionItem]:
             store.close()
     except LogitsmithError:  # the command itself reports it
         return []
-    named = [CompletionItem(each.name, each.title) for each in chats if each.name and each.name.isprintable()]
-    return [*named, *(CompletionItem(each.id, each.name or each.title) for each in chats)]
+    names = [CompletionItem(chat.name, chat.title) for chat in chats if chat.name and chat.name.isprintable()]
+    ids = [CompletionItem(chat.id, chat.name or chat.title) for chat in chats]
+    return [*names, *ids]
 
 
 def _import_format_items() -> Iterable[CompletionItem]:
@@ -132,14 +133,15 @@ def _model_items() -> list[CompletionItem]:
 
 def path_items(typed: str, suffix: str = "") -> list[CompletionItem]:
     """Return the folders, and the files with a suffix, that match a typed path; hidden ones only after a dot."""
-    folder, slash, start = typed.rpartition("/")
+    folder, slash, name_start = typed.rpartition("/")
     try:
         paths = sorted(Path(folder + slash).expanduser().iterdir())
     except (OSError, RuntimeError):  # the folder cannot be read, or there is no such user
         return []
     items = []
     for path in paths:
-        if not path.name.startswith(start) or (path.name.startswith(".") and not start):
+        is_hidden = path.name.startswith(".") and not name_start
+        if is_hidden or not path.name.startswith(name_start):
             continue
         text = f"{folder}{slash}{path.name}"
         if path.is_dir():
@@ -151,26 +153,34 @@ def path_items(typed: str, suffix: str = "") -> list[CompletionItem]:
 
 def _complete_setting(value: str) -> list[CompletionItem]:
     """Return the completions of ``name.parameter=value``: of the name, the parameter, or the value."""
-    target, sign, typed = value.partition("=")
-    if sign:
-        return _add_prefix(f"{target}=", matching(map(CompletionItem, _parameter_values(target)), typed))
+    target, equals_sign, typed_value = value.partition("=")
+    if equals_sign:
+        values = [CompletionItem(each) for each in _parameter_values(target)]
+        return _add_prefix(f"{target}=", matching(values, typed_value))
     name, dot, parameter = target.partition(".")
     if not dot:
         return _setting_names(name)
     sampler = _find_sampler(name)
-    names = {} if sampler is None else sampler.parameters
-    items = [CompletionItem(f"{_spelled_like(key, parameter)}=", help_text) for key, help_text in names.items()]
+    if sampler is None:
+        return []
+    items = [
+        CompletionItem(f"{_spelled_like(key, parameter)}=", help_text)
+        for key, help_text in sampler.parameters.items()
+    ]
     return _add_prefix(f"{name}.", matching(items, parameter))
 
 
 def _setting_names(typed: str) -> list[CompletionItem]:
     """Return samplers followed by a dot, or by ``=`` if they have no parameters, and the other settings."""
-    switches = {name for name, sampler in _built_in_samplers().items() if not sampler.parameters}
-    items = [
-        CompletionItem(f"{_spelled_like(name, typed)}{'=' if name in switches else '.'}", summary)
-        for name, summary in _sampler_items()
-    ]
-    items.extend(CompletionItem(f"{_spelled_like(name, typed)}=") for name in SETTINGS)
+    samplers_without_parameters = {
+        name for name, sampler in _built_in_samplers().items() if not sampler.parameters
+    }
+    items = []
+    for name, summary in _sampler_items():
+        next_character = "=" if name in samplers_without_parameters else "."
+        items.append(CompletionItem(f"{_spelled_like(name, typed)}{next_character}", summary))
+    for name in SETTINGS:
+        items.append(CompletionItem(f"{_spelled_like(name, typed)}="))
     return matching(items, typed)
 
 
@@ -187,23 +197,19 @@ def _parameter_values(target: str) -> list[str]:
 
 def _complete_chain(value: str) -> list[CompletionItem]:
     """Return the completions of the last step of a chain: of its name, or of a parameter in its parentheses."""
-    before, arrow, step = value.rpartition(">")
-    spaces = step[: len(step) - len(step.lstrip())]
-    start, step = f"{before}{arrow}{spaces}", step.lstrip()
-    name, bracket, inside = step.partition("(")
+    step = value.rpartition(">")[2].lstrip()  # the last step, as far as it is typed
+    before_step = value.removesuffix(step)
+    name, bracket, parameters = step.partition("(")
     if not bracket:
-        names = [CompletionItem(_spelled_like(text, step), help_text) for text, help_text in _sampler_items()]
-        return _add_prefix(start, matching(names, step))
-    done, comma, typed = inside.rpartition(",")
-    typed_spaces = typed[: len(typed) - len(typed.lstrip())]
+        samplers = [CompletionItem(_spelled_like(text, step), help_text) for text, help_text in _sampler_items()]
+        return _add_prefix(before_step, matching(samplers, step))
     sampler = _find_sampler(name)
-    names = (
-        []
-        if sampler is None
-        else [CompletionItem(f"{key}=", help_text) for key, help_text in sampler.parameters.items()]
-    )
-    prefix = f"{start}{name}({done}{comma}{typed_spaces}"
-    return _add_prefix(prefix, matching(names, typed.lstrip()))
+    if sampler is None:
+        return []
+    parameter = parameters.rpartition(",")[2].lstrip()  # the last parameter, as far as it is typed
+    before_parameter = value.removesuffix(parameter)
+    items = [CompletionItem(f"{key}=", help_text) for key, help_text in sampler.parameters.items()]
+    return _add_prefix(before_parameter, matching(items, parameter))
 
 
 def _complete_llama_cpp_samplers(value: str) -> list[CompletionItem]:
@@ -220,6 +226,7 @@ def _spelled_like(name: str, typed: str) -> str:
     return name.replace("_", "-") if "-" in typed else name
 
 
+# a name, and maybe the number of its occurrence in the chain, such as ``top_k#2``
 _OCCURRENCE_PATTERN = re.compile(r"(?P<name>[^#]*)(?P<number>#\d+)?")
 
 
@@ -229,8 +236,10 @@ def _find_sampler(name: str) -> _SamplerNames | None:
     if match is None:
         return None
     key = _snake_case(match["name"])
-    # Built-in samplers first, because searching for plug-ins takes time.
-    return _built_in_samplers().get(key) or (_import_plugin_sampler(key) if key in _plugin_samplers() else None)
+    built_in_sampler = _built_in_samplers().get(key)
+    if built_in_sampler is not None:  # so that plug-ins, which take time, are not searched
+        return built_in_sampler
+    return _import_plugin_sampler(key) if key in _plugin_samplers() else None
 
 
 def _add_prefix(prefix: str, items: list[CompletionItem]) -> list[CompletionItem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,11 +54,13 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     from ..render.progress import loading_bar
 
     spec = find_model(options, interrupt)
-    with (
-        loading_bar(model_name(spec.path), is_needed=model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR) as show,
-        interrupt.ended_by_first_signal() if show is None else nullcontext(),
-    ):
-        report_progress = None if show is None else _progress_that_stops(show, interrupt)
+    has_bar = model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR
+    with loading_bar(model_name(spec.path), is_needed=has_bar) as show_fraction, ExitStack() as stack:
+        report_progress = None
+        if show_fraction is not None:
+            report_progress = _progress_that_stops(show_fraction, interrupt)
+        else:
+            stack.enter_context(interrupt.ended_by_first_signal())  # without progress, nothing stops the load
         try:
             model = Model.load(spec.path, spec.options, progress=report_progress)
         except ModelError as error:
@@ -73,22 +75,24 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     return model
 
 
-def _progress_that_stops(show: Callable[[float], None], interrupt: Interrupt) -> Callable[[float], bool]:
-    """Return a progress callback of a load that shows the fraction, and stops the load after a signal."""
+def _progress_that_stops(show_fraction: Callable[[float], None], interrupt: Interrupt) -> Callable[[float], bool]:
+    """Return a callback of a load, which shows the loaded fraction and stops the load after a signal."""
 
     def report_progress(fraction: float) -> bool:
-        show(fraction)
-        return not interrupt.requested
+        show_fraction(fraction)
+        return not interrupt.requested  # False stops the load
 
     return report_progress
 
 
 def _report_long_context(options: ModelOptions, model: Model) -> None:
     """Print a note if the requested context is longer than the model's training context."""
-    requested, trained = options.context_size, model.trained_context
-    if requested is not None and 0 < trained < requested:
+    requested_length = options.context_size
+    trained_length = model.trained_context  # 0 if the file does not contain it
+    if requested_length is not None and 0 < trained_length < requested_length:
         print_note(
-            f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond that"
+            f"-c {requested_length}: the model was trained with {trained_length:,} tokens, and may write nonsense"
+            " beyond that"
         )
 
 
@@ -102,22 +106,22 @@ def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
     _report_other_files(files)
     _use_numa(options)
     report_flags_without_effect(options, print_note)
-    lora = [*((adapter, 1.0) for adapter in files.adapters), *load_options.lora]
+    adapters_of_model = [(adapter, 1.0) for adapter in files.adapters]
+    lora = [*adapters_of_model, *load_options.lora]
     return ModelSpec(files.path, origin, replace(load_options, lora=lora))
 
 
 def _report_other_files(files: ResolvedModel) -> None:
-    """Print a note about files that a model of Ollama has besides, but the run does not use."""
+    """Print a note about the files of a model of Ollama that the run does not use."""
     from ...models.listing import ollama_models_of
 
     if files.has_projector:
         print_note("the part of the model that reads images is left out: gen reads text only")
     models = ollama_models_of(files.path)
-    with_adapters = [entry.name for entry in models if entry.adapters]
-    if not files.adapters and with_adapters and len(with_adapters) == len(models):
-        print_note(
-            f"{files.path} is read without the adapter of {with_adapters[0]}; -m {with_adapters[0]} applies it"
-        )
+    always_has_adapter = bool(models) and all(model.adapters for model in models)
+    if always_has_adapter and not files.adapters:
+        name = models[0].name
+        print_note(f"{files.path} is read without the adapter of {name}; -m {name} applies it")
 
 
 def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOptions | None:
@@ -129,24 +133,28 @@ def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOpt
 
     if options.draft_model is None:
         return None
-    limits: dict[str, Any] = {
-        "n_max": options.max_draft_tokens,
-        "n_min": options.min_draft_tokens,
-        "p_min": options.min_draft_probability,
-    }
     try:
         files, _ = find_model_files(options.draft_model, partial(pull, interrupt=interrupt))
     except ModelError as error:
         raise error.within("-md") from None
     if files.adapters:
         print_note(f"-md {options.draft_model}: a draft model is used without its adapter, and may guess worse")
-    return DraftOptions(files.path, **{name: value for name, value in limits.items() if value is not None})
+    limits: dict[str, Any] = {}
+    if options.max_draft_tokens is not None:
+        limits["n_max"] = options.max_draft_tokens
+    if options.min_draft_tokens is not None:
+        limits["n_min"] = options.min_draft_tokens
+    if options.min_draft_probability is not None:
+        limits["p_min"] = options.min_draft_probability
+    return DraftOptions(files.path, **limits)
 
 
 def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
-    """Load the draft model of a command, so that one that cannot be used fails before the first text."""
-    # Prints a note if it was trained with fewer tokens than the context has. Raises ``ModelError``.
-    draft_model = None if draft is None else draft.open_for(model)
+    """Load the draft model of a command, so that an error is raised before the first text."""
+    # Prints a note if the draft model was trained with fewer tokens than the context has. Raises ``ModelError``.
+    if draft is None:
+        return
+    draft_model = draft.open_for(model)
     if draft_model is not None and 0 < draft_model.trained_context < model.context_length:
         print_note(
             f"-md {draft_model.path}: the draft model was trained with {draft_model.trained_context:,} tokens,"
@@ -161,7 +169,9 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
     if isinstance(error, AdapterError):
         return error.at(f"--lora {error.origin}")
-    return error.within({"$GEN_MODEL": "$GEN_MODEL", "config": f"{config_file()}: model"}.get(origin, ""))
+    if origin == "config":
+        return error.within(f"{config_file()}: model")
+    return error.within("$GEN_MODEL" if origin == "$GEN_MODEL" else "")
 
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
@@ -194,7 +204,9 @@ def read_load_options(options: ModelOptions) -> LoadOptions:
     """Return what the flags say about loading. Raises ``UsageError``."""
     from ...engine.load_options import LoadOptions
 
-    scale = options.rope_scale
+    rope_freq_scale = options.rope_freq_scale
+    if options.rope_scale is not None:
+        rope_freq_scale = 1 / options.rope_scale
     return LoadOptions(
         n_ctx=options.context_size,
         threads=options.threads,
@@ -206,7 +218,7 @@ def read_load_options(options: ModelOptions) -> LoadOptions:
         cache_type_v=options.cache_type_v.value,
         rope_scaling=None if options.rope_scaling is None else options.rope_scaling.value,
         rope_freq_base=options.rope_freq_base,
-        rope_freq_scale=options.rope_freq_scale if scale is None else 1 / scale,
+        rope_freq_scale=rope_freq_scale,
         gpu_layers=options.gpu_layers,
         split_mode="layer" if options.split_mode is None else options.split_mode.value,
         main_gpu=options.main_gpu or 0,
@@ -220,9 +232,11 @@ def read_load_options(options: ModelOptions) -> LoadOptions:
 
 def _read_adapter(text: str) -> tuple[str, float]:
     """Return file and scale of ``FILE=SCALE``. The default scale is 1."""
-    path, sign, scale = text.rpartition("=")
+    path, equals_sign, scale = text.rpartition("=")
+    if not equals_sign:
+        return text, 1.0
     try:
-        return (path, float(scale)) if sign else (text, 1.0)
+        return path, float(scale)
     except ValueError:
         return text, 1.0  # no number follows the last =, so = is part of the file's name
 
@@ -235,13 +249,13 @@ def report_flags_without_effect(options: ModelOptions, report: Callable[[str], o
     if options.rope_scaling is RopeScaling("none") and is_scaled:
         name = "--rope-freq-scale" if options.rope_scale is None else "--rope-scale"
         report(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
-    flags = {
-        "-ngl": options.gpu_layers or None,
-        "-sm": options.split_mode,
-        "-mg": options.main_gpu,
-        "-ts": options.tensor_split,
+    is_gpu_flag_typed = {
+        "-ngl": options.gpu_layers != 0,
+        "-sm": options.split_mode is not None,
+        "-mg": options.main_gpu is not None,
+        "-ts": options.tensor_split is not None,
     }
-    typed_flags = [name for name, value in flags.items() if value is not None]
+    typed_flags = [name for name, is_typed in is_gpu_flag_typed.items() if is_typed]
     if typed_flags and not supports_gpu():
         verb = "has" if len(typed_flags) == 1 else "have"
         report(f"{', '.join(typed_flags)} {verb} no effect: llama.cpp finds no GPU that it was built for")
@@ -258,23 +272,22 @@ _PARSERS: Mapping[str, Callable[[str], Value]] = {
 
 def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
     """Return the values of all ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
-    return dict(_parse_override(item) for text in texts for item in text.split(","))
+    value_of_key = {}
+    for text in texts:
+        for item in text.split(","):
+            key, _, type_and_value = item.partition("=")
+            type_name, _, value = type_and_value.partition(":")
+            try:
+                value_of_key[key] = _PARSERS[type_name](value)
+            except (KeyError, ValueError):
+                raise UsageError(
+                    f"--override-kv: {item!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
+                ) from None
+    return value_of_key
 
 
-def _parse_override(text: str) -> tuple[str, Value]:
-    key, _, typed = text.partition("=")
-    kind, _, value = typed.partition(":")
-    try:
-        return key, _PARSERS[kind](value)
-    except (KeyError, ValueError):
-        raise UsageError(
-            f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
-        ) from None
-
-
-# Similarity of two keys, 0 to 1, above which one is suggested for the other.
-# It is high because different keys have long common beginnings: ``llama.rope.freq_base``,
-# ``llama.rope.dimension_count``.
+# Similarity of two keys, 0 to 1, above which one is suggested for the other. The number is high because different
+# keys have long common beginnings, such as ``llama.rope.freq_base`` and ``llama.rope.dimension_count``.
 _MIN_SIMILARITY = 0.9
 
 
@@ -283,13 +296,13 @@ def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
     file_keys = list(metadata)
     for key in overrides:
         if key not in file_keys:
-            nearest = did_you_mean(key, file_keys, _MIN_SIMILARITY)
-            hint = nearest or "it has an effect only if llama.cpp uses it"
+            suggestion = did_you_mean(key, file_keys, _MIN_SIMILARITY)
+            hint = suggestion or "it has an effect only if llama.cpp uses it"
             print_note(f"--override-kv {key}: the file has no such key; {hint}")
 
 
 def chosen_model(options: ModelOptions) -> SettingValue:
-    """Return the name of the model, with the flag, variable or config that sets it as the origin."""
+    """Return the name of the model. Its origin is the flag, the variable or the config that sets the model."""
     # Nothing is downloaded. If the model is not on this machine, its name is returned as it was typed, and a note
     # says what is wrong or how to get the model.
     from ...models.errors import ModelError
@@ -298,23 +311,24 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     from ...presets.settings import SettingValue
     from ...presets.user_config import user_config
 
-    config, text = user_config(), options.model_reference
+    reference = options.model_reference
     try:
-        path, origin = locate(text, config.model)
+        path, origin = locate(reference, user_config().model)
     except ModelError as error:
         print_note(flag_sentence(error))
         return SettingValue("none", "default")
-    typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
+    if options.hub_repository is not None:
+        origin = "-hf"
+    typed_name = reference or str(path)
     try:
-        files, _ = find_model_files(text)
-        path = files.path
-        if path.is_file():
+        files, _ = find_model_files(reference)
+        if files.path.is_file():
             adapters = "".join(f" with the adapter {adapter}" for adapter in files.adapters)
-            return SettingValue(f"{model_name(path, files.adapters)}{adapters}", origin)
-        print_note(f"{typed}: there is no such file")
+            return SettingValue(f"{model_name(files.path, files.adapters)}{adapters}", origin)
+        print_note(f"{typed_name}: there is no such file")
     except ModelError as error:
         print_note(flag_sentence(error))
-    return SettingValue(typed, origin)
+    return SettingValue(typed_name, origin)
 
 
 def find_model_files(
@@ -352,9 +366,10 @@ def cluster_workers(
     needs_same_kernels: bool = False,
 ) -> Iterator[ClusterRun]:
     """Start the workers of a cluster, and stop them at the end of the context."""
-    # ``spec``: see `model_for_workers`. ``sequences``: how many a worker decodes concurrently. ``shard_size``:
-    # number of tasks that are sent to a worker together. ``needs_same_kernels``: rejects workers whose processor
-    # computes other logits than the first worker's. Raises ``ClusterError`` and ``ModelError``.
+    # ``spec``: see `model_for_workers`. ``sequences``: number of sequences that a worker decodes concurrently.
+    # ``shard_size``: number of tasks that are sent to a worker together. ``needs_same_kernels``: whether a worker
+    # is rejected if its processor computes other logits than that of the first worker. Raises ``ClusterError`` and
+    # ``ModelError``.
     from ...cluster.run import ClusterRunOptions
     from ...jobs.workers import model_workers, worker_needs
     from ...models.errors import ModelError

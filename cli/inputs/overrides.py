@@ -1,7 +1,7 @@
 """From the flags of a command line to the settings that they change.
 
-The value of most flags is the value of a setting, which the tables of `presets/` name. `_CONVERSIONS` has the
-others.
+The tables of `presets/` name the setting of each flag. The value of most flags is the value of the setting. The
+other flags have a function in `_CONVERSIONS`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _GivenFlag(NamedTuple):
-    """A flag that was typed, and that sets a setting or a part of it."""
+    """A typed flag that sets a setting, or a part of a setting."""
 
     name: str  # in messages
     part: str  # see `Flag.part`
@@ -33,24 +33,28 @@ def flag_overrides(options: Options) -> Iterator[Override]:
 
     for setting, flags in _given_flags(options).items():
         if setting in _CONVERSIONS:
-            yield from (Override(name, setting, value) for name, value in _CONVERSIONS[setting](flags))
+            for flag_name, value in _CONVERSIONS[setting](flags):
+                yield Override(flag_name, setting, value)
         else:
-            yield from (Override(flag.name, setting, _value(flag)) for flag in flags)
+            for flag in flags:
+                yield Override(flag.name, setting, _setting_value(flag))
 
 
 def _given_flags(options: Options) -> Mapping[str, list[_GivenFlag]]:
-    """Return the flags that were typed, by the setting that they set."""
+    """Return the flags that were typed, by the name of the setting."""
     is_mirostat_off = flag_values(options).get("--mirostat") == 0
-    given: dict[str, list[_GivenFlag]] = {}
+    flags_of_setting: dict[str, list[_GivenFlag]] = {}
     for flag, value in iterate_flags(options):
-        name = flag.setting_name
-        if name is None or value is None or (is_mirostat_off and name.startswith("mirostat.")):
+        setting = flag.setting_name
+        if setting is None or value is None:
             continue
-        given.setdefault(name, []).append(_GivenFlag(flag.name, flag.part, value))
-    return given
+        if is_mirostat_off and setting.startswith("mirostat."):
+            continue
+        flags_of_setting.setdefault(setting, []).append(_GivenFlag(flag.name, flag.part, value))
+    return flags_of_setting
 
 
-def _value(flag: _GivenFlag) -> Any:
+def _setting_value(flag: _GivenFlag) -> Any:
     value = str(flag.value) if isinstance(flag.value, Path) else flag.value
     return {flag.part: value} if flag.part else value
 
@@ -99,7 +103,13 @@ def _logit_biases(flags: Iterable[_GivenFlag]) -> _Conversion:
             yield f"{flag.name} {text}", _parse_bias(text)
 
 
-_BIAS_PATTERN = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
+_BIAS_PATTERN = re.compile(
+    r"""
+      (?P<id>\d+) (?P<signed>[+-].+)    # 15043+1
+    | (?P<key>.+) = (?P<value>[^=]+)    # 15043=1, hello=1, a=b=1
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def _parse_bias(text: str) -> dict[int | str, Any]:
@@ -107,12 +117,14 @@ def _parse_bias(text: str) -> dict[int | str, Any]:
     match = _BIAS_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"--logit-bias: {text!r} is not ID+BIAS, ID-BIAS, ID=BIAS or TEXT=BIAS")
-    key, value = (match["id"], match["signed"]) if match["id"] else (match["key"], match["value"])
+    key = match["id"] or match["key"]
+    value = match["signed"] or match["value"]
     try:
         bias = float("-inf") if value == "false" else float(value)
     except ValueError:
         raise UsageError(f"--logit-bias: {value!r} in {text!r} is not a number") from None
-    return {int(key) if key.isdecimal() else key: bias}
+    token = int(key) if key.isdecimal() else key
+    return {token: bias}
 
 
 _MAX_BAN_FILE_BYTES = 4_000_000
@@ -148,26 +160,31 @@ def _read_ban_file(path: str, flag_name: str) -> Iterator[Any]:
         raise UsageError.of(error) from None
 
 
+_NO_BUDGET = -1  # the value of ``--reasoning-budget`` for reasoning without a limit
+
+
 def _phases(flags: Iterable[_GivenFlag]) -> _Conversion:
     """Yield the phase of the reasoning, and the phase of the answer after it."""
-    given = {flag.part: flag for flag in flags}
-    if "max_tokens" in given and given["max_tokens"].value == -1:
-        del given["max_tokens"]
-    if "then" in given and "max_tokens" not in given:
+    flag_of_part = {flag.part: flag for flag in flags}
+    if "max_tokens" in flag_of_part and flag_of_part["max_tokens"].value == _NO_BUDGET:
+        del flag_of_part["max_tokens"]
+    if "then" in flag_of_part and "max_tokens" not in flag_of_part:
         raise UsageError("--reasoning-budget-message needs --reasoning-budget N")
-    if given:
-        phase = {part: flag.value for part, flag in given.items()}
-        yield next(iter(given.values())).name, [{**phase, "adds_end": True}, {}]
+    if flag_of_part:
+        first_flag = next(iter(flag_of_part.values()))
+        reasoning_phase = {part: flag.value for part, flag in flag_of_part.items()} | {"adds_end": True}
+        answer_phase: dict[str, Any] = {}
+        yield first_flag.name, [reasoning_phase, answer_phase]
 
 
 def _guidance(flags: Iterable[_GivenFlag]) -> _Conversion:
     """Yield the parts of the setting, one by one."""
     from ...common.text import without_last_line_end
 
-    given = {flag.part: flag for flag in flags}
-    if "negative_prompt" in given and "negative_prompt_file" in given:
+    flag_of_part = {flag.part: flag for flag in flags}
+    if "negative_prompt" in flag_of_part and "negative_prompt_file" in flag_of_part:
         raise UsageError("--cfg-negative-prompt and --cfg-negative-prompt-file: give one of them")
-    for part, flag in given.items():
+    for part, flag in flag_of_part.items():
         if part == "negative_prompt_file":
             text = _read_file(flag.value, flag.name, _MAX_PROMPT_BYTES)
             yield flag.name, {"negative_prompt": without_last_line_end(text)}  # as in a file of the prompt

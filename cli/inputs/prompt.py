@@ -47,13 +47,18 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     used_sources = [name for name, value in sources.items() if value is not None]
     if len(used_sources) > 1:
         raise UsageError(f"the prompt is given twice, by {' and '.join(used_sources)}")
-    path = Path("-") if options.prompt == "-" else options.file
-    text = options.prompt_option if options.prompt is None or options.prompt == "-" else options.prompt
+    path = options.file
+    text = options.prompt_option
+    if options.prompt == "-":
+        path = STDIN
+    elif options.prompt is not None:
+        text = options.prompt
     if path is not None and not is_stdin(path):
         text = read_text(path)
     if text is not None:
         piped = _decode_text(read_piped("is placed before the prompt") or b"", STDIN)
-        return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
+        parts = [part for part in (piped, text) if part]
+        return PromptText("\n".join(parts), piped)
     stdin = input_path(path)
     if stdin is None:
         raise UsageError('there is no prompt: type one ("gen PROMPT"), use -f FILE, or pipe one in')
@@ -97,7 +102,8 @@ def read_piped(purpose: str) -> bytes | None:
     # If nothing arrives for a while, a note says that the command waits. ``purpose`` is for this note, such as
     # ``is placed before the prompt``. Raises ``InputTooLargeError``.
     try:
-        if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+        is_terminal_or_null = sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode)
+        if is_terminal_or_null:
             return None
         _wait_for_stdin(purpose)
         return read_input(STDIN)
@@ -110,7 +116,8 @@ def read_piped(purpose: str) -> bytes | None:
 def _wait_for_stdin(purpose: str) -> None:
     """Print a note if nothing arrives in stdin for two seconds."""
     with suppress(OSError, ValueError):  # select does not support every kind of stdin
-        if not select.select([sys.stdin], [], [], _SECONDS_UNTIL_NOTE)[0]:
+        readable, _, _ = select.select([sys.stdin], [], [], _SECONDS_UNTIL_NOTE)
+        if not readable:
             print_note(f"waiting for stdin, which {purpose}; add < /dev/null if there is no input")
 
 

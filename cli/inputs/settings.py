@@ -155,10 +155,12 @@ def _reject_file_name(origin: str, name: str) -> None:
     from ...grammars.errors import GrammarError
     from ...grammars.spec import KIND_OF_SUFFIX
 
-    flags_by_kind, path = _FLAGS_FOR_FILES.get(origin), Path(name)
+    flag_of_kind = _FLAGS_FOR_FILES.get(origin)
+    path = Path(name)
     with suppress(OSError, ValueError):  # the text of a grammar may not be valid as a path
-        if flags_by_kind is not None and path.is_file():
-            flag = flags_by_kind.get(KIND_OF_SUFFIX.get(path.suffix, ""), flags_by_kind[""])
+        if flag_of_kind is not None and path.is_file():
+            kind = KIND_OF_SUFFIX.get(path.suffix, "")
+            flag = flag_of_kind.get(kind, flag_of_kind[""])
             typed_name = shlex.quote(name) if origin.startswith("--") else name  # a chat needs no quotes
             raise GrammarError(f"{origin}: {name} is a file; use {flag} {typed_name}")
 
@@ -190,8 +192,20 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
     return LogprobRequest(top_count, source, tuple(dict.fromkeys(token_ids)))
 
 
-_ITEM_PATTERN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
-_TOKEN_ID_PATTERN = re.compile(r"<\[(\d{1,12})\]>")
+_ITEM_PATTERN = re.compile(
+    r"""
+    \s*
+    (?P<text>
+        "(?: [^"\\] | \\. )*"   # a JSON string
+      | [^,"\s][^,]*            # a text without quotes
+      |                         # nothing, which is an error
+    )
+    \s*
+    (?P<comma>,|$)
+    """,
+    re.VERBOSE,
+)
+_TOKEN_ID_PATTERN = re.compile(r"<\[(\d{1,12})\]>")  # <[42]>
 
 
 def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
@@ -204,8 +218,8 @@ def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
         item = _ITEM_PATTERN.match(texts, offset)
         if item is None:
             raise UsageError(f'--logprob-of: {texts[offset:].strip()!r} is not TEXT, "TEXT" or <[ID]>')
-        tokens.append(_parse_token(item[1].strip(), vocabulary))
-        if not item[2]:
+        tokens.append(_parse_token(item["text"].strip(), vocabulary))
+        if not item["comma"]:
             return tokens
         offset = item.end()
 
@@ -215,9 +229,10 @@ def _parse_token(written: str, vocabulary: Vocabulary) -> int:
 
     id_match = _TOKEN_ID_PATTERN.fullmatch(written)
     if id_match:
-        if int(id_match[1]) >= vocabulary.size:
+        token = int(id_match[1])
+        if token >= vocabulary.size:
             raise UsageError(f"--logprob-of: {written}: token ids are 0 to {vocabulary.size - 1}")
-        return int(id_match[1])
+        return token
     if not written:
         raise UsageError("--logprob-of: an empty text is not a token; remove a comma")
     text = written
@@ -236,7 +251,8 @@ def _space_hint(written: str, text: str, vocabulary: Vocabulary) -> str:
     """Return advice if the text with a space in front is one token; otherwise an empty string."""
     from ...samplers.tokens import tokens_of_text
 
-    if written.startswith('"') or len(tokens_of_text(vocabulary, f" {text}".encode())) != 1:
+    is_quoted = written.startswith('"')
+    if is_quoted or len(tokens_of_text(vocabulary, f" {text}".encode())) != 1:
         return ""
     return f"; with a space in front it is one token: write '\" {text}\"'"
 

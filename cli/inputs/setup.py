@@ -1,4 +1,4 @@
-"""What the flags of a command that runs a model come to, before the model is asked."""
+"""The setup of a command that runs a model: its options, its settings and its grammar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CommandOptions = TypeVar("CommandOptions", bound=Options)
 
 @dataclass(frozen=True)
 class Setup(Generic[CommandOptions]):
-    """All options of a command, the settings that they and the preset give, and the grammar, if there is one."""
+    """The options of a command, and what follows from them and from the preset."""
 
     options: CommandOptions
     settings: Settings

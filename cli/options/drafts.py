@@ -63,13 +63,16 @@ class DraftingOptions(Options):
         typed = [name for name, value in limits.items() if value is not None]
         if typed and self.draft_model is None:
             raise UsageError(f"{typed[0]} limits the guesses of a draft model; name the model with -md FILE")
-        n_min, n_max = self.min_draft_tokens, self.max_draft_tokens
-        if n_min is not None and n_min > (_DEFAULT_MAX_TOKENS if n_max is None else n_max):
-            default = (
-                f"--spec-draft-n-max, {n_max}" if n_max is not None else f"the default of {_DEFAULT_MAX_TOKENS}"
-            )
+        if self.max_draft_tokens is None:
+            n_max = _DEFAULT_MAX_TOKENS
+            maximum = f"the default of {n_max}"
+        else:
+            n_max = self.max_draft_tokens
+            maximum = f"--spec-draft-n-max, {n_max}"
+        n_min = self.min_draft_tokens
+        if n_min is not None and n_min > n_max:
             raise UsageError(
-                f"--spec-draft-n-min: {n_min} is more than {default}, so that no guess is used;"
+                f"--spec-draft-n-min: {n_min} is more than {maximum}, so that no guess is used;"
                 f" add --spec-draft-n-max {n_min}, or a larger number"
             )
 

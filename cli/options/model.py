@@ -209,11 +209,13 @@ class ModelOptions(Options):
         """The numbers of ``--tensor-split``; empty without the flag."""
         if self.tensor_split is None:
             return ()
+        numbers = self.tensor_split.replace("/", ",").split(",")
         try:
-            shares = tuple(float(part) for part in self.tensor_split.replace("/", ",").split(","))
+            shares = tuple(float(number) for number in numbers)
         except ValueError:
             shares = ()
-        if not (any(shares) and all(0 <= share < float("inf") for share in shares)):
+        are_valid = any(shares) and all(0 <= share < float("inf") for share in shares)
+        if not are_valid:
             raise UsageError(
                 f"-ts: {self.tensor_split!r} is not a comma-separated list of numbers ≥ 0, such as 3,1"
             )
@@ -224,7 +226,8 @@ class ModelOptions(Options):
         """The value of ``-m``, or of ``-hf`` and ``-hff`` in the form of ``-m``; None if neither is given."""
         if self.hub_repository is None:
             return self.model
-        return f"hf:{self.hub_repository.removeprefix('hf:')}" + (f"/{self.hub_file}" if self.hub_file else "")
+        repository = f"hf:{self.hub_repository.removeprefix('hf:')}"
+        return f"{repository}/{self.hub_file}" if self.hub_file else repository
 
     @property
     def model_path(self) -> Path | None:
@@ -259,7 +262,8 @@ class LogOptions(Options):
 
 
 _cluster = partial(flag, panel="Cluster")
-_LOCAL_CLUSTER, _ADDRESS_PREFIX = "ray", "ray:"
+_LOCAL_CLUSTER = "ray"
+_ADDRESS_PREFIX = "ray:"
 _DEFAULT_STALL_SECONDS = 600.0
 _GPU_DECIMALS = 4  # number of decimals of a fraction of a GPU that Ray supports
 
@@ -303,7 +307,9 @@ class ClusterOptions(Options):
     @property
     def address(self) -> str | None:
         """The address of the cluster's head node, as HOST or HOST:PORT; None for a cluster on this machine."""
-        return None if self.on is None or self.on == _LOCAL_CLUSTER else self.on.removeprefix(_ADDRESS_PREFIX)
+        if self.on is None or self.on == _LOCAL_CLUSTER:
+            return None
+        return self.on.removeprefix(_ADDRESS_PREFIX)
 
     def check(self) -> None:
         if self.on is not None and self.on != _LOCAL_CLUSTER:
@@ -329,23 +335,25 @@ _MAX_PORT = 65_535
 
 def _check_cluster_address(text: str) -> None:
     """Raise ``UsageError`` for a value of ``--on`` that is not the address of a cluster."""
-    address = text.removeprefix(_ADDRESS_PREFIX)
-    host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
     problem = f"--on: {text!r} is not ray, ray:HOST or ray:HOST:PORT"
-    if (
-        not text.startswith(_ADDRESS_PREFIX)
-        or not host.strip("[]")
-        or any(sign in "/@" or sign.isspace() for sign in host)
-    ):
+    if not text.startswith(_ADDRESS_PREFIX):
+        raise UsageError(problem)
+    address = text.removeprefix(_ADDRESS_PREFIX)
+    has_port = ":" in address
+    host, _, port = address.rpartition(":") if has_port else (address, "", "")
+    has_forbidden_character = any(character in "/@" or character.isspace() for character in host)
+    if not host.strip("[]") or has_forbidden_character:
         raise UsageError(problem)
     has_brackets = host.startswith("[") and host.endswith("]")
-    if not has_brackets and any(sign in "[:]" for sign in host):
+    if not has_brackets and any(character in "[:]" for character in host):
         raise UsageError(f"{problem}; write an IPv6 address with brackets and a port, such as ray:[::1]:6379")
-    is_port = port.isascii() and port.isdecimal() and 1 <= int(port) <= _MAX_PORT
-    if colon and not is_port:
+    is_port_valid = port.isascii() and port.isdecimal() and 1 <= int(port) <= _MAX_PORT
+    if has_port and not is_port_valid:
         raise UsageError(f"--on: {text!r}: the port {port!r} is not within 1..{_MAX_PORT}")
 
 
 def _is_gpu_count(gpus: float) -> bool:
     """Return whether Ray can reserve this many GPUs for a worker: an integer, or a fraction of one GPU."""
-    return gpus.is_integer() if gpus > 1 else gpus == round(gpus, _GPU_DECIMALS)
+    if gpus > 1:
+        return gpus.is_integer()
+    return gpus == round(gpus, _GPU_DECIMALS)

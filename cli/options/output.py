@@ -61,19 +61,31 @@ class FormatFeatures:
     no_stream_reason: str | None = None
 
 
-_STREAMS, _OBJECT = "always streams", "writes one object"
-_JSON = "one JSON object"
+# values of ``no_stream_reason``
+_ALWAYS_STREAMS = "always streams"
+_WRITES_ONE_OBJECT = "writes one object"
+
+_JSON_SUMMARY = "one JSON object"
 FORMATS: Mapping[Format, FormatFeatures] = {
-    Format.text: FormatFeatures(has_echo=True, no_stream_reason=_STREAMS),
+    Format.text: FormatFeatures(has_echo=True, no_stream_reason=_ALWAYS_STREAMS),
     Format.jsonl: FormatFeatures(
-        "one event per line", LogprobSupport.ALL, 0, has_echo=True, has_trace=True, no_stream_reason=_STREAMS
+        "one event per line",
+        LogprobSupport.ALL,
+        default_top_logprob_count=0,
+        has_echo=True,
+        has_trace=True,
+        no_stream_reason=_ALWAYS_STREAMS,
     ),
-    Format.openai: FormatFeatures(_JSON, LogprobSupport.TOP, has_echo=True),
-    Format.openai_chat: FormatFeatures(_JSON, LogprobSupport.TOP),
-    Format.together: FormatFeatures(_JSON, LogprobSupport.TOP, has_echo=True, no_stream_reason=_OBJECT),
-    Format.llama_server: FormatFeatures(_JSON, LogprobSupport.TOP, no_stream_reason=_OBJECT),
+    Format.openai: FormatFeatures(_JSON_SUMMARY, LogprobSupport.TOP, has_echo=True),
+    Format.openai_chat: FormatFeatures(_JSON_SUMMARY, LogprobSupport.TOP),
+    Format.together: FormatFeatures(
+        _JSON_SUMMARY, LogprobSupport.TOP, has_echo=True, no_stream_reason=_WRITES_ONE_OBJECT
+    ),
+    Format.llama_server: FormatFeatures(_JSON_SUMMARY, LogprobSupport.TOP, no_stream_reason=_WRITES_ONE_OBJECT),
 }
-_STREAMED = [output_format.value for output_format, has in FORMATS.items() if has.no_stream_reason is None]
+_FORMATS_WITH_STREAM = [
+    output_format.value for output_format, features in FORMATS.items() if features.no_stream_reason is None
+]
 
 
 def _formats_help() -> str:
@@ -115,7 +127,7 @@ class OutputOptions(Options):
     )
     stream: bool = output_flag(
         "--stream",
-        help=f"Write server-sent events while the text is generated; only for {', '.join(_STREAMED)}.",
+        help=f"Write server-sent events while the text is generated; only for {', '.join(_FORMATS_WITH_STREAM)}.",
         default=False,
     )
     logprobs: int | None = output_flag(
@@ -150,7 +162,8 @@ class OutputOptions(Options):
     )
 
     def check(self) -> None:
-        name, features = self.format.value, FORMATS[self.format]
+        name = self.format.value
+        features = FORMATS[self.format]
         if self.color.is_colored and self.format is not Format.text:
             raise UsageError(f"--color {self.color.value} is for --format text; {name} is never colored")
         if features.logprobs is LogprobSupport.NONE:
@@ -162,27 +175,29 @@ class OutputOptions(Options):
         if self.trace is not None and not features.has_trace:
             raise UsageError(f"--trace: not supported by --format {name}; use --format jsonl")
         if self.stream and features.no_stream_reason is not None:
-            why = f"--format {name} {features.no_stream_reason}"
-            raise UsageError(f"--stream is for {' and '.join(_STREAMED)}; {why}")
+            formats = " and ".join(_FORMATS_WITH_STREAM)
+            raise UsageError(f"--stream is for {formats}; --format {name} {features.no_stream_reason}")
 
     def _reject_logprobs(self) -> None:
-        for name, value in (
-            ("--logprobs", self.logprobs),
-            ("--logprobs-from", self.logprobs_from),
-            ("--logprob-of", self.logprob_of),
-        ):
+        value_of_flag = {
+            "--logprobs": self.logprobs,
+            "--logprobs-from": self.logprobs_from,
+            "--logprob-of": self.logprob_of,
+        }
+        for name, value in value_of_flag.items():
             if value is not None:
                 raise UsageError(f"{name} needs a --format with logprobs, such as jsonl")
 
     def _reject_logprobs_only_jsonl_supports(self) -> None:
         name = self.format.value
-        for flags, is_given in (
-            ("--logprobs -1", self.logprobs == -1),
-            ("--logprobs-from both", self.logprobs_from is Source.both),
-            ("--logprob-of", self.logprob_of is not None),
-        ):
-            if is_given:
-                raise UsageError(f"{flags}: not supported by --format {name}; use --format jsonl")
+        is_given = {
+            "--logprobs -1": self.logprobs == -1,
+            "--logprobs-from both": self.logprobs_from is Source.both,
+            "--logprob-of": self.logprob_of is not None,
+        }
+        for flag_text, is_flag_given in is_given.items():
+            if is_flag_given:
+                raise UsageError(f"{flag_text}: not supported by --format {name}; use --format jsonl")
         if self.echo and self.logprobs_from is Source.chain:
             raise UsageError(
                 f"--echo with --logprobs-from chain: not supported by --format {name}; use --format jsonl"

@@ -14,7 +14,8 @@ from ..flags import Options, argument, flag, table_flag
 
 _prompt = partial(flag, panel=PROMPT)
 length_flag = partial(flag, panel=LENGTH)
-_MAX_TOKENS, _STOP = SETTINGS["max_tokens"].flag, SETTINGS["stop"].flag
+_MAX_TOKENS = SETTINGS["max_tokens"].flag
+_STOP = SETTINGS["stop"].flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,9 @@ class PromptAffixOptions(Options):
         """The first of the two flags that is given; None if neither is given."""
         if self.in_prefix is not None:
             return "--in-prefix"
-        return None if self.in_suffix is None else "--in-suffix"
+        if self.in_suffix is not None:
+            return "--in-suffix"
+        return None
 
     def add_affixes(self, text: str) -> str:
         return f"{self.in_prefix or ''}{text}{self.in_suffix or ''}"

@@ -7,6 +7,7 @@ object of an API is written at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 from ..options.output import Format, OutputOptions
@@ -31,41 +32,50 @@ class AnswerWriter:
     ) -> None:
         # ``command``: the shell command that repeats the run. ``number_name``: the field of a text's number in
         # JSON lines; None if the command writes one text.
-        self._output, self._prompt, self._command, self._out = output, prompt, command, out
+        self._output = output
+        self._prompt = prompt
+        self._command = command
+        self._out = out
         self._number_name = number_name
-        self._count = 0
-        self._runs: list[list[Event]] = []
+        self._count = 0  # number of texts so far
+        self._kept_runs: list[list[Event]] = []  # the texts that are written at the end
 
     def write(self, events: Iterable[Event], heading: str = "") -> Done:
-        """Write a text, after ``heading`` in the format of text, or keep it for the end; return its last event."""
-        run, is_one = RunEvents(events), self._number_name is None
-        output, prompt, out = self._output, self._prompt, self._out
-        match output.format:
-            case Format.text:
-                out.write(heading)
-                shown = prompt.shown if output.echo else ""
-                done = render_text(run, out, shown, output.color.is_colored)
-                if not (is_one or out.isatty() or (shown + done.text).endswith("\n")):
-                    out.write("\n")
-            case Format.jsonl:
-                from ...logprobs.jsonl import stream_lines
+        """Write a text, or keep it for the end, and return its last event."""
+        # ``heading`` precedes the text in the format of text.
+        run = RunEvents(events)
+        output = self._output
+        if output.format is Format.text:
+            self._write_plain_text(run, heading)
+        elif output.format is Format.jsonl:
+            from ...logprobs.jsonl import stream_lines
 
-                number = None if is_one else self._count
-                name = self._number_name or "sample"
-                _write_flushed(stream_lines(run, prompt.shown, self._command, number, name), out)
-            case _ if output.stream:
-                _write_flushed(server_sent_events(run, output.format, prompt=prompt.text, echo=output.echo), out)
-            case _:
-                self._runs.append(list(run))
-        out.flush()
+            number = None if self._number_name is None else self._count
+            name = self._number_name or "sample"
+            _write_flushed(stream_lines(run, self._prompt.shown, self._command, number, name), self._out)
+        elif output.stream:
+            lines = server_sent_events(run, output.format, prompt=self._prompt.text, echo=output.echo)
+            _write_flushed(lines, self._out)
+        else:
+            self._kept_runs.append(list(run))
+        self._out.flush()
         self._count += 1
         return run.done
+
+    def _write_plain_text(self, events: Iterable[Event], heading: str) -> None:
+        self._out.write(heading)
+        shown_prompt = self._prompt.shown if self._output.echo else ""
+        done = render_text(events, self._out, shown_prompt, self._output.color.is_colored)
+        has_several_texts = self._number_name is not None
+        ends_with_newline = self._out.isatty() or (shown_prompt + done.text).endswith("\n")
+        if has_several_texts and not ends_with_newline:
+            self._out.write("\n")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        if error_type is not None or not self._runs:
+        if error_type is not None or not self._kept_runs:
             return
         from ...common.strict_json import json_line
 
@@ -73,17 +83,21 @@ class AnswerWriter:
         self._out.flush()
 
     def _object(self) -> Any:
-        """Return the texts as the object of an API; as a list for a server that answers with one text only."""
-        prompt, output = self._prompt, self._output
-        if output.format is not Format.llama_server:
-            is_chat = prompt.text != prompt.shown
+        """Return the texts as the object of an API. An API with one text per object needs a list of objects."""
+        prompt = self._prompt
+        if self._output.format is not Format.llama_server:
             return whole_answer(
-                self._runs, output.format, prompt=prompt.text, echo=output.echo, uses_chat_template=is_chat
+                self._kept_runs,
+                self._output.format,
+                prompt=prompt.text,
+                echo=self._output.echo,
+                uses_chat_template=prompt.text != prompt.shown,
             )
         from ...logprobs.other_apis import llama_server_completion
 
         bodies = [
-            llama_server_completion(run, prompt=prompt.text, index=index) for index, run in enumerate(self._runs)
+            llama_server_completion(run, prompt=prompt.text, index=index)
+            for index, run in enumerate(self._kept_runs)
         ]
         return bodies[0] if self._number_name is None else bodies
 
@@ -97,7 +111,8 @@ def whole_answer(
     if output_format is Format.together:
         return together_completion(runs, _random_id(), prompt=prompt, echo=echo, chat=uses_chat_template)
     answer = _openai_answer(output_format, echo)
-    return answer.whole(chunk for index, run in enumerate(runs) for chunk in answer.chunks(run, index, prompt))
+    chunks_of_runs = (answer.chunks(run, index, prompt) for index, run in enumerate(runs))
+    return answer.whole(chain.from_iterable(chunks_of_runs))
 
 
 def server_sent_events(
@@ -106,7 +121,8 @@ def server_sent_events(
     """Yield the server-sent events of a stream in OpenAI's format."""
     from ...logprobs.openai import SERVER_SENT_DONE, server_sent
 
-    yield from map(server_sent, _openai_answer(output_format, echo).stream(events, prompt))
+    for chunk in _openai_answer(output_format, echo).stream(events, prompt):
+        yield server_sent(chunk)
     yield SERVER_SENT_DONE
 
 
@@ -137,7 +153,8 @@ def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_color
     from ...logprobs.events import Done, PromptToken, Token
 
     is_terminal = out.isatty()
-    begin, end = (_YELLOW, _RESET) if (has_styles(out) if is_colored is None else is_colored) else ("", "")
+    if is_colored is None:
+        is_colored = has_styles(out)
 
     def write(text: str) -> None:
         if text:
@@ -155,13 +172,15 @@ def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_color
                 write("\n")
             return event
         elif prefix:
-            out.write(begin)
+            out.write(_YELLOW if is_colored else "")
             write(prefix)
-            out.write(end)
+            out.write(_RESET if is_colored else "")
     raise RuntimeError("the run ended without a Done event")
 
 
-_YELLOW, _RESET = "\x1b[33m", "\x1b[0m"  # escape codes for the color that llama.cpp gives prompts
+# escape codes for the color that llama.cpp gives prompts
+_YELLOW = "\x1b[33m"
+_RESET = "\x1b[0m"
 
 
 class RunEvents:

@@ -54,25 +54,26 @@ class BatchProgress(BatchCounts):
         return (self.total - self.finished_count) * self.seconds / result_count
 
     def line(self) -> str:
-        of_total = "" if self.total is None else f" of {self.total:,}"
-        left = "" if not self.seconds_left else f", {_format_duration(self.seconds_left)} left"
-        return (
-            f"{self.finished_count:,}{of_total} finished, {self.failed_count:,} of them failed, {self.speed}{left}"
+        finished = (
+            f"{self.finished_count:,}" if self.total is None else f"{self.finished_count:,} of {self.total:,}"
         )
+        parts = [f"{finished} finished", f"{self.failed_count:,} of them failed", self.speed]
+        if self.seconds_left:
+            parts.append(f"{_format_duration(self.seconds_left)} left")
+        return ", ".join(parts)
 
     def summary(self) -> str:
         """Return the line at the end of the batch."""
-        failures = f", {self.existing_failure_count:,} of them failed" if self.existing_failure_count else ""
-        existing = f", {self.existing_count:,} already existed{failures}" if self.existing_count else ""
-        return (
-            f"{self.answered_count:,} answered, {self.failed_count:,} failed{existing}; "
-            f"{count_noun(self.token_count, 'token')} in {_format_duration(self.seconds)} ({self.speed})"
-            f"{self._exactness()}"
-        )
-
-    def _exactness(self) -> str:
-        """Return in words how reproducible the answers are. Long answers may be less so than short ones."""
-        return f"; answers {', some '.join(sorted(self.exactness))}" if self.exactness else ""
+        counts = [f"{self.answered_count:,} answered", f"{self.failed_count:,} failed"]
+        if self.existing_count:
+            counts.append(f"{self.existing_count:,} already existed")
+            if self.existing_failure_count:
+                counts.append(f"{self.existing_failure_count:,} of them failed")
+        tokens = f"{count_noun(self.token_count, 'token')} in {_format_duration(self.seconds)} ({self.speed})"
+        parts = [", ".join(counts), tokens]
+        if self.exactness:  # long answers may be less reproducible than short ones
+            parts.append(f"answers {', some '.join(sorted(self.exactness))}")
+        return "; ".join(parts)
 
 
 def _format_duration(seconds: float) -> str:
@@ -85,7 +86,7 @@ def _format_duration(seconds: float) -> str:
 
 
 def stop_check_with_note(interrupt: Interrupt) -> Callable[[], bool]:
-    """Return a function that is True after Ctrl-C, when a batch must start no more requests."""
+    """Return a function that returns True after Ctrl-C, when a batch must start no more requests."""
     # The first call that returns True prints a note.
     is_announced = False
 
@@ -129,7 +130,8 @@ class ProgressDisplay:
     """A display of a batch's progress: a bar, or a line every 30 seconds."""
 
     def __init__(self, progress: BatchProgress, bar: Progress | None) -> None:
-        self._progress, self._bar = progress, bar
+        self._progress = progress
+        self._bar = bar
         self._shown_at = monotonic()
         self._task: TaskID | None = None
         if bar is not None:
@@ -184,7 +186,10 @@ class ClusterProgressDisplay:
     def __init__(
         self, progress: BatchProgress, run: ClusterRun, display: ProgressDisplay, lines_below: list[str] | None
     ) -> None:
-        self._progress, self._run, self._display, self._lines_below = progress, run, display, lines_below
+        self._progress = progress
+        self._run = run
+        self._display = display
+        self._lines_below = lines_below
         self._interval = _LINE_INTERVAL_SECONDS if lines_below is None else _BAR_INTERVAL_SECONDS
         self._shown_at = monotonic()
 
@@ -198,9 +203,8 @@ class ClusterProgressDisplay:
             self._lines_below[:] = worker_lines(self._run.worker_statuses)
         elif not sys.stderr.isatty():
             report_workers(self._run.worker_statuses)
-        self._shown_at = (
-            monotonic()
-        )  # read after the display read its own clock; a time before that would skip an update
+        # Read after the display has read its own clock. An earlier time would skip an update.
+        self._shown_at = monotonic()
 
 
 def report_workers(workers: Sequence[WorkerStatus]) -> None:
@@ -225,15 +229,23 @@ def _worker_line(worker: WorkerStatus) -> str:
 
 
 def _summary_line(workers: Sequence[WorkerStatus]) -> str:
-    ready = [worker for worker in workers if worker.is_ready]
-    starting = f"{len(workers) - len(ready):,} starting" if len(ready) < len(workers) else ""
-    counts = _counts(ready) + " together" if ready else ""
-    return f"{len(workers):,} more: {', '.join(filter(None, (starting, counts)))}"
+    ready_workers = [worker for worker in workers if worker.is_ready]
+    starting_count = len(workers) - len(ready_workers)
+    parts = []
+    if starting_count:
+        parts.append(f"{starting_count:,} starting")
+    if ready_workers:
+        parts.append(f"{_counts(ready_workers)} together")
+    return f"{len(workers):,} more: {', '.join(parts)}"
 
 
 def _counts(workers: Sequence[WorkerStatus]) -> str:
     """Return the summed counts of workers that are ready."""
-    failures = sum(worker.failed_count for worker in workers)
-    failed = f", {failures:,} failed" if failures else ""
+    answered_count = sum(worker.answered_count for worker in workers)
+    failed_count = sum(worker.failed_count for worker in workers)
     speed = sum(worker.unit_count / max(worker.ready_seconds, 1e-9) for worker in workers)
-    return f"{sum(worker.answered_count for worker in workers):,} answered{failed}, {speed:,.0f} tokens/s"
+    parts = [f"{answered_count:,} answered"]
+    if failed_count:
+        parts.append(f"{failed_count:,} failed")
+    parts.append(f"{speed:,.0f} tokens/s")
+    return ", ".join(parts)

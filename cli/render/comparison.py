@@ -12,11 +12,17 @@ from ..text import output_width, terminal_safe, wrap_words
 from .table import Column, Table
 
 _MAX_WIDTH = 80
-_MEASURE_WIDTH, _ARM_WIDTH, _MEAN_WIDTH, _PLOT_WIDTH, _DISTANCE_WIDTH = 14, 12, 8, 15, 9
+# widths of the columns of tables
+_MEASURE_WIDTH = 14
+_ARM_WIDTH = 12
+_MEAN_WIDTH = 8
+_PLOT_WIDTH = 15
+_DISTANCE_WIDTH = 9
 _NUMBERS_WIDTH = len("1 and 64") + 1
-_DECIMALS = 4
+_DECIMALS = 4  # of distances
 _MIN_PLOT_TERMINAL = 72  # width of a terminal below which intervals are not drawn
 _MAX_CONTEXT = 34  # number of characters of the text before a place that are shown
+_SHOWN_TOKENS = 2  # number of likely tokens that are shown for a place
 
 
 def write_result(result: Mapping[str, Any], output_format: str, out: TextIO) -> None:
@@ -34,21 +40,21 @@ def write_result(result: Mapping[str, Any], output_format: str, out: TextIO) -> 
 
 def _page(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the tables and notes, each at most 80 columns wide."""
-    width = output_width()
-    table_width, text_columns = (None, _MAX_WIDTH) if width is None else (width, min(width, _MAX_WIDTH))
-    yield from _heading(result, text_columns)
+    table_width = output_width()
+    text_width = _MAX_WIDTH if table_width is None else min(table_width, _MAX_WIDTH)
+    yield from _heading(result, text_width)
     if result["measures"]:
         yield ""
-        yield from _measures(result, has_plot=text_columns >= _MIN_PLOT_TERMINAL).render(table_width)
+        yield from _measures(result, has_plot=text_width >= _MIN_PLOT_TERMINAL).render(table_width)
         yield ""
-        yield from _notes(result, text_columns)
+        yield from _notes(result, text_width)
     else:
         text = "One pair of texts has no interval, so nothing is measured: use --seeds 2 or more."
-        yield from wrap_words(text, text_columns)
+        yield from wrap_words(text, text_width)
     if result["distributions"] is not None:
         yield ""
-        yield from _distributions(result["distributions"], table_width, text_columns)
-        yield from _chance_note(result["arms"], text_columns)
+        yield from _distributions(result["distributions"], table_width, text_width)
+        yield from _chance_note(result["arms"], text_width)
 
 
 def _heading(result: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -66,29 +72,35 @@ def _heading(result: Mapping[str, Any], width: int) -> Iterator[str]:
 
 
 def _measures(result: Mapping[str, Any], *, has_plot: bool) -> Table:
-    interval = f"{result['level']:.0%} interval".center(_PLOT_WIDTH)
     columns = [
         Column("measure", width=_MEASURE_WIDTH),
         Column("arm", width=_ARM_WIDTH),
         Column("mean", align="right", width=_MEAN_WIDTH),
-        *([Column(interval, width=_PLOT_WIDTH + 1)] if has_plot else []),
-        Column("difference from 1", is_text=True),
     ]
-    rows = [row for measure in result["measures"] for row in _measure_rows(measure, has_plot)]
+    if has_plot:
+        plot_title = f"{result['level']:.0%} interval".center(_PLOT_WIDTH)
+        columns.append(Column(plot_title, width=_PLOT_WIDTH + 1))
+    columns.append(Column("difference from 1", is_text=True))
+    rows: list[list[str]] = []
+    for measure in result["measures"]:
+        rows += _measure_rows(measure, has_plot)
     return Table(columns, rows, gap=1, has_rule=False)
 
 
-def _measure_rows(measure: Mapping[str, Any], has_plot: bool) -> Iterator[tuple[str, ...]]:
-    estimates = [(number, arm) for number, arm in enumerate(measure["arms"], 1) if arm is not None]
-    low, high = (end(arm[key] for _, arm in estimates) for end, key in ((min, "low"), (max, "high")))
-    differences = {difference["arm"]: difference for difference in measure["differences"]}
-    title, decimals = measure["title"], measure["decimals"]
-    for number, arm in estimates:
-        difference = _difference(differences.get(arm["arm"]), decimals)
-        mean = f"{arm['mean']:,.{decimals}f}"
-        plot = [_interval_plot(arm, low, high)] if has_plot else []
-        yield title, _arm_label(number, arm["arm"]), mean, *plot, difference
-        title = ""
+def _measure_rows(measure: Mapping[str, Any], has_plot: bool) -> Iterator[list[str]]:
+    numbered_arms = [(number, arm) for number, arm in enumerate(measure["arms"], 1) if arm is not None]
+    low = min(arm["low"] for _, arm in numbered_arms)
+    high = max(arm["high"] for _, arm in numbered_arms)
+    difference_of_arm = {difference["arm"]: difference for difference in measure["differences"]}
+    decimals = measure["decimals"]
+    title = measure["title"]
+    for number, arm in numbered_arms:
+        row = [title, _arm_label(number, arm["arm"]), f"{arm['mean']:,.{decimals}f}"]
+        if has_plot:
+            row.append(_interval_plot(arm, low, high))
+        row.append(_difference_text(difference_of_arm.get(arm["arm"]), decimals))
+        yield row
+        title = ""  # only the first row of a measure has its title
 
 
 def _arm_label(number: int, name: str) -> str:
@@ -99,13 +111,19 @@ def _arm_label(number: int, name: str) -> str:
 def _interval_plot(arm: Mapping[str, Any], low: float, high: float) -> str:
     """Return an interval with its mean, drawn between the lowest and the highest end of all arms."""
     scale = (_PLOT_WIDTH - 1) / (high - low) if high > low else 0.0
-    first, mean, last = (round((arm[key] - low) * scale) for key in ("low", "mean", "high"))
-    return "".join(
-        "●" if column == mean else "━" if first <= column <= last else " " for column in range(_PLOT_WIDTH)
-    )
+    first_column, mean_column, last_column = (round((arm[key] - low) * scale) for key in ("low", "mean", "high"))
+    plot = ""
+    for column in range(_PLOT_WIDTH):
+        if column == mean_column:
+            plot += "●"
+        elif first_column <= column <= last_column:
+            plot += "━"
+        else:
+            plot += " "
+    return plot
 
 
-def _difference(difference: Mapping[str, Any] | None, decimals: int) -> str:
+def _difference_text(difference: Mapping[str, Any] | None, decimals: int) -> str:
     if difference is None:
         return ""
     if not difference["shown"]:
@@ -115,37 +133,36 @@ def _difference(difference: Mapping[str, Any] | None, decimals: int) -> str:
 
 
 def _notes(result: Mapping[str, Any], width: int) -> Iterator[str]:
-    """Yield what the intervals mean, and what more pairs would show."""
-    adjusted = result["adjustment"]
+    """Yield what the intervals mean, and how many pairs of texts would show a difference."""
+    adjustment = result["adjustment"]
     text = f"Intervals hold for {result['holds_for']}."
-    if adjusted is not None:
-        text += f" Those of differences are {result['difference_level']:.2%} ({adjusted})."
+    if adjustment is not None:
+        text += f" Those of differences are {result['difference_level']:.2%} ({adjustment})."
     yield from wrap_words(text, width)
-    hidden = [
-        (measure, difference)
-        for measure in result["measures"]
-        for difference in measure["differences"]
-        if not difference["shown"]
-    ]
-    if hidden:
+    number_of_arm = {arm["name"]: number for number, arm in enumerate(result["arms"], 1)}
+    rows = []
+    for measure in result["measures"]:
+        for difference in measure["differences"]:
+            if not difference["shown"]:
+                arms = f"1 and {number_of_arm[difference['arm']]}"
+                rows.append((measure["title"], arms, _detectable_differences(measure, difference)))
+    if rows:
         yield ""
         text = "No difference is shown for these measures. A true difference is found, in 4 of 5 comparisons, "
         yield from wrap_words(f"{text}by this number of pairs:", width)
-        numbers = {arm["name"]: number for number, arm in enumerate(result["arms"], 1)}
-        rows = [
-            (measure["title"], f"1 and {numbers[difference['arm']]}", _more_pairs(measure, difference))
-            for measure, difference in hidden
-        ]
         columns = [Column(width=_MEASURE_WIDTH), Column(width=_NUMBERS_WIDTH), Column(is_text=True)]
         yield from Table(columns, rows, gap=1, indent=2).render(width)
 
 
-def _more_pairs(measure: Mapping[str, Any], difference: Mapping[str, Any]) -> str:
+def _detectable_differences(measure: Mapping[str, Any], difference: Mapping[str, Any]) -> str:
+    """Return the difference that this number of pairs finds, and the number that would find the measured one."""
     decimals = measure["decimals"]
     text = f"{difference['detectable']:.{decimals}f} by {count_noun(difference['count'], 'pair')}"
-    needed = difference["needed_pairs"]
-    if needed is not None and abs(difference["mean"]) >= 10**-decimals / 2:
-        text += f", {abs(difference['mean']):.{decimals}f} by {count_noun(needed, 'pair')}"
+    needed_pairs = difference["needed_pairs"]
+    size = abs(difference["mean"])
+    is_rounded_to_zero = size < 10**-decimals / 2
+    if needed_pairs is not None and not is_rounded_to_zero:
+        text += f", {size:.{decimals}f} by {count_noun(needed_pairs, 'pair')}"
     return text
 
 
@@ -168,7 +185,8 @@ def _distributions(fields: Mapping[str, Any], table_width: int | None, width: in
         *(Column(title, align="right", width=_DISTANCE_WIDTH) for title in _DISTANCES),
     ]
     yield from Table(columns, rows, gap=0, has_rule=False).render(table_width)
-    if any(arm.get(key, {}).get("infinite") for arm in arms for key in ("kl", "reverse_kl")):
+    has_infinite_divergence = any(arm.get(key, {}).get("infinite") for arm in arms for key in ("kl", "reverse_kl"))
+    if has_infinite_divergence:
         text = "inf: one arm drops a token of the other. In JSON, the mean of KL leaves such places out."
         yield from wrap_words(text, width)
     for arm in arms[1:]:
@@ -205,13 +223,16 @@ def _model_lines(arm: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _worst_lines(number: int, arm: Mapping[str, Any], width: int) -> Iterator[str]:
-    if arm.get("worst"):
+    """Yield the places where the distributions of an arm and of the first one are farthest apart."""
+    worst_places = arm.get("worst", ())
+    if worst_places:
         title = f"Largest TV between 1 and {number}: text, then probabilities in 1 and {number}"
         yield from wrap_words(title, width)
-    for place in arm.get("worst", ()):
-        before = place["before"].replace("\n", "↵")[-_MAX_CONTEXT:]
+    for place in worst_places:
+        context = place["before"].replace("\n", "↵")[-_MAX_CONTEXT:]
         tokens = ", ".join(
-            f"{token['token']!r} {token['first']:.2f} {token['other']:.2f}" for token in place["tokens"][:2]
+            f"{token['token']!r} {token['first']:.2f} {token['other']:.2f}"
+            for token in place["tokens"][:_SHOWN_TOKENS]
         )
-        line = f"  {place['total_variation']:.2f} …{before}│ {tokens}"
+        line = f"  {place['total_variation']:.2f} …{context}│ {tokens}"
         yield from wrap_words(line[:_MAX_WIDTH], width, indent=7)

@@ -42,9 +42,9 @@ class RunPrinter:
     def __init__(
         self, alternative_count: int | None, source: LogprobSource | None, is_colored: bool | None = None
     ) -> None:
-        # ``alternative_count``: of each token in the table of all tokens; None for no table. ``source``: the
-        # distribution to show if the run has two; None for the first one. ``is_colored``: None to tint the text on
-        # a terminal, unless NO_COLOR is set.
+        # ``alternative_count``: number of alternatives of each token in the table of all tokens; None: no table.
+        # ``source``: the distribution to show if the run has two; None: the first one. ``is_colored``: whether the
+        # text is tinted; None: on a terminal, unless NO_COLOR is set.
         self._alternative_count = alternative_count
         self._source = source
         self._console = _console(is_colored)
@@ -61,7 +61,8 @@ class RunPrinter:
                 print("\n")
         if self._alternative_count is not None:
             _print_table(run.tokens, self._alternative_count)
-        if self._source is not None and run.tokens and all(token.distribution is None for token in run.tokens):
+        lacks_distributions = all(token.distribution is None for token in run.tokens)
+        if self._source is not None and run.tokens and lacks_distributions:
             print_note(f"this run has no logprobs of the {self._source}")
         _print_surprises(run.tokens)
         _print_drop_counts(run.tokens)
@@ -72,11 +73,12 @@ class RunPrinter:
         """Print each token and add it to ``run``, so that a damaged run is shown up to the damaged line."""
         from ...logprobs.recorded import RecordedDone, RecordedRewind, RecordedStart, RecordedTokenLine
 
-        numbers = {"prompt": count(), "token": count()}
+        counters = {"prompt": count(), "token": count()}
         for position, event in enumerate(events):
             if isinstance(event, RecordedStart):
                 run.start = event
-            if position == 0:
+            is_first_event = position == 0
+            if is_first_event:
                 self._print_heading(run_heading(name, None if run.start is None else run.start.label))
             if isinstance(event, RecordedDone):
                 run.done = event
@@ -84,7 +86,7 @@ class RunPrinter:
                 run.rewinds.append(event)
             elif isinstance(event, RecordedTokenLine):
                 source = self._source or event.logprobs_from or "model"
-                number = next(numbers[event.event])
+                number = next(counters[event.event])
                 token = _InspectedToken(event, number, event.distribution(source), _dropping_stage(event))
                 run.tokens.append(token)
                 self._console.print(_tinted_text(token), end="")
@@ -102,7 +104,6 @@ class RunPrinter:
 def run_heading(file: str | None, request: str | None) -> str | None:
     """Return the heading of a run, in the format of the command `head`; None if no heading is needed."""
     # ``file`` is None if there is only one file, ``request`` if the run is not part of a batch.
-
     parts = [part for part in (file, request) if part is not None]
     return visible(f"==> {': '.join(parts)} <==") if parts else None
 
@@ -144,10 +145,12 @@ class _InspectedToken:
 
 def _dropping_stage(line: RecordedTokenLine) -> str | None:
     """Return the name of the stage that dropped the most likely token; None if there is none, or no trace."""
-    dropped = None if line.trace is None else line.trace.dropped_top_candidate()
-    if line.trace is None or dropped is None or dropped.dropped_by is None:
+    if line.trace is None:
         return None
-    return line.trace.stages[dropped.dropped_by].name
+    candidate = line.trace.dropped_top_candidate()
+    if candidate is None or candidate.dropped_by is None:
+        return None
+    return line.trace.stages[candidate.dropped_by].name
 
 
 def _console(is_colored: bool | None) -> Console:
@@ -178,9 +181,10 @@ _LISTED_SURPRISES = 10
 
 
 def _print_surprises(tokens: Sequence[_InspectedToken]) -> None:
-    with_logprob = [(token.logprob, token) for token in tokens if token.logprob is not None]
+    logprobs_and_tokens = [(token.logprob, token) for token in tokens if token.logprob is not None]
+    logprobs_and_tokens.sort(key=lambda logprob_and_token: logprob_and_token[0])
     rows = []
-    for logprob, token in sorted(with_logprob, key=lambda item: item[0])[:_LISTED_SURPRISES]:
+    for logprob, token in logprobs_and_tokens[:_LISTED_SURPRISES]:
         top = "" if token.distribution is None else _top_other_token(token.distribution, token.data)
         rows.append((token.place, token_label(token.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", top))
     if rows:
@@ -190,17 +194,15 @@ def _print_surprises(tokens: Sequence[_InspectedToken]) -> None:
 
 
 def _top_other_token(distribution: RecordedDistribution, data: bytes) -> str:
-    """Return the most likely token and its probability; empty if it is the token itself, or not recorded."""
-
-    first = max(distribution.top_logprobs, key=lambda other: other.logprob or 0.0, default=None)
-    if first is None or bytes(first.data) == data or first.logprob is None:
+    """Return the most likely token and its probability; empty if that is the token ``data``, or not recorded."""
+    top = max(distribution.top_logprobs, key=lambda other: other.logprob or 0.0, default=None)
+    if top is None or bytes(top.data) == data or top.logprob is None:
         return ""
-    return f"{token_label(bytes(first.data))} {exp(first.logprob):.4f}"
+    return f"{token_label(bytes(top.data))} {exp(top.logprob):.4f}"
 
 
 def _print_drop_counts(tokens: Sequence[_InspectedToken]) -> None:
-    """Print how often each stage dropped the most likely token, and so explain the marks in the text."""
-
+    """Print how often each stage dropped the most likely token, which explains the marks in the text."""
     stages = Counter(token.dropping_stage for token in tokens if token.dropping_stage is not None)
     if stages:
         counts = ", ".join(f"{name} {count}" for name, count in stages.most_common())
@@ -230,29 +232,30 @@ def _print_rewinds(rewinds: Sequence[RecordedRewind]) -> None:
 
 
 def _print_table(tokens: Sequence[_InspectedToken], alternative_count: int) -> None:
-    rows = []
-    for token in tokens:
-        distribution = token.distribution
-        logprob = None if distribution is None else distribution.logprob
-        entropy = None if distribution is None else distribution.entropy
-        alternatives = [] if distribution is None else distribution.top_logprobs[:alternative_count]
-        rows.append(
-            (
-                token.place,
-                token_label(token.data),
-                "-" if logprob is None else f"{exp(logprob):.4f}",
-                "-" if logprob is None else f"{abs(logprob):.3f}",
-                "-" if entropy is None else f"{entropy:.3f}",
-                "  ".join(
-                    f"{token_label(bytes(other.data))} {exp(other.logprob):.3f}"
-                    for other in alternatives
-                    if other.logprob is not None
-                ),
-            )
-        )
+    rows = [_table_row(token, alternative_count) for token in tokens]
     last_column = Column("alternatives" if alternative_count else "", is_text=True)
     print_table(["", "token", "probability", "surprise", "entropy", last_column], rows)
     print()
+
+
+def _table_row(token: _InspectedToken, alternative_count: int) -> tuple[str, ...]:
+    distribution = token.distribution
+    if distribution is None:
+        return token.place, token_label(token.data), "-", "-", "-", ""
+    logprob = distribution.logprob
+    alternatives = [
+        f"{token_label(bytes(other.data))} {exp(other.logprob):.3f}"
+        for other in distribution.top_logprobs[:alternative_count]
+        if other.logprob is not None
+    ]
+    return (
+        token.place,
+        token_label(token.data),
+        "-" if logprob is None else f"{exp(logprob):.4f}",
+        "-" if logprob is None else f"{abs(logprob):.3f}",
+        "-" if distribution.entropy is None else f"{distribution.entropy:.3f}",
+        "  ".join(alternatives),
+    )
 
 
 _MEANS_INDENT = 20  # columns before the numbers of a mean
@@ -263,21 +266,24 @@ def _print_means(run: _InspectedRun, source: LogprobSource | None) -> None:
     from ...logprobs.scores import MeanSurprise
 
     ending = "cut off" if run.done is None else run.done.finish_reason or "complete"
-    origin = ""
+    facts = [f"{count_noun(len(run.tokens), 'token')} ({ending})"]
     if run.start is not None:
-        origin = f", {run.start.model}" + ("" if run.start.seed is None else f", seed {run.start.seed}")
-    tokens = [token for token in run.tokens if token.distribution is not None]
-    sources = {token.line.logprobs_from for token in tokens if token.line.logprobs_from}
-    logprobs_of = f", logprobs of the {source or '/'.join(sorted(sources))}" if sources else ""
-    print_wrapped(visible(f"{count_noun(len(run.tokens), 'token')} ({ending}){origin}{logprobs_of}"), 2)
+        facts.append(str(run.start.model))
+        if run.start.seed is not None:
+            facts.append(f"seed {run.start.seed}")
+    sources = {token.line.logprobs_from for token in run.tokens if token.distribution is not None}
+    recorded_sources = sorted(each for each in sources if each)
+    if recorded_sources:
+        facts.append(f"logprobs of the {source or '/'.join(recorded_sources)}")
+    print_wrapped(visible(", ".join(facts)), 2)
     for event, title in (("prompt", "prompt"), ("token", "written")):
         distributions = [
             token.distribution
             for token in run.tokens
             if token.distribution is not None and token.line.event == event
         ]
-        surprise = MeanSurprise.of([-item.logprob for item in distributions if item.logprob is not None])
-        entropy = MeanSurprise.of([item.entropy for item in distributions if item.entropy is not None])
+        surprise = MeanSurprise.of([-each.logprob for each in distributions if each.logprob is not None])
+        entropy = MeanSurprise.of([each.entropy for each in distributions if each.entropy is not None])
         if surprise is not None:
             print_wrapped(
                 f"{title:8}  surprise  {surprise.nats:.3f} nats ({surprise.bits:.3f} bits), "
@@ -288,28 +294,31 @@ def _print_means(run: _InspectedRun, source: LogprobSource | None) -> None:
             print(f"{title:8}  entropy   {entropy.nats:.3f} nats ({entropy.bits:.3f} bits)")
 
 
-# Background colors at the probabilities 0, 1/16, 1/4, 9/16 and 1, as red, green and blue.
-# Each color is brighter than the one before, so that readers who are blind to red and green can distinguish them,
-# too. Between these probabilities, the color is interpolated by the square root of the probability, since most
-# tokens have a small probability.
+# Background colors at the probabilities 0, 1/16, 1/4, 9/16 and 1, as red, green and blue. Each color is brighter
+# than the one before, so that readers who are blind to red and green can distinguish them. Between these
+# probabilities, the color is interpolated by the square root of the probability, because most tokens have a small
+# probability.
 _TINTS = ((64, 18, 92), (52, 86, 140), (46, 144, 140), (112, 200, 104), (250, 232, 96))
 _DARK_LUMINANCE = 0.18  # luminance below which white text has more contrast than black text
-_LUMINANCE_WEIGHTS = (0.2126, 0.7152, 0.0722)
-# Probabilities below which a token is underlined, or underlined and bold: marks that need no color.
-_UNDERLINED, _BOLD = 0.05, 0.01
+_LUMINANCE_WEIGHTS = (0.2126, 0.7152, 0.0722)  # of red, green and blue
+# Improbable tokens are underlined, and very improbable ones are also bold, for terminals without colors.
+_MAX_UNDERLINED_PROBABILITY = 0.05
+_MAX_BOLD_PROBABILITY = 0.01
 
 
 def _tint_style(probability: float) -> str:
     """Return the style of a token for rich: a background from dark (improbable) to bright, and marks."""
-    red, green, blue = color = _background(probability)
+    color = _background(probability)
     luminance = sum(weight * (part / 255) ** 2.2 for weight, part in zip(_LUMINANCE_WEIGHTS, color, strict=True))
-    styles = [
-        "bold" if probability < _BOLD else "",
-        "underline" if probability < _UNDERLINED else "",
-        "bright_white" if luminance < _DARK_LUMINANCE else "black",
-        f"on rgb({red},{green},{blue})",
-    ]
-    return " ".join(filter(None, styles))
+    styles = []
+    if probability < _MAX_BOLD_PROBABILITY:
+        styles.append("bold")
+    if probability < _MAX_UNDERLINED_PROBABILITY:
+        styles.append("underline")
+    styles.append("bright_white" if luminance < _DARK_LUMINANCE else "black")
+    red, green, blue = color
+    styles.append(f"on rgb({red},{green},{blue})")
+    return " ".join(styles)
 
 
 def _background(probability: float) -> tuple[int, int, int]:

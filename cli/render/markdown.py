@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich import box
 from rich.cells import cell_len
@@ -31,8 +31,18 @@ _FAINT = Style(dim=True)
 _HEADING = Style(bold=True)
 _TOP_HEADING = Style(bold=True, underline=True)
 
-# A beginning of a line that may become the mark of a block, the first line of code, or a row of a table.
-_UNDECIDED_LINE = re.compile(r"[\s>]*(?:[-*+_#=~`|:.)\d\s]*|(?:```|~~~).*|[-*+>.)\d\s]*\|.*)")
+# A beginning of a line whose kind of block is not certain yet
+_UNDECIDED_LINE = re.compile(
+    r"""
+    [\s>]*                      # marks of quotes
+    (?:
+        [-*+_#=~`|:.)\d\s]*     # only characters that may become the mark of a block
+      | (?:```|~~~).*           # the first line of code, whose language is not complete
+      | [-*+>.)\d\s]*\|.*       # a row of a table, maybe in a list or quote
+    )
+    """,
+    re.VERBOSE,
+)
 # A character that may end a word: whitespace, or a wide character, next to which a line may be wrapped.
 _ENDS_WORD = re.compile(r"[\s\u1100-\U0010ffff]")
 
@@ -40,8 +50,8 @@ _ENDS_WORD = re.compile(r"[\s\u1100-\U0010ffff]")
 class MarkdownStream:
     """A printer of a Markdown text that grows."""
 
-    # Words of paragraphs and lines of code are printed as soon as their meaning is certain. A table is printed
-    # when it is complete. Printed output is never changed.
+    # A leaf is a block without inner blocks, such as a paragraph. Words of paragraphs and lines of code are shown
+    # as soon as their meaning is certain. A table is printed when it is complete. Printed output is never changed.
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -49,10 +59,10 @@ class MarkdownStream:
         # The source from the last block of the top level to the end, and a blank line before that block.
         self._tail = ""
         self._finished_leaf_count = 0  # number of leaves of ``_tail`` that are completely printed
-        # Number of characters of the next leaf that are printed. For code, the number of printed lines.
+        # What is printed of the next leaf: the number of characters; for code, the number of lines
         self._printed_length = 0
-        self._has_begun_leaf = False  # True if the first line of the next leaf has been begun
-        self._is_first_leaf = True
+        self._has_begun_leaf = False  # whether a part of the next leaf is printed
+        self._is_first_leaf = True  # whether no leaf of the text has been begun
 
     def feed(self, text: str) -> None:
         """Append text, which has no control characters but tab and newline, and print what is certain now."""
@@ -63,48 +73,55 @@ class MarkdownStream:
     def finish(self) -> None:
         """Print the rest of the text. Marks without a counterpart are printed as text."""
         self._advance(is_end=True)
-        self._tail, self._finished_leaf_count = "", 0
+        self._tail = ""
+        self._finished_leaf_count = 0
 
     def _advance(self, *, is_end: bool) -> None:
         source = self._tail if is_end else self._decided_source()
-        found = leaves(source)
-        for number in range(self._finished_leaf_count, len(found)):
-            is_last = number == len(found) - 1
-            self._show(found, number, source, is_closed=is_end or not is_last)
+        all_leaves = leaves(source)
+        for number in range(self._finished_leaf_count, len(all_leaves)):
+            is_last = number == len(all_leaves) - 1
+            self._show(all_leaves, number, source, is_closed=is_end or not is_last)
         if not is_end:
-            self._drop_finished_blocks(found)
+            self._drop_finished_blocks(all_leaves)
 
     def _decided_source(self) -> str:
         """Return the source without the last line, if it is uncertain which kind of block that line begins."""
         earlier_lines, newline, last_line = self._tail.rpartition("\n")
-        return earlier_lines + newline if _UNDECIDED_LINE.fullmatch(last_line) else self._tail
+        is_undecided = _UNDECIDED_LINE.fullmatch(last_line) is not None
+        return earlier_lines + newline if is_undecided else self._tail
 
-    def _show(self, found: list[_Leaf], number: int, source: str, *, is_closed: bool) -> None:
+    def _show(self, all_leaves: list[_Leaf], number: int, source: str, *, is_closed: bool) -> None:
         """Print as much of a leaf as is certain; a closed leaf cannot grow any more."""
-        leaf = found[number]
+        leaf = all_leaves[number]
         if leaf.kind == "paragraph":
             content = leaf.content if is_closed else _settled_paragraph(leaf.content)
             if content:
-                self._begin(found, number, source)
+                self._begin(all_leaves, number, source)
                 self._show_paragraph(content, is_closed)
-        elif leaf.kind == "code" and (is_closed or source.count("\n") > leaf.start):  # the language is complete
-            self._begin(found, number, source)
-            self._show_code(leaf, source, is_closed)
+        elif leaf.kind == "code":
+            is_first_line_complete = source.count("\n") > leaf.start
+            if is_closed or is_first_line_complete:  # the first line names the language
+                self._begin(all_leaves, number, source)
+                self._show_code(leaf, source, is_closed)
         elif is_closed:
-            self._begin(found, number, source)
+            self._begin(all_leaves, number, source)
             self._show_closed(leaf)
         if is_closed:
             self._finished_leaf_count += 1
-            self._printed_length, self._has_begun_leaf = 0, False
+            self._printed_length = 0
+            self._has_begun_leaf = False
 
-    def _begin(self, found: list[_Leaf], number: int, source: str) -> None:
+    def _begin(self, all_leaves: list[_Leaf], number: int, source: str) -> None:
         """Print the blank line before a leaf, and the prefix of its first line."""
         if self._has_begun_leaf:
             return
-        leaf = found[number]
-        if not self._is_first_leaf and (_has_gap(found, number, source.split("\n")) or leaf.kind == "heading"):
+        leaf = all_leaves[number]
+        needs_blank_line = leaf.kind == "heading" or _has_gap(all_leaves, number, source.split("\n"))
+        if needs_blank_line and not self._is_first_leaf:
             self._console.print()
-        self._has_begun_leaf, self._is_first_leaf = True, False
+        self._has_begun_leaf = True
+        self._is_first_leaf = False
         if leaf.kind in ("paragraph", "heading"):
             self._writer.begin(leaf.first_prefix, leaf.rest_prefix)
 
@@ -120,13 +137,15 @@ class MarkdownStream:
     def _show_code(self, leaf: _Leaf, source: str, is_closed: bool) -> None:
         """Print the next complete lines of code, without a prefix, so that they can be copied from the screen."""
         lines = leaf.content.removesuffix("\n").split("\n") if leaf.content else []
-        if not is_closed and not source.endswith("\n") and lines:
+        is_last_line_complete = is_closed or source.endswith("\n")
+        if lines and not is_last_line_complete:
             lines.pop()
         if self._printed_length == 0:
             marker = leaf.first_prefix if leaf.first_prefix.plain.strip() else ""
             self._print_line(Text.assemble(marker, (f"```{leaf.info}", _FAINT)))
             self._printed_length = 1
-        for line in lines[self._printed_length - 1 :]:
+        printed_code_lines = self._printed_length - 1  # without the line of the opening fence
+        for line in lines[printed_code_lines:]:
             self._print_line(Text(line, _CODE))
             self._printed_length += 1
         if is_closed:
@@ -147,24 +166,28 @@ class MarkdownStream:
     def _print_line(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True, highlight=False)
 
-    def _drop_finished_blocks(self, found: list[_Leaf]) -> None:
+    def _drop_finished_blocks(self, all_leaves: list[_Leaf]) -> None:
         """Remove the printed blocks of the top level from the source, so that they are not parsed again."""
-        if not found or found[-1].block_start == found[0].block_start:
+        if not all_leaves:
             return
-        start = found[-1].block_start
+        last_block_start = all_leaves[-1].block_start
+        dropped_count = sum(1 for leaf in all_leaves if leaf.block_start < last_block_start)
+        if dropped_count == 0:
+            return
         lines = self._tail.split("\n")
-        dropped_count = sum(1 for leaf in found if leaf.block_start < start)
+        blank_line = "\n" if _has_gap(all_leaves, dropped_count, lines) else ""
         self._finished_leaf_count -= dropped_count
-        self._tail = "\n" * _has_gap(found, dropped_count, lines) + "\n".join(lines[start:])
+        self._tail = blank_line + "\n".join(lines[last_block_start:])
 
 
 _BLANK_LINE = re.compile(r"[\s>]*")
 
 
-def _has_gap(found: list[_Leaf], number: int, lines: list[str]) -> bool:
+def _has_gap(all_leaves: list[_Leaf], number: int, lines: list[str]) -> bool:
     """Return whether a blank line precedes a leaf. A line with only marks of quotes counts as a blank line."""
-    end_before = found[number - 1].end if number else 0
-    return any(_BLANK_LINE.fullmatch(line) for line in lines[end_before : found[number].start])
+    end_before = all_leaves[number - 1].end if number > 0 else 0
+    lines_between = lines[end_before : all_leaves[number].start]
+    return any(_BLANK_LINE.fullmatch(line) for line in lines_between)
 
 
 def _settled_paragraph(content: str) -> str:
@@ -255,13 +278,24 @@ class _Walk:
     def _leaf(
         self, kind: str, token: Token, content: str = "", info: str = "", tokens: tuple[Token, ...] = ()
     ) -> _Leaf:
-        first = "".join(each.rest_prefix if each.is_begun else each.first_prefix for each in self.containers)
-        rest = "".join(each.rest_prefix for each in self.containers)
-        for each in self.containers:
-            each.is_begun = True
+        first_prefix = ""
+        rest_prefix = ""
+        for container in self.containers:
+            first_prefix += container.rest_prefix if container.is_begun else container.first_prefix
+            rest_prefix += container.rest_prefix
+            container.is_begun = True
         start, end = token.map or (0, 0)
-        prefixes = Text(first, _FAINT), Text(rest, _FAINT)
-        return _Leaf(kind, content, start, end, self.block_start, *prefixes, info, tokens)
+        return _Leaf(
+            kind,
+            content,
+            start,
+            end,
+            self.block_start,
+            first_prefix=Text(first_prefix, _FAINT),
+            rest_prefix=Text(rest_prefix, _FAINT),
+            info=info,
+            tokens=tokens,
+        )
 
 
 @dataclass
@@ -294,11 +328,13 @@ def _make_parser() -> MarkdownIt:
 
 
 def _table_with_bars(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """Parse a table whose header begins with a bar; other headers are printed before the next line is known."""
+    """Parse a table whose header begins with a bar."""
+    # A header without a bar looks like a paragraph, which is printed before the next line is known.
     from markdown_it.rules_block import table
 
     position = state.bMarks[start_line] + state.tShift[start_line]
-    return state.src[position : position + 1] == "|" and table(state, start_line, end_line, silent)
+    begins_with_bar = state.src.startswith("|", position)
+    return begins_with_bar and table(state, start_line, end_line, silent)
 
 
 def _inline(source: str) -> Text:
@@ -318,17 +354,18 @@ def _styled_text(tokens: Sequence[Token]) -> Text:
     """Return a paragraph's tokens as text with styles. The address of a link follows the link's text."""
     text = Text()
     styles: list[Style] = []
-    links: list[tuple[str, int]] = []
+    open_links: list[_OpenLink] = []
     for token in tokens:
-        name, _, end = token.type.rpartition("_")
-        if end == "open" and name in _STYLES:
+        name, _, open_or_close = token.type.rpartition("_")
+        if open_or_close == "open" and name in _STYLES:
             styles.append(_STYLES[name])
             if name == "link":
-                links.append((str(token.attrGet("href") or ""), len(text)))
-        elif end == "close" and name in _STYLES:
+                open_links.append(_OpenLink(str(token.attrGet("href") or ""), len(text)))
+        elif open_or_close == "close" and name in _STYLES:
             styles.pop()
             if name == "link":
-                _append_address(text, *links.pop())
+                link = open_links.pop()
+                _append_address(text, link.address, link.start)
         elif token.type in ("softbreak", "hardbreak"):
             text.append("\n")
         elif token.type == "code_inline":
@@ -342,7 +379,13 @@ def _styled_text(tokens: Sequence[Token]) -> Text:
     return text
 
 
+class _OpenLink(NamedTuple):
+    address: str
+    start: int  # length of the text before the link
+
+
 def _append_address(text: Text, address: str, start: int) -> None:
+    """Append the address of a link, unless the text of the link from ``start`` on is the address."""
     if text.plain[start:] != address:
         text.append(f" ({address})", _FAINT)
 
@@ -355,21 +398,21 @@ _JUSTIFY: dict[str, JustifyMethod] = {
 
 
 def _table(tokens: Sequence[Token]) -> Table:
-    """Return these tokens as a table, whose cells are wrapped if it is wider than the terminal."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    """Return these tokens as a table, whose cells are wrapped if the table is wider than the terminal."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     row = []
     for number, token in enumerate(tokens):
         if token.type in ("th_open", "td_open"):
             cell = _inline(tokens[number + 1].content)
             if token.type == "th_open":
                 justify = _JUSTIFY.get(str(token.attrGet("style")), "left")
-                shown.add_column(cell, justify=justify, overflow="fold")
+                table.add_column(cell, justify=justify, overflow="fold")
             else:
                 row.append(cell)
         elif token.type == "tr_close" and row:
-            shown.add_row(*row)
+            table.add_row(*row)
             row = []
-    return shown
+    return table
 
 
 def settled(source: str) -> str:
@@ -377,57 +420,84 @@ def settled(source: str) -> str:
     # The meaning of the text after a mark that opens emphasis, code or a link is uncertain until the closing mark.
     while True:
         source = _UNFINISHED_MARKS.sub("", source)
-        env = {_OPEN_FROM: len(source)}
+        env = {_FIRST_OPEN_MARK: len(source)}
         _settling_parser().parseInline(source, env)
-        if env[_OPEN_FROM] == len(source):
+        first_open_mark = env[_FIRST_OPEN_MARK]
+        if first_open_mark == len(source):
             return source
-        source = source[: env[_OPEN_FROM]]
+        source = source[:first_open_mark]
 
 
 # Marks at the end whose meaning depends on the next character. A backslash may break the line.
 _UNFINISHED_MARKS = re.compile(r"(?:[*_~`]|\\\s*)+\Z")
-# Keys of a parser's environment: the index of the first open mark; the places of runs of ``*``, ``_`` and ``~``.
-# A place is the number of the delimiters before the run, and the run's index in the source.
-_OPEN_FROM, _RUNS = "open from", "runs"
+# Keys of a parser's environment: the index of the first open mark, and a list of `_MarkRun`
+_FIRST_OPEN_MARK = "first open mark"
+_RUNS = "runs"
 _OPEN_AUTOLINK = re.compile(r"<[^\s<>]*\Z")
 _OPEN_ENTITY = re.compile(r"&[#\w]*\Z")
-# The beginning of the address of a link, and of its title.
+# The beginning of the address of a link, and of its title, such as ``(https://example.org "A ti``
 _OPEN_ADDRESS = re.compile(
-    r"""\(\s*(?:<[^<>\n]*>?|(?!<)\S*)(?:\s+(?:"(?:\\.|[^"\\])*\\?"?|'(?:\\.|[^'\\])*\\?'?|\([^()]*\)?)?\s*)?\Z""",
-    re.DOTALL,
+    r"""
+    \(\s*
+    (?: <[^<>\n]*>? | (?!<)\S* )              # the address, maybe in angle brackets
+    (?:
+        \s+
+        (?:
+            "(?: \\. | [^"\\] )*\\?"?         # the title in double quotes,
+          | '(?: \\. | [^'\\] )*\\?'?         # in single quotes,
+          | \([^()]*\)?                       # or in parentheses
+        )?
+        \s*
+    )?
+    \Z
+    """,
+    re.DOTALL | re.VERBOSE,
 )
+
+
+class _MarkRun(NamedTuple):
+    """Equal marks that follow each other, such as ``**``."""
+
+    delimiter_count: int  # number of the parser's delimiters before the run
+    position: int  # index of the run in the source
 
 
 @cache
 def _settling_parser() -> MarkdownIt:
-    """Return a parser that finds the first mark that is a character now, and may become a mark by later text."""
+    """Return a parser that finds the first open mark: one that later text may close."""
+    # Without the later text, the parser takes an open mark for a character.
     parser = _make_parser()
     rules = parser.inline.ruler
     rules.at("backticks", _code_or_open_mark)
     rules.before("strikethrough", "runs", _remember_run)
-    rules.push("open_mark", _note_open_mark)  # the last rule: asked about marks that are characters now
+    rules.push("open_mark", _note_open_mark)  # the last rule, so that it gets the marks that no other rule takes
     parser.inline.ruler2.after("balance_pairs", "open_emphasis", _note_open_emphasis)
     return parser
 
 
 def _note_open(state: StateInline, position: int) -> None:
-    state.env[_OPEN_FROM] = min(state.env[_OPEN_FROM], position)
+    state.env[_FIRST_OPEN_MARK] = min(state.env[_FIRST_OPEN_MARK], position)
 
 
 def _code_or_open_mark(state: StateInline, silent: bool) -> bool:
     from markdown_it.rules_inline import backtick
 
-    position, count = state.pos, len(state.tokens)
+    position = state.pos
+    token_count_before = len(state.tokens)
     is_read = backtick(state, silent)
-    if is_read and not silent and all(token.type != "code_inline" for token in state.tokens[count:]):
-        _note_open(state, position)
+    if is_read and not silent:
+        new_tokens = state.tokens[token_count_before:]
+        is_code = any(token.type == "code_inline" for token in new_tokens)
+        if not is_code:
+            _note_open(state, position)
     return is_read
 
 
 def _remember_run(state: StateInline, silent: bool) -> bool:
     is_outside_links = state.level == 0
     if not silent and is_outside_links and state.src[state.pos] in "*_~":
-        state.env.setdefault(_RUNS, []).append((len(state.delimiters), state.pos))
+        runs = state.env.setdefault(_RUNS, [])
+        runs.append(_MarkRun(len(state.delimiters), state.pos))
     return False
 
 
@@ -436,10 +506,13 @@ def _note_open_emphasis(state: StateInline) -> None:
     number = 0
     while number < len(state.delimiters):
         delimiter = state.delimiters[number]
-        if delimiter.end >= 0:
+        is_closed = delimiter.end >= 0
+        if is_closed:
             number = delimiter.end
         elif delimiter.open:
-            _note_open(state, max(position for first, position in state.env[_RUNS] if first <= number))
+            # the delimiter belongs to the last run that began before it
+            runs_before = [run for run in state.env[_RUNS] if run.delimiter_count <= number]
+            _note_open(state, max(run.position for run in runs_before))
             return
         number += 1
 
@@ -457,11 +530,14 @@ def _may_become_mark(state: StateInline) -> bool:
     if not rest.startswith(("[", "![")):
         return False
     label_end = state.md.helpers.parseLinkLabel(state, state.pos + rest.index("["))
-    after = state.src[label_end + 1 :]
-    return label_end < 0 or not after or _OPEN_ADDRESS.match(after) is not None
+    if label_end < 0:  # the label is not closed yet
+        return True
+    text_after_label = state.src[label_end + 1 :]
+    return not text_after_label or _OPEN_ADDRESS.match(text_after_label) is not None
 
 
-_JOINER, _EMOJI_VARIANT = "\u200d", "\ufe0f"
+_JOINER = "\u200d"
+_EMOJI_VARIANT = "\ufe0f"
 # Characters that must not begin a line in Chinese and Japanese.
 _NEVER_FIRST = frozenset("、。，．：；！？）］｝」』】〉》〕…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")  # noqa: RUF001
 _NEVER_LAST = frozenset("（［｛「『【〈《〔")  # noqa: RUF001
@@ -525,32 +601,39 @@ class WordWriter:
     def _may_break_before(self, character: str) -> bool:
         if not self._word:
             return False
-        last = self._word[-1].text
-        if cell_len(character) == 0 or _JOINER in (last, character) or character == _EMOJI_VARIANT:
+        last_character = self._word[-1].text
+        is_joined = _JOINER in (last_character, character)
+        if cell_len(character) == 0 or is_joined or character == _EMOJI_VARIANT:
             return False
-        if cell_len(last) < 2 and cell_len(character) < 2:
+        is_beside_wide_character = cell_len(last_character) >= 2 or cell_len(character) >= 2
+        if not is_beside_wide_character:
             return False
-        return character not in _NEVER_FIRST and last not in _NEVER_LAST
+        return character not in _NEVER_FIRST and last_character not in _NEVER_LAST
 
     def _put_word(self) -> None:
         """Write the pending word, on the next line if the word does not fit on this line."""
         if not self._word:
             return
         width = self._console.width
-        columns = sum(cell_len(segment.text) for segment in self._word)
-        if self._column > self._line_start and self._column + len(self._pending_spaces) + columns > width:
-            self._break_line()
-        elif self._column > self._line_start:
-            self._append(self._pending_spaces, None)
+        word_width = sum(cell_len(segment.text) for segment in self._word)
+        if self._has_text_in_line:
+            if self._column + len(self._pending_spaces) + word_width > width:
+                self._break_line()
+            else:
+                self._append(self._pending_spaces, None)
         self._pending_spaces = ""
-        fits = self._column + columns <= width
+        fits = self._column + word_width <= width
         segments = Segment.simplify(self._word) if fits else self._word  # a long word may be split anywhere
         for segment in segments:
             last_column = max(width, self._line_start + _MIN_COLUMNS)
-            if self._column > self._line_start and self._column + cell_len(segment.text) > last_column:
+            if self._has_text_in_line and self._column + cell_len(segment.text) > last_column:
                 self._break_line()
             self._append(segment.text, segment.style)
         self._word.clear()
+
+    @property
+    def _has_text_in_line(self) -> bool:
+        return self._column > self._line_start
 
     def _break_line(self) -> None:
         self._out.append("\n")
@@ -559,7 +642,8 @@ class WordWriter:
 
     def _start_line(self, prefix: Text) -> None:
         self._out.append_text(prefix)
-        self._column = self._line_start = cell_len(prefix.plain)
+        self._line_start = cell_len(prefix.plain)
+        self._column = self._line_start
 
     def _append(self, text: str, style: Style | None) -> None:
         self._out.append(text, style)

@@ -80,7 +80,8 @@ def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
     _print_fact("vocabulary", f"{facts.vocabulary_size:,} tokens, {tokenizer}")
     _print_fact("chat template", _yes_or_no(summary.has_chat_template))
     for key, label in _ORIGIN_LABELS:
-        if value := facts.metadata.get(f"general.{key}"):
+        value = facts.metadata.get(f"general.{key}")
+        if value:
             _print_fact(label, value)
     if summary.problem:
         _print_fact("problem", _load_problem(summary))
@@ -90,7 +91,9 @@ def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
 
 def _load_problem(summary: ModelSummary) -> str:
     """Return why a model cannot be loaded, with advice that names flags; empty if there is no known problem."""
-    return summary.problem or "" if summary.other_kind is None else flag_sentence(summary.other_kind)
+    if summary.other_kind is not None:
+        return flag_sentence(summary.other_kind)
+    return summary.problem or ""
 
 
 def _describe_counts(facts: ModelFacts) -> list[str]:
@@ -145,4 +148,6 @@ def _yes_or_no(value: bool) -> str:
 def _short_path(text: str) -> str:
     """Return the path with ``~`` for the user's home folder. Other texts are returned unchanged."""
     home = str(Path.home())
-    return "~" + text[len(home) :] if text.startswith(home + "/") else text
+    if not text.startswith(f"{home}/"):
+        return text
+    return f"~{text.removeprefix(home)}"

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from ...models.hub import PullProgress
     from ...recover.endpoints.http import Retry
 
-_BAR_WIDTH, _NARROW_BAR_WIDTH = 8, 6
+_BAR_WIDTH = 8
+_NARROW_BAR_WIDTH = 6
 _MAX_LINE_COLUMNS = 49  # columns of the longest line below a bar; longer lines are truncated
 
 
 @contextmanager
 def loading_bar(name: str, *, is_needed: bool) -> Iterator[Callable[[float], None] | None]:
-    """Show a bar while a model loads, and yield a function that takes the loaded fraction, 0 to 1, or None."""
-    # Without a terminal None is yielded: llama.cpp then calls no Python while it loads. So it is with
-    # ``is_needed=False``, for a model that is loaded in a moment.
-    if not (is_needed and sys.stderr.isatty()):
+    """Show a bar while a model loads, and yield a function that takes the loaded fraction, 0 to 1."""
+    # Without a bar, None is yielded, so that llama.cpp calls no Python while it loads. ``is_needed``: False for a
+    # model that is loaded in a moment.
+    has_bar = is_needed and sys.stderr.isatty()
+    if not has_bar:
         yield None
         return
     with _shown_bar(_percentage_columns()) as bar:
@@ -49,7 +51,7 @@ _MAX_NAME_CHARACTERS = 26
 
 
 def _short_name(path: str) -> str:
-    """The name of a file, truncated at its end if it is long."""
+    """Return the name of a file, truncated at its end if it is long."""
     shown = visible(path.rpartition("/")[2])
     return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
 
@@ -127,7 +129,8 @@ class ReadingBar:
     """A bar that is shown while a text of at least ``min_tokens`` is read. If that is slow, it shows the time."""
 
     def __init__(self, title: str, min_tokens: int = _LONG_PROMPT_TOKENS) -> None:
-        self._title, self._min_tokens = title, min_tokens
+        self._title = title
+        self._min_tokens = min_tokens
         self._open_bar = ExitStack()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -146,7 +149,8 @@ class ReadingBar:
 
     def erase(self) -> None:
         self._open_bar.close()
-        self._bar = self._task = None
+        self._bar = None
+        self._task = None
 
 
 @contextmanager
@@ -256,11 +260,15 @@ def _count_columns(
         """A column such as ``1,024/4,096  512 tokens/s 0:02``."""
 
         def render(self, task: Task) -> Text:
-            total = "" if task.total is None else f"/{task.total:,.0f}"
-            rate = "" if not task.speed else f" {task.speed:,.0f} {noun}/s"
-            is_fast = (task.speed or 0) >= _FAST_RATE
-            time = f" {_clock(task.elapsed or 0)}" if shows_time and not is_fast else ""
-            return Text(f"{task.completed:,.0f}{total}{rate}{time}")
+            text = f"{task.completed:,.0f}"
+            if task.total is not None:
+                text += f"/{task.total:,.0f}"
+            speed = task.speed or 0.0
+            if speed:
+                text += f" {speed:,.0f} {noun}/s"
+            if shows_time and speed < _FAST_RATE:
+                text += f" {_clock(task.elapsed or 0)}"
+            return Text(text)
 
     return (Title(""), BarColumn(_NARROW_BAR_WIDTH if shows_time else _BAR_WIDTH), CountAndRate())
 
@@ -306,8 +314,9 @@ class RetryDisplay:
             self._pending_retries = {start: retry for start, retry in self._pending_retries.items() if start > now}
             if not self._pending_retries:
                 return ""
-            start = min(self._pending_retries)
-            return f"Again in {_whole_seconds(start - now)}, {_retry_number(self._pending_retries[start])}"
+            next_start = min(self._pending_retries)
+            next_retry = self._pending_retries[next_start]
+            return f"Again in {_whole_seconds(next_start - now)}, {_retry_number(next_retry)}"
 
 
 def _whole_seconds(seconds: float) -> str:

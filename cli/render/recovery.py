@@ -39,13 +39,16 @@ def _print_table(recovery: Recovery) -> None:
 
     rows = []
     for token in recovery.top_tokens(_TABLE_ROWS):
-        value = token.logprob or 0.0
-        text = repr(token.text) if token.data else "-"
-        # A logprob relative to the most likely token gives no probability.
-        probability = (f"{exp(value):.6f}",) if recovery.is_normalized else ()
-        rows.append((str(token.id), text, f"{value:.6f}", *probability, f"{float(recovery.errors[token.id]):.1e}"))
-    heads = ("logprob", "probability") if recovery.is_normalized else ("relative logprob",)
-    print_table(["id", "token", *heads, "error"], rows)
+        logprob = token.logprob or 0.0
+        row = [str(token.id), repr(token.text) if token.data else "-", f"{logprob:.6f}"]
+        if recovery.is_normalized:  # a logprob relative to the most likely token gives no probability
+            row.append(f"{exp(logprob):.6f}")
+        row.append(f"{float(recovery.errors[token.id]):.1e}")
+        rows.append(row)
+    titles = ["id", "token", "logprob", "probability", "error"]
+    if not recovery.is_normalized:
+        titles = ["id", "token", "relative logprob", "error"]
+    print_table(titles, rows)
 
 
 def summary(recovery: Recovery) -> None:

@@ -74,7 +74,8 @@ def _default_text(cls: type[Sampler], parameter: str) -> str:
 def _format_value(value: Any) -> str:
     """Return a value in the notation of presets: maps and lists in brackets, strings in them as in JSON."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_format_item(key)}: {_format_item(item)}' for key, item in value.items())}}}"
+        items = ", ".join(f"{_format_item(key)}: {_format_item(item)}" for key, item in value.items())
+        return f"{{{items}}}"
     if isinstance(value, list):
         return f"[{', '.join(_format_item(item) for item in value)}]"
     if value is None:

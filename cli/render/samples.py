@@ -37,10 +37,11 @@ class SampleWriter:
         *,
         shows_texts: bool = True,
     ) -> None:
-        # without ``shows_texts``, texts are only counted in the format of text
+        # ``shows_texts``: False if texts are only counted in the format of text
         self.count = 0  # number of texts so far
         self._is_hidden = output.format is Format.text and not shows_texts
-        self._output, self._requests = output, requests
+        self._output = output
+        self._requests = requests
         self._answers = AnswerWriter(output, prompt, command, sys.stdout, self.number_name)
         self._dones: list[Done] = []
         self._start = perf_counter()
@@ -94,12 +95,13 @@ class SampleWriter:
     def show_stats(self, model_name: str) -> None:
         # the speed of all texts together
         seconds = perf_counter() - self._start
-        first, last = self._requests[0].seed, self._requests[self.count - 1].seed
+        first_seed = self._requests[0].seed
+        last_seed = self._requests[self.count - 1].seed
         lines = [
             terminal_safe(f"model       {model_name}", sys.stderr),
             speed_line("together", sum(done.completion_tokens for done in self._dones), seconds),
             *draft_lines(self._dones),
-            f"samples     {count_noun(self.count, 'text')}, seeds {first} to {last}",
+            f"samples     {count_noun(self.count, 'text')}, seeds {first_seed} to {last_seed}",
         ]
         print("\n".join(lines), file=sys.stderr)
 
@@ -114,7 +116,8 @@ class BeamWriter(SampleWriter):
         return "" if count == 1 else f"--- {index + 1} of {count}, score {done.score:.4f} ---\n"
 
     def show_stats(self, model_name: str) -> None:
-        best, settings = self._dones[0], self._requests[0].beams
+        best = self._dones[0]
+        settings = self._requests[0].beams
         if settings is None:
             raise TypeError("the request has no beam search")
         scores = ", ".join(f"{done.score:.4f}" for done in self._dones)

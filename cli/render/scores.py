@@ -35,15 +35,21 @@ def show_choice_scores(choices: Sequence[dict[str, Any]]) -> None:
     """Print a table with a star at the most likely choice."""
     from .table import print_table
 
-    best = max(range(len(choices)), key=lambda i: choices[i]["probability"] or 0.0)
-    rows = [
-        (
-            repr(choice["text"]),
-            "-" if choice["probability"] is None else f"{choice['probability']:.4f}{' *' if i == best else ''}",
-            *(_number(choice[name]) for name in ("sum_logprob", "per_token", "per_byte")),
+    best_choice = max(choices, key=lambda choice: choice["probability"] or 0.0)
+    rows = []
+    for choice in choices:
+        probability = _number(choice["probability"])
+        if choice is best_choice and choice["probability"] is not None:
+            probability += " *"
+        rows.append(
+            (
+                repr(choice["text"]),
+                probability,
+                _number(choice["sum_logprob"]),
+                _number(choice["per_token"]),
+                _number(choice["per_byte"]),
+            )
         )
-        for i, choice in enumerate(choices)
-    ]
     print_table(["choice", "probability", "sum, nats", "per token", "per byte"], rows)
 
 
@@ -61,17 +67,14 @@ def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) 
     from ...logprobs.jsonl import token_fields
     from ...logprobs.scores import Score
 
-    out.write(
-        json_line(
-            {
-                "event": "start",
-                "model": model.name,
-                "context": model.context.length,
-                "logprobs": {"from": "model", "top": 0, "unit": "nats"},
-                "versions": versions(),
-            }
-        )
-    )
+    start = {
+        "event": "start",
+        "model": model.name,
+        "context": model.context.length,
+        "logprobs": {"from": "model", "top": 0, "unit": "nats"},
+        "versions": versions(),
+    }
+    out.write(json_line(start))
     written = []
     for token in tokens:
         out.write(json_line({"event": "prompt", **token_fields(token)}))
@@ -83,7 +86,10 @@ def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) 
 
 
 def _numbers(logprob: float | None) -> tuple[str, str]:
-    return ("-", "-") if logprob is None else (f"{logprob:.4f}", f"{exp(logprob):.4f}")
+    """Return a logprob and its probability."""
+    if logprob is None:
+        return "-", "-"
+    return f"{logprob:.4f}", f"{exp(logprob):.4f}"
 
 
 def _number(value: float | None) -> str:

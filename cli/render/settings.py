@@ -36,7 +36,8 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: Settin
     chain_row = ("chain", "", settings.chain_origin)
     rows = [chain_row, *_rows_of_steps(settings.steps), *other_rows]
     # The row of the model does not count for the widths, because the name of a model may be long.
-    name_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = max(len(value) for _, value, _ in rows)
     columns = [Column(width=name_width), Column(width=value_width), Column()]
     lines = Table(columns, [model_row, *rows], gap=_GAP).render()
     width = output_width()
@@ -50,12 +51,14 @@ _SHORT_VALUE = 12  # columns of the longest value whose origin is aligned with o
 
 
 def _narrow_table(rows: Sequence[SettingRow]) -> Table:
-    """Return a table of names and texts; the text is a value and its origin."""
+    """Return a table with two columns: a name, and a text of the value and its origin."""
     value_width = max(len(value) for _, value, _ in rows if len(value) <= _SHORT_VALUE)
-    texts = [
-        (name, f"{' '.join(value.split()):{value_width}}{' ' * _GAP}{origin}") for name, value, origin in rows
-    ]
-    return Table([Column(), Column(is_text=True)], texts, gap=_GAP)
+    gap = " " * _GAP
+    narrow_rows = []
+    for name, value, origin in rows:
+        value_in_one_line = " ".join(value.split())
+        narrow_rows.append((name, f"{value_in_one_line:{value_width}}{gap}{origin}"))
+    return Table([Column(), Column(is_text=True)], narrow_rows, gap=_GAP)
 
 
 def _rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[SettingRow]:
@@ -101,11 +104,12 @@ _MAX_INLINE_CHARACTERS = 60
 def grammar_summary(grammar: GrammarSpec) -> str:
     """Return a grammar in one line: its text if that is short, otherwise its name and number of lines."""
     source = grammar.source
-    title = (
-        repr(source)
-        if len(source) <= _MAX_INLINE_CHARACTERS
-        else f"{grammar.label} ({count_noun(len(source.splitlines()), 'line')})"
-    )
-    after = "" if grammar.after is None else f", after {grammar.after!r}"
-    root = "" if grammar.root == "root" else f", from rule {grammar.root}"
-    return f"{title}{root}{after}"
+    if len(source) <= _MAX_INLINE_CHARACTERS:
+        summary = repr(source)
+    else:
+        summary = f"{grammar.label} ({count_noun(len(source.splitlines()), 'line')})"
+    if grammar.root != "root":
+        summary += f", from rule {grammar.root}"
+    if grammar.after is not None:
+        summary += f", after {grammar.after!r}"
+    return summary

@@ -18,7 +18,8 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
     times = done.timings
     token_count = done.completion_tokens
     chain_share = times.chain / times.generation if times.generation else 0.0
-    chain_us = times.chain / token_count * 1e6 if token_count else 0.0
+    chain_us = times.chain / token_count * 1e6 if token_count else 0.0  # µs per token
+    finish = done.finish_reason if done.stop is None else f"{done.finish_reason} at {done.stop!r}"
     lines = [
         terminal_safe(f"model       {model_name}", sys.stderr),
         speed_line("prompt", done.prompt_tokens, times.prompt),
@@ -28,7 +29,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         *draft_lines([done]),
         *_context_shifts(done),
         *_discarded(done),
-        f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
+        f"finish      {finish}, seed {seed}",
     ]
     print("\n".join(lines), file=sys.stderr)
 
@@ -58,12 +59,16 @@ def draft_line(drafted: int, accepted: int) -> str:
 def _context_shifts(done: Done) -> list[str]:
     if done.context_shifts is None:
         return []
+    if done.context_shifts == 0:
+        return ["context     never full"]
     times = "once" if done.context_shifts == 1 else f"{done.context_shifts:,} times"
-    return [f"context     {f'full {times}: older tokens discarded' if done.context_shifts else 'never full'}"]
+    return [f"context     full {times}: older tokens discarded"]
 
 
 def _discarded(done: Done) -> list[str]:
-    return [f"went back   {_tokens(done.discarded_tokens).rstrip()} dropped"] if done.discarded_tokens else []
+    if not done.discarded_tokens:
+        return []
+    return [f"went back   {_tokens(done.discarded_tokens).rstrip()} dropped"]
 
 
 def speed_line(title: str, token_count: int, seconds: float) -> str:

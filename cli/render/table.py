@@ -23,14 +23,14 @@ _BELOW_INDENT = 4  # indentation of what continues below a row
 
 @dataclass(frozen=True)
 class Column:
-    title: str = ""  # a table without titles has no first line for them
-    align: Literal["left", "right"] = "left"  # the side on which the cells are flush
-    is_text: bool = False  # Whether the cells may be wrapped. Only the last column can be one.
-    is_optional: bool = False  # left out on a terminal on which the table does not fit
-    # None for the width of the widest cell. On a terminal, what follows a wider name begins on the next line.
+    title: str = ""  # if no column has a title, the table has no line of titles
+    align: Literal["left", "right"] = "left"
+    is_text: bool = False  # whether the cells may be wrapped, which is possible in the last column only
+    is_optional: bool = False  # whether the column is left out if the table does not fit on the terminal
+    # None: the width of the widest cell. If a cell of the first column is wider than this, the other cells of
+    # its row begin on the next line.
     width: int | None = None
-    # for texts, the width below which they are not wrapped in their column, but below their row
-    min_width: int = _MIN_TEXT_COLUMNS
+    min_width: int = _MIN_TEXT_COLUMNS  # a text that has less room in its column is placed below its row
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,15 @@ class Table:
 
     @cached_property
     def _widths(self) -> list[int]:
-        return [
-            max(_cell_width(cell) for cell in (column.title, *(row[number] for row in self.rows)))
-            if column.width is None
-            else column.width
-            for number, column in enumerate(self.columns)
-        ]
+        """The width of each column."""
+        widths = []
+        for number, column in enumerate(self.columns):
+            if column.width is not None:
+                widths.append(column.width)
+            else:
+                cells = [column.title, *(row[number] for row in self.rows)]
+                widths.append(max(_cell_width(cell) for cell in cells))
+        return widths
 
     @property
     def width(self) -> int:
@@ -60,12 +63,12 @@ class Table:
 
     def render(self, width: int | None = None, *, is_bold: bool = False) -> list[str]:
         """Return the lines. ``width`` is None for a pipe, in which nothing is wrapped."""
-        # bold are the titles and the first column
+        # ``is_bold``: whether the titles and the first column are bold.
         if width is None:
             return self._lines(self._side_by_side, is_bold)
         if self.width > width and self.columns[-1].is_optional:
-            shorter = replace(self, columns=self.columns[:-1], rows=[row[:-1] for row in self.rows])
-            return shorter.render(width, is_bold=is_bold)
+            without_last_column = replace(self, columns=self.columns[:-1], rows=[row[:-1] for row in self.rows])
+            return without_last_column.render(width, is_bold=is_bold)
         has_text = self.columns[-1].is_text
         if has_text and self._text_start <= width:
             return self._lines(partial(self._with_text, width=width), is_bold, width)
@@ -83,23 +86,26 @@ class Table:
     def _in_blocks(self, width: int, is_bold: bool) -> list[str]:
         """Return the table as tables below each other, each with the first column and as many others as fit."""
         lines: list[str] = []
-        start, count = 1, len(self.columns)
-        while start < count:
+        start = 1
+        while start < len(self.columns):
             end = start + 1
-            while (
-                end < count
-                and self.indent + self._width_of([self._widths[0], *self._widths[start : end + 1]]) <= width
-            ):
+            while end < len(self.columns) and self._block_width(start, end + 1) <= width:
                 end += 1
-            chosen = [0, *range(start, end)]
+            column_numbers = [0, *range(start, end)]
             block = replace(
                 self,
-                columns=[self.columns[number] for number in chosen],
-                rows=[[row[number] for number in chosen] for row in self.rows],
+                columns=[self.columns[number] for number in column_numbers],
+                rows=[[row[number] for number in column_numbers] for row in self.rows],
             )
-            lines += [*([""] if lines else []), *block.render(is_bold=is_bold)]
+            if lines:
+                lines.append("")
+            lines += block.render(is_bold=is_bold)
             start = end
         return lines
+
+    def _block_width(self, start: int, end: int) -> int:
+        """Return the width of a table of the first column and the columns from ``start`` to before ``end``."""
+        return self.indent + self._width_of([self._widths[0], *self._widths[start:end]])
 
     def _lines(
         self, row_lines: Callable[[Sequence[str], bool], Iterable[str]], is_bold: bool, width: int | None = None
@@ -117,56 +123,72 @@ class Table:
         return lines
 
     def _side_by_side(self, row: Sequence[str], is_bold: bool) -> Iterator[str]:
-        cells = [self._cell_lines(cell, number, is_bold and number == 0) for number, cell in enumerate(row)]
-        for parts in zip_longest(*cells):
-            padded = (part or " " * width for part, width in zip(parts, self._widths, strict=True))
-            yield " " * self.indent + (" " * self.gap).join(padded)
+        lines_of_cells = [
+            self._cell_lines(cell, number, is_bold=is_bold and number == 0) for number, cell in enumerate(row)
+        ]
+        indent = " " * self.indent
+        gap = " " * self.gap
+        for cell_lines in zip_longest(*lines_of_cells):  # None for a cell that has fewer lines
+            padded = [line or " " * width for line, width in zip(cell_lines, self._widths, strict=True)]
+            yield indent + gap.join(padded)
 
     def _with_text(self, row: Sequence[str], is_bold: bool, width: int) -> Iterator[str]:
         """Yield the lines of a row whose text is beside the other cells if it fits there, or else below them."""
         *cells, text = row
-        if self.columns[0].width is not None and text_width(cells[0]) > self._widths[0]:
+        is_name_too_wide = self.columns[0].width is not None and text_width(cells[0]) > self._widths[0]
+        if is_name_too_wide:
             for line in wrap_words(" " * self.indent + cells[0], width, self.indent + 2):
                 yield styled(line, BOLD) if is_bold else line
             cells[0] = ""
         room = width - self._text_start
-        longest_word = max(map(text_width, text.split()), default=0)
-        if _cell_width(text) <= room or (self.columns[-1].min_width <= room and longest_word <= room):
+        longest_word_width = max((text_width(word) for word in text.split()), default=0)
+        can_be_wrapped_beside = self.columns[-1].min_width <= room and longest_word_width <= room
+        if _cell_width(text) <= room or can_be_wrapped_beside:
             if any(cells) or text:
-                yield from self._side_by_side([*cells, "\n".join(wrap_words(text, room))], is_bold)
+                wrapped_text = "\n".join(wrap_words(text, room))
+                yield from self._side_by_side([*cells, wrapped_text], is_bold)
             return
         if any(cells):
             yield from self._side_by_side([*cells, ""], is_bold)
+        yield from self._text_below(text, width)
+
+    def _text_below(self, text: str, width: int) -> Iterator[str]:
+        """Yield the lines of a text below its row."""
         indent = " " * (self.indent + _BELOW_INDENT)
-        yield from (indent + line for line in wrap_words(text.lstrip(), width - len(indent)))
+        for line in wrap_words(text.lstrip(), width - len(indent)):
+            yield indent + line
 
     def _one_after_another(self, row: Sequence[str], is_bold: bool, width: int) -> Iterator[str]:
         """Yield the lines of a row whose cells follow each other, and then its text."""
-        indent = " " * (self.indent + _BELOW_INDENT)
         *cells, text = row if self.columns[-1].is_text else (*row, "")
-        lines = [[" " * self.indent]]
-        columns = self.indent
+        gap = " " * _SMALL_GAP
+        line_indent = self.indent
+        line_cells: list[str] = []  # the cells of the current line
+        line_width = line_indent  # columns of the current line
         for number, cell in enumerate(cells):
             if not cell:
                 continue
-            columns += text_width(cell) + _SMALL_GAP
-            if columns - _SMALL_GAP > width and len(lines[-1]) > 1:
-                lines.append([indent])
-                columns = len(indent) + text_width(cell) + _SMALL_GAP
-            lines[-1].append(styled(cell, BOLD) if is_bold and number == 0 else cell)
-        for start, *parts in lines:
-            yield start + (" " * _SMALL_GAP).join(parts)
+            needed_width = text_width(cell) + (_SMALL_GAP if line_cells else 0)
+            if line_cells and line_width + needed_width > width:
+                yield " " * line_indent + gap.join(line_cells)
+                line_cells = []
+                line_indent = self.indent + _BELOW_INDENT
+                line_width = line_indent
+                needed_width = text_width(cell)
+            line_cells.append(styled(cell, BOLD) if is_bold and number == 0 else cell)
+            line_width += needed_width
+        yield " " * line_indent + gap.join(line_cells)
         if text:
-            yield from (indent + line for line in wrap_words(text.lstrip(), width - len(indent)))
+            yield from self._text_below(text, width)
 
     def _cell_lines(self, cell: str, column: int, is_bold: bool) -> list[str]:
         """Return the lines of a cell, padded to the width of its column."""
-        width, is_right = self._widths[column], self.columns[column].align == "right"
+        is_right = self.columns[column].align == "right"
         lines = []
         for line in cell.split("\n"):
-            padding = " " * (width - text_width(line))
-            shown = styled(line, BOLD) if is_bold else line
-            lines.append(padding + shown if is_right else shown + padding)
+            padding = " " * (self._widths[column] - text_width(line))
+            styled_line = styled(line, BOLD) if is_bold else line
+            lines.append(padding + styled_line if is_right else styled_line + padding)
         return lines
 
 
@@ -176,7 +198,7 @@ def _cell_width(cell: str) -> int:
 
 def print_table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table with visible control characters: in the width of a terminal, or unwrapped in a pipe."""
-    # A title stands for a column of short texts.
+    # ``columns``: a string is the title of a column whose other properties are the defaults.
     table = Table(
         [Column(column) if isinstance(column, str) else column for column in columns],
         [[visible(cell).expandtabs() for cell in row] for row in rows],

@@ -43,23 +43,23 @@ def show_next_token(traced: TracedNextToken) -> None:
     """Print a table with a column per stage, or per chain if chains are compared."""
     result = traced.result
     trace = result.trace
-    tokens = [candidate.data for candidate in trace.candidates]
     if result.comparisons:
-        columns, notes = _compared_columns(traced), list(_distance_notes(traced))
+        columns = _compared_columns(traced)
+        notes = list(_distance_notes(traced))
     else:
         columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
         notes = stage_notes(trace.stages)
-    ids = [candidate.id for candidate in trace.candidates]
+    forced_row = None
     if result.forced_token is not None:
+        forced_row = [candidate.id for candidate in trace.candidates].index(result.forced_token)
         notes.append(
             StepNote(
                 "forced",
                 "the grammar allows only one text, which continues with the token marked >; the chain is not used",
             )
         )
-    _print_trace_table(
-        tokens, columns, notes, None if result.forced_token is None else ids.index(result.forced_token)
-    )
+    tokens = [candidate.data for candidate in trace.candidates]
+    _print_trace_table(tokens, columns, notes, forced_row)
 
 
 def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
@@ -89,13 +89,16 @@ def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
 def _distance_words(title: str, comparison: ChainComparison) -> str:
     """Return the distances of a chain from the first chain, in words; ``title`` is that of its column."""
     distance = comparison.distance
-    parts = [f"total variation {distance.total_variation:.4f}"]
-    for label, value in (
-        (f"KL({_FIRST_CHAIN_TITLE} || {title})", distance.divergence),
-        (f"KL({title} || {_FIRST_CHAIN_TITLE})", distance.reverse_divergence),
-    ):
-        parts.append(f"{label} {value:.4f} nats" if isfinite(value) else f"{label} infinite")
+    parts = [
+        f"total variation {distance.total_variation:.4f}",
+        f"KL({_FIRST_CHAIN_TITLE} || {title}) {_nats(distance.divergence)}",
+        f"KL({title} || {_FIRST_CHAIN_TITLE}) {_nats(distance.reverse_divergence)}",
+    ]
     return ", ".join(parts)
+
+
+def _nats(value: float) -> str:
+    return f"{value:.4f} nats" if isfinite(value) else "infinite"
 
 
 def _other_chain_titles(names: Sequence[str]) -> list[str]:
@@ -109,7 +112,8 @@ _MAX_TITLE_COLUMNS = 14  # columns of the longest title of a chain
 def short_title(name: str) -> str | None:
     """Return the name as a column's title; None if it is too long, empty or has several lines."""
     title = visible(name).strip()
-    return title if title and text_width(title) <= _MAX_TITLE_COLUMNS and "\n" not in title else None
+    fits = text_width(title) <= _MAX_TITLE_COLUMNS and "\n" not in title
+    return title if title and fits else None
 
 
 def write_next_token_json(traced: TracedNextToken, out: TextIO) -> None:
@@ -122,10 +126,13 @@ def write_next_token_json(traced: TracedNextToken, out: TextIO) -> None:
 
 
 class TokenSearch:
-    """A search for a token of a recorded run by its number from 0, or, if that is None, by a part of its text."""
+    """A search for a token of a recorded run."""
 
     def __init__(self, number: int | None, text: str | None) -> None:
-        self._number, self._text = number, text
+        # ``number``: the number of the token, counted from 0; None: the token is found by ``text``, a part of its
+        # text.
+        self._number = number
+        self._text = text
         self.token_count = 0  # tokens that were read so far
         # the request that the run answers; None if the run is not part of a batch
         self.request_id: str | None = None
@@ -133,7 +140,9 @@ class TokenSearch:
     @property
     def description(self) -> str:
         """The wanted token in words."""
-        return f"token {self._number}" if self._number is not None else f"token with the text {self._text!r}"
+        if self._number is not None:
+            return f"token {self._number}"
+        return f"token with the text {self._text!r}"
 
     def find(self, events: Iterable[RecordedEvent]) -> RecordedTokenLine | None:
         """Return the first matching token; None if there is none. The whole run is read in that case."""
@@ -176,7 +185,7 @@ def _draw_words(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace) -
     return f"u = {draw.u:.6g} lies in {draw.low:.6g} … {draw.high:.6g}: {label}"
 
 
-class _AnyTraceStage(Protocol):
+class _TraceStage(Protocol):
     """A stage of a trace, from the current run or from a record."""
 
     @property
@@ -216,25 +225,26 @@ class StepNote(NamedTuple):
     text: str
 
 
-def stage_columns(stages: Sequence[_AnyTraceStage], probs: Sequence[Sequence[float | None]]) -> list[TraceColumn]:
+def stage_columns(stages: Sequence[_TraceStage], probs: Sequence[Sequence[float | None]]) -> list[TraceColumn]:
     """Return a column for each stage. A last stage that changes nothing, such as ``dist``, gets no column."""
     # ``probs``: for each candidate, its probability after each stage; None where the candidate was dropped.
     columns = [
         TraceColumn(_stage_name(stage), [row[number] for row in probs], stage.kept, stage.entropy)
         for number, stage in enumerate(stages)
     ]
-    draws_only = len(columns) > 1 and columns[-1][1:] == columns[-2][1:]
-    return columns[:-1] if draws_only else columns
+    if len(columns) > 1 and columns[-1]._replace(title=columns[-2].title) == columns[-2]:
+        columns.pop()
+    return columns
 
 
-def stage_notes(stages: Sequence[_AnyTraceStage]) -> list[StepNote]:
+def stage_notes(stages: Sequence[_TraceStage]) -> list[StepNote]:
     return [StepNote(_stage_name(stage), visible(stage.note)) for stage in stages if stage.note is not None]
 
 
 _MAX_NAME_COLUMNS = 30  # columns of the longest name of a stage that is not truncated
 
 
-def _stage_name(stage: _AnyTraceStage) -> str:
+def _stage_name(stage: _TraceStage) -> str:
     """Return the name in one line. The name may be from a plug-in or a file, and contain any character."""
     return _truncated(" ".join(visible(stage.name).split()), _MAX_NAME_COLUMNS)
 
@@ -256,28 +266,40 @@ def _print_trace_table(
 _PIPED_COLUMNS = 1000  # width of a table in a pipe, unless COLUMNS is set: all columns are next to each other
 _GAP = 2
 _NARROW_COLUMNS = 60  # width of a terminal below which tokens and bars are shorter
-_LABEL_COLUMNS, _NARROW_LABEL_COLUMNS = 18, 12
-_BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
+_LABEL_COLUMNS = 18
+_NARROW_LABEL_COLUMNS = 12
+_BAR_COLUMNS = 10
+_NARROW_BAR_COLUMNS = 6
 
 
 def table_lines(
     tokens: Sequence[bytes], columns: Sequence[TraceColumn], width: int, chosen_row: int | None = None
 ) -> list[str]:
     """Return the lines of the table. Columns that do not fit next to each other are in another block below."""
-    # There is at least one column; bars next to the table show the last one. ``chosen_row`` is marked with ``>``;
-    # None to mark no row.
+    # There is at least one column. Bars next to the table show the probabilities of the last column, if there is
+    # room. ``chosen_row`` is marked with ``>``; None: no row is marked.
     is_narrow = width < _NARROW_COLUMNS
     labels = _row_labels(tokens, _NARROW_LABEL_COLUMNS if is_narrow else _LABEL_COLUMNS, chosen_row)
-    cells = [_column_cells(column) for column in columns]
+    cells_of_columns = [_column_cells(column) for column in columns]
     bar_columns = _NARROW_BAR_COLUMNS if is_narrow else _BAR_COLUMNS
-    bars = [bar(prob or 0.0, bar_columns) for prob in columns[-1].probs]
-    padded_bars = (f"{'':{_GAP}}{each:{bar_columns}}" for each in ("", *bars, "", ""))
-    with_bars = [cell + each for cell, each in zip(cells[-1], padded_bars, strict=True)]
-    if max(map(text_width, labels)) + _GAP + max(map(text_width, with_bars)) <= width:
-        cells[-1] = with_bars
-    titles = [Column(), *(Column(title, align="right") for title, *_ in cells)]
-    rows = list(zip(labels, *(column[1:] for column in cells), strict=True))
-    return Table(titles, rows, gap=_GAP, has_rule=False).render(width)
+    last_cells_with_bars = _append_bars(cells_of_columns[-1], columns[-1].probs, bar_columns)
+    if _max_width(labels) + _GAP + _max_width(last_cells_with_bars) <= width:
+        cells_of_columns[-1] = last_cells_with_bars
+    table_columns = [Column(), *(Column(title, align="right") for title, *_ in cells_of_columns)]
+    rows = list(zip(labels, *(cells[1:] for cells in cells_of_columns), strict=True))
+    return Table(table_columns, rows, gap=_GAP, has_rule=False).render(width)
+
+
+def _append_bars(cells: Sequence[str], probs: Sequence[float | None], bar_columns: int) -> list[str]:
+    """Return the cells of a column with a bar after each probability."""
+    bars = [bar(prob or 0.0, bar_columns) for prob in probs]
+    bars_of_cells = ["", *bars, "", ""]  # the title and the last two cells have no bar
+    gap = " " * _GAP
+    return [f"{cell}{gap}{each:{bar_columns}}" for cell, each in zip(cells, bars_of_cells, strict=True)]
+
+
+def _max_width(texts: Sequence[str]) -> int:
+    return max(text_width(text) for text in texts)
 
 
 def _row_labels(tokens: Sequence[bytes], max_columns: int, chosen_row: int | None) -> list[str]:
@@ -289,9 +311,10 @@ def _row_labels(tokens: Sequence[bytes], max_columns: int, chosen_row: int | Non
 
 
 def _column_cells(column: TraceColumn) -> list[str]:
-    """Return title, probabilities, kept, entropy."""
+    """Return the title, the probabilities, the number of kept candidates and the entropy."""
     entropy = "-" if column.entropy is None else f"{column.entropy:.3f}"
-    return [column.title, *map(probability_text, column.probs), f"{column.kept:,}", entropy]
+    probabilities = [probability_text(prob) for prob in column.probs]
+    return [column.title, *probabilities, f"{column.kept:,}", entropy]
 
 
 def note_lines(notes: Sequence[StepNote], width: int) -> list[str]:
@@ -306,7 +329,8 @@ def probability_text(prob: float | None) -> str:
     """Return a probability with four decimals, or with a power of ten if four decimals would show 0."""
     if prob is None:
         return _DROPPED_MARK
-    return f"{prob:.4f}" if prob >= _MIN_DECIMAL or prob == 0 else f"{prob:.0e}"
+    is_rounded_to_zero = 0 < prob < _MIN_DECIMAL
+    return f"{prob:.0e}" if is_rounded_to_zero else f"{prob:.4f}"
 
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"

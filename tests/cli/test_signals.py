@@ -260,7 +260,7 @@ def test_an_aborted_call_counts_as_the_signal_that_aborted_it():
 
 
 def test_a_line_that_the_second_ctrl_c_aborts_is_not_reported_as_wrong(tmp_path, monkeypatch, capsys):
-    def abort(*_arguments):
+    def abort(*_arguments, **_options):
         raise AbortedError
 
     monkeypatch.setattr(score_lines, "scored_line", abort)
