@@ -66,7 +66,7 @@ def test_the_format_works():
 def test_what_is_done_for_a_format_is_there():
     assert isinstance(output.Format.jsonl, str)
     assert set(output.FORMATS) == set(output.Format)
-    assert "case Format.jsonl:" in (ROOT / "cli" / "render" / "answers.py").read_text()
+    assert "elif output.format is Format.jsonl:" in (ROOT / "cli" / "render" / "answers.py").read_text()
     assert "LLAMA_CPPS_FLAGS" in (ROOT / "tests" / "cli" / "test_commands.py").read_text()
 
 
@@ -121,8 +121,8 @@ def gen_as_extended(tmp_path_factory):
     insert("cli/options/output.py", "    Format.openai: ", f"    {block('Format.tsv: ')}")
     insert(
         "cli/render/answers.py",
-        "            case Format.jsonl:",
-        indent(block("case Format.tsv:"), "            "),
+        "        elif output.format is Format.jsonl:",
+        indent(block("elif output.format is Format.tsv:"), "        "),
     )
     shutil.copy(EXAMPLES / "acme.py", package / "recover/endpoints")
     exported = re.search(r"\*\*Export it\*\* in\s+`.*?`: `(.*?)`.*?`(.*?)`", CONTRIBUTING, re.DOTALL).groups()
