@@ -378,4 +378,7 @@ def grammar_of(settings: Settings, *, is_lenient: bool) -> GrammarSpec | None:
     except GrammarError as error:
         raise error.within(origin) from None
     label = f"{origin}: {grammar.label}" if origin.startswith("preset ") else origin
+    is_inline = table.keys().isdisjoint(("name", "file", "json_schema_file", "lark_file"))
+    is_of_preset = origin.startswith("preset ")
+    label = origin if is_inline and not is_of_preset else f"{origin}: {grammar.label}"
     return replace(grammar, label=label)

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from logitsmith.common.errors import LogitsmithError
+from logitsmith.presets.overrides import Override
+from logitsmith.presets.settings import resolve_settings
 from logitsmith.requests.lines import read_request_line
-from logitsmith.requests.resolve import RequestDefaults, RequestResolver
+from logitsmith.requests.resolve import RequestDefaults, RequestResolver, grammar_of
 
 OPEN_GROUP = "("
 WRONG_SCHEMA = {"type": 5}
@@ -53,3 +55,17 @@ def test_path(path, fields):
     with pytest.raises(LogitsmithError) as caught:
         read_and_compile(record)
     assert str(caught.value).startswith(path)
+
+
+GRAMMARS = {
+    "a text": ("--grammar", {"gbnf": 'root ::= "a"'}, "--grammar"),
+    "a field": ("body.json_schema", {"json_schema": {}}, "body.json_schema"),
+    "a name": ("--grammar", {"name": "json"}, "--grammar: grammar json"),
+    "a preset": ("preset mine", {"regex": "a"}, "preset mine: regex"),
+}
+
+
+@pytest.mark.parametrize(("origin", "value", "label"), GRAMMARS.values(), ids=GRAMMARS)
+def test_what_a_grammar_is_called_in_errors(origin, value, label):
+    settings = resolve_settings(None, flags=[Override(origin, "grammar", value)])
+    assert grammar_of(settings, is_lenient=False).label == label
