@@ -56,7 +56,7 @@ class KoboldFields(PromptFields):
     def normalized(self, is_stream: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
         unused = [*_NOT_ANSWERED, *fields_without_place(self, _NOT_ANSWERED)]
-        changes: Json = dict.fromkeys(unused) | {"stream": is_stream}
+        changes: Json = {name: None for name in unused if name in type(self).model_fields} | {"stream": is_stream}
         if self.memory and isinstance(self.prompt, str):
             changes["prompt"] = self.memory + self.prompt
         elif self.memory:

@@ -29,7 +29,7 @@ def values():
     """The values of each measure, float64 (prompts, seeds), of texts of the preset ``default``."""
     defaults = RequestDefaults(overrides=(Override("-n", "max_tokens", 24),))
     prompts = [text_prompt(text) for text in PROMPTS]
-    prompts = [replace(prompt, id=str(number), line_number=number) for number, prompt in enumerate(prompts, 1)]
+    prompts = [replace(prompt, id=str(number), number=number) for number, prompt in enumerate(prompts, 1)]
     plan = Plan(make_arms(["default", "temp1"], None, [])[:1], prompts, 0, SEEDS, defaults)
     table = TextTable()
     with Model.load(locate()[0]) as model:

@@ -35,6 +35,10 @@ def ask(http, route, is_stream, fields):
 
 # Each row: fields, and by route the names that are ignored; the others are answered.
 FIELDS = {
+    "stream_options": (
+        {"stream_options": {"continuous_usage_stats": True}},
+        dict.fromkeys(ROUTES, ["stream_options.continuous_usage_stats"]),
+    ),
     "prompt_logprobs": (
         {"prompt_logprobs": 2},
         {"llama-server": ["prompt_logprobs"], "kobold": ["prompt_logprobs"]},
