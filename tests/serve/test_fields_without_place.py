@@ -37,7 +37,7 @@ def ask(http, route, is_stream, fields):
 FIELDS = {
     "stream_options": (
         {"stream_options": {"continuous_usage_stats": True}},
-        dict.fromkeys(ROUTES, ["stream_options.continuous_usage_stats"]),
+        {key: ["stream_options.continuous_usage_stats"] for key in ROUTES},
     ),
     "prompt_logprobs": (
         {"prompt_logprobs": 2},
