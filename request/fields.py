@@ -6,8 +6,8 @@ have no effect, see `fields_without_effect`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -136,6 +136,10 @@ class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     echo: bool | None = None
     chat_template: str | None = None
     chat_template_kwargs: TemplateVariables | None = None
+
+    def without(self, names: Iterable[str]) -> Self:
+        """Return a copy in which the given fields among these names are absent."""
+        return self.model_copy(update=dict.fromkeys(self.model_fields_set.intersection(names)))
 
     @field_validator("stopping_strings", "custom_stopping_strings", mode="before")
     @classmethod

@@ -239,7 +239,7 @@ def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) ->
             raise InvalidFieldError(problem, ("prompt",))
         without_place = fields_without_place(fields, _NOT_IN_RESULTS, has_both_sources=True)
         ignored += [f"body.{name}" for name in without_place]
-        fields = fields.model_copy(update=dict.fromkeys(_NOT_IN_RESULTS))
+        fields = fields.without(_NOT_IN_RESULTS)
         return ask(fields, ignored, "body.")
     except InvalidFieldError as error:
         raise error.under("body") from None

@@ -55,8 +55,7 @@ class KoboldFields(PromptFields):
 
     def normalized(self, is_stream: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
-        unused = [*_NOT_ANSWERED, *fields_without_place(self, _NOT_ANSWERED)]
-        changes: Json = {name: None for name in unused if name in type(self).model_fields} | {"stream": is_stream}
+        changes: Json = {"stream": is_stream}
         if self.memory and isinstance(self.prompt, str):
             changes["prompt"] = self.memory + self.prompt
         elif self.memory:
@@ -70,7 +69,8 @@ class KoboldFields(PromptFields):
             if isinstance(stop_strings, str):
                 stop_strings = [stop_strings]
             changes["stop_sequence"] = [*stop_strings, "\n"]
-        return self.model_copy(update=changes)
+        unused = [*_NOT_ANSWERED, *fields_without_place(self, _NOT_ANSWERED)]
+        return self.without(unused).model_copy(update=changes)
 
 
 class KoboldFormat(AnswerFormat):

@@ -113,8 +113,7 @@ def _read_fields(record: object, vocabulary: Vocabulary, *, is_strict: bool) -> 
             record["logit_bias"] = _read_biases(without_whole_floats(record["logit_bias"]), vocabulary)
     fields, ignored = read_body(CompletionFields, record, is_strict=is_strict)
     unused = fields_without_place(fields, _NOT_IN_THIS_FORMAT)
-    unused_fields = [name for name in unused if name in CompletionFields.model_fields]
-    return fields.model_copy(update=dict.fromkeys(unused_fields)), [*ignored, *unused]
+    return fields.without(unused), [*ignored, *unused]
 
 
 def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:

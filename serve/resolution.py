@@ -270,11 +270,7 @@ def _field_of(error: LogitsmithError, fields: GenerationFields) -> str | None:
 
 def _field_at(origin: str, fields: GenerationFields) -> str | None:
     """Return the field with which an origin such as ``set top_p`` or ``grammar.json_schema`` begins."""
-    given_names = {
-        declared.alias or name
-        for name, declared in type(fields).model_fields.items()
-        if name in fields.model_fields_set
-    }
+    given_names = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
     matching_names = [name for name in given_names if re.match(rf"{re.escape(name)}(?!\w)", origin)]
     return max(matching_names, key=len, default=None)
 
