@@ -1,6 +1,7 @@
 """The wheel holds everything, and works in a clean environment outside the repository."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -25,7 +26,11 @@ pytestmark = pytest.mark.slow
 def build(tmp_path_factory):
     """The folder of the source archive and the wheel, and what the build printed."""
     folder = tmp_path_factory.mktemp("build")
-    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    # Each worker builds in a tree of its own, because setuptools writes into it.
+    tree = folder / "tree"
+    left_out = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=left_out)
+    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(tree)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return folder, done.stdout + done.stderr
 
