@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from enum import Enum
 from functools import partial
 from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -126,10 +128,13 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
         parse = parse or _read_path
     elif annotation in (bool, bool | None):
         metavar = metavar or ""  # without it, Typer shows <bool>
+    elif parse is None:
+        parse, default_metavar = _reader(_element_type(annotation))
+        metavar = metavar or default_metavar
     declaration: dict[str, Any] = {
         "metavar": metavar,
         "show_default": flag.shows_default,
-        "autocompletion": completer(flag.completion_kind),
+        "autocompletion": _completer(flag, annotation),
         "parser": _parser(parse),
     }
     if not flag.names:
@@ -174,6 +179,64 @@ def _parser(parse: Callable[[str], Any] | None) -> Callable[[str], Any] | None:
             raise typer.BadParameter(str(error)) from None
 
     return parse_or_reject
+
+
+def _element_type(annotation: Any) -> Any:
+    """Return the type of one value of a flag: ``int`` for ``int | None`` and for ``list[int] | None``."""
+    types = [each for each in get_args(annotation) if each is not NoneType] or [annotation]
+    return _element_type(types[0]) if get_origin(annotation) is not None else types[0]
+
+
+def _completer(flag: Flag, annotation: Any) -> Callable[[str], list[tuple[str, str]]] | None:
+    """Return a function that Typer calls with a typed value; None where shells offer files."""
+    choices = _choices(_element_type(annotation))
+    if flag.completion_kind is not None or not choices:
+        return completer(flag.completion_kind)
+
+    def complete(incomplete: str) -> list[tuple[str, str]]:
+        return [(choice, "") for choice in choices if choice.startswith(incomplete)]
+
+    return complete
+
+
+def _choices(value_type: Any) -> list[str]:
+    """Return the words of an enumeration; no words for other types."""
+    is_enumeration = isinstance(value_type, type) and issubclass(value_type, Enum)
+    return [member.value for member in value_type] if is_enumeration else []
+
+
+def _reader(value_type: Any) -> tuple[Callable[[str], Any] | None, str | None]:
+    """Return the function that reads a value of this type, and the value's name in the help; None for text."""
+    # Typer reads these types as well, but its errors are sentences about types of Python.
+    if value_type is int:
+        return _read_integer, "<int>"
+    if value_type is float:
+        return _read_number, "<float>"
+    choices = _choices(value_type)
+    if choices:
+        return partial(_read_choice, value_type), f"<{'|'.join(choices)}>"
+    return None, None
+
+
+def _read_integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+def _read_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def _read_choice(choices: type[Enum], text: str) -> Enum:
+    try:
+        return choices(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not one of {', '.join(_choices(choices))}") from None
 
 
 def _read_path(text: str) -> Path:
