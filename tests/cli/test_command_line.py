@@ -58,7 +58,7 @@ VALUES = {
     "a choice": (["--format", "jsonl"], {"format": Format.jsonl}),
     "a reader of the flag": (["-t", "0", "-tb", "4"], {"threads": None, "batch_threads": 4}),
     "an integer with underscores": (["-s", "1_000"], {"seed": 1000}),
-    "an integer with a point": (["-s", " -7.00 "], {"seed": -7}),
+    "an integer between spaces": (["-s", " -7 "], {"seed": -7}),
     "a number in powers of ten": (["--temp", "1e-3"], {"temp": 0.001}),
     "an infinite number": (["--temp", "inf"], {"temp": float("inf")}),
 }
