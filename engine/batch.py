@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..grammars.errors import GrammarError
-from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, split_events
+from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, events_by_kind
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
 from .beams import generate_beams
@@ -529,9 +529,9 @@ def _add_events_of_step(
     if not events or not isinstance(events[-1], Done):
         return None
     run_events = events_by_request.pop(request_progress.running)
-    start_event, prompt_tokens, tokens, done_event = split_events(run_events)
+    run = events_by_kind(run_events)
     rewinds = tuple(event for event in run_events if isinstance(event, Rewind))
-    return BatchAnswer(request_progress.request.id, start_event, tokens, done_event, prompt_tokens, rewinds)
+    return BatchAnswer(request_progress.request.id, run.start, run.tokens, run.done, run.prompt_tokens, rewinds)
 
 
 class _WaitingRequest(NamedTuple):

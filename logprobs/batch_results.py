@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from .events import Done, Event, Token, split_events
+from .events import Done, Event, Token, events_by_kind
 from .jsonl import token_fields
 from .openai import Json, usage
 
@@ -52,7 +52,8 @@ def result_line(  # noqa: PLR0913 - the fields of a line
     # It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness,
     # error``. ``complete`` is added under a grammar, ``score`` by a beam search, ``tokens`` if they have logprobs
     # or traces, and ``worker`` on a cluster. Each of ``tokens`` has the fields of `token_fields`.
-    start, _, tokens, done = split_events(events)
+    run = events_by_kind(events)
+    start, tokens, done = run.start, run.tokens, run.done
     fields: Json = {
         "id": name,
         "line": line,

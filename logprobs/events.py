@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from .records import TokenRecord
 
@@ -145,9 +145,17 @@ class Done:
 Event = Start | PromptToken | Token | Rewind | Done
 
 
-def split_events(events: Iterable[Event]) -> tuple[Start, tuple[PromptToken, ...], tuple[Token, ...], Done]:
-    """Return the events of a complete run, grouped by kind."""
-    # Raises ``ValueError`` if the run does not begin with a `Start` or does not end with a `Done`.
+class RunEvents(NamedTuple):
+    """The events of a complete run by their kind, without rewinds."""
+
+    start: Start
+    prompt_tokens: tuple[PromptToken, ...]
+    tokens: tuple[Token, ...]
+    done: Done
+
+
+def events_by_kind(events: Iterable[Event]) -> RunEvents:
+    """Return the events of a complete run. Raises ``ValueError`` without a `Start` first or a `Done` last."""
     all_events = list(events)
     start = all_events[0] if all_events else None
     done = all_events[-1] if all_events else None
@@ -155,7 +163,7 @@ def split_events(events: Iterable[Event]) -> tuple[Start, tuple[PromptToken, ...
         raise ValueError("a complete run begins with a Start event and ends with a Done event")
     prompt_tokens = tuple(event for event in all_events if isinstance(event, PromptToken))
     tokens = tuple(event for event in all_events if isinstance(event, Token))
-    return start, prompt_tokens, tokens, done
+    return RunEvents(start, prompt_tokens, tokens, done)
 
 
 class ExactnessLevel(Enum):

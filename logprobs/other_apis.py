@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..common.strict_json import encode_json
 from .chunks import Chunk, ChunkMaker, Prompt
-from .events import Done, Event, Start, split_events
+from .events import Done, Event, Start, events_by_kind
 from .openai import (
     Json,
     LogprobShape,
@@ -42,25 +42,27 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
     # The tokens are those of `echoed_prompt` and `tokens_of_text`, also those that are not part of the text.
     # Logitsmith adds two fields: ``logprobs_from``, and ``top_logprobs`` if the logprobs of more than one token
     # are requested.
-    split_runs = [split_events(events) for events in runs]
-    start, prompt_tokens, tokens, _ = split_runs[0]
+    complete_runs = [events_by_kind(events) for events in runs]
+    first_run = complete_runs[0]
+    start = first_run.start
     top_count = 0 if start.logprobs is None else start.logprobs["top"]
 
     def make_lists(tokens: Sequence[TextToken]) -> Json:
         return _logprob_lists(tokens, top_count)
 
     choices = []
-    for index, (_, _, run_tokens, done) in enumerate(split_runs):
+    for index, run in enumerate(complete_runs):
+        done = run.done
         choice: Json = {"finish_reason": finish_reason(done), "logprobs": None, "index": index}
         if start.logprobs is not None:
-            choice["logprobs"] = make_lists(tokens_of_text(run_tokens, done.text, done.stop))
+            choice["logprobs"] = make_lists(tokens_of_text(run.tokens, done.text, done.stop))
         if chat:
             choice["message"] = {"role": "assistant", "content": done.text}
         else:
             choice["text"] = done.text
         choices.append(choice)
-    is_healed = bool(tokens) and tokens[0].healed_bytes > 0
-    read_prompt = Prompt(prompt, prompt_tokens, is_healed)
+    is_healed = bool(first_run.tokens) and first_run.tokens[0].healed_bytes > 0
+    read_prompt = Prompt(prompt, first_run.prompt_tokens, is_healed)
     return {
         "id": answer_id,
         "object": "chat.completion" if chat else "text_completion",
@@ -69,7 +71,7 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
         "logprobs_from": logprob_source(start),
         "prompt": [echoed_prompt(start, read_prompt, make_lists)] if echo else [],
         "choices": choices,
-        "usage": total_usage([done for *_, done in split_runs]),
+        "usage": total_usage([run.done for run in complete_runs]),
     }
 
 
@@ -104,7 +106,8 @@ def llama_server_completion(
     # logitsmith null. ``completion_probabilities`` has the tokens that are part of the text, and the
     # end-of-generation token without text and bytes, as in the server. ``tokens`` has the ids of all generated
     # tokens, unless ``has_token_ids`` is false.
-    start, _, tokens, done = split_events(events)
+    run = events_by_kind(events)
+    start, tokens, done = run.start, run.tokens, run.done
     token_ids = [token.id for token in tokens] if has_token_ids else []
     response = _record(start, done, prompt, index) | {"content": done.text, "tokens": token_ids}
     if start.logprobs is not None:
@@ -316,7 +319,8 @@ _KOBOLD_SHAPE = LogprobShape(has_both_forms=True, has_all_requested=True, adds_c
 def kobold_result(events: Iterable[Event], *, keeps_stop: bool = False) -> Json:
     """Return a run as one of KoboldCpp's ``results``, with the tokens that are part of the text."""
     # ``keeps_stop``: whether the stop string that ended the text is returned, too.
-    start, _, tokens, done = split_events(events)
+    run = events_by_kind(events)
+    start, tokens, done = run.start, run.tokens, run.done
     return {
         "text": done.text + _kept_stop(done, keeps_stop),
         "finish_reason": finish_reason(done),

@@ -28,7 +28,9 @@ def build(tmp_path_factory):
     folder = tmp_path_factory.mktemp("build")
     # Each worker builds in a tree of its own, because setuptools writes into it.
     tree = folder / "tree"
-    left_out = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
+    )
     shutil.copytree(ROOT, tree, symlinks=True, ignore=left_out)
     command = [sys.executable, "-m", "build", "--outdir", str(folder), str(tree)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -5,7 +5,7 @@ import math
 import pytest
 from logitsmith.engine.generation import generate
 from logitsmith.engine.model import Model
-from logitsmith.logprobs.events import PromptToken, split_events
+from logitsmith.logprobs.events import PromptToken, events_by_kind
 from logitsmith.logprobs.openai import ChatAnswer, LogprobShape, TextAnswer, prompt_logprobs
 from logitsmith.logprobs.other_apis import kobold_result, llama_server_completion, together_completion
 from logitsmith.logprobs.text_tokens import tokens_of_prompt
@@ -121,7 +121,8 @@ STOPS = {
 def test_each_drawn_token_has_one_entry(bundled, prompt, settings, echo):
     events = run(bundled, prompt, **settings)
     logprobs = check_completion(events, prompt, echo)
-    _, _, tokens, done = split_events(events)
+    run_events = events_by_kind(events)
+    tokens, done = run_events.tokens, run_events.done
     for token, table in zip(tokens[::-1], logprobs["top_logprobs"][::-1], strict=False):
         names = {other.text for other in (*token.top, token.chosen)}
         assert set(table) == names
@@ -157,7 +158,7 @@ def test_healed_tokens_joined_are_the_text(bundled, prompt, length, echo):
     (record,) = together_completion([events], "a", prompt=prompt, echo=True)["prompt"]
     assert "".join(record["logprobs"]["tokens"]) == prompt
     assert record["logprobs"]["token_logprobs"][-1] is None
-    _, _, tokens, _ = split_events(events)
+    tokens = events_by_kind(events).tokens
     assert tokens[0].chosen.text.encode() == bundled.vocabulary.piece(tokens[0].id)
     assert tokens[0].chosen.text in logprobs["top_logprobs"][-len(tokens)]
 
@@ -175,7 +176,7 @@ def test_content_of_chats_lists_the_number_that_is_asked_for(bundled):
 
 
 def test_the_rank_of_a_prompts_token_is_its_place_among_all(bundled):
-    tokens = split_events(run(bundled, "The zebra was", max_tokens=1))[1]
+    tokens = events_by_kind(run(bundled, "The zebra was", max_tokens=1)).prompt_tokens
     for count in (0, 1, 5):
         found = prompt_logprobs(tokens, count)
         assert found[0] is None
