@@ -1,5 +1,6 @@
 """Tasks on a cluster of several nodes: no task is lost if nodes fail or are added."""
 
+import re
 from itertools import count as count_up, takewhile
 
 import pytest
@@ -52,6 +53,10 @@ def test_a_node_that_fails_and_one_that_is_added(nodes):
     assert any("was lost (its node " in report for report in driver.reports)
 
 
+# Ray may still list a node that an earlier test has removed, so that the run wants one worker more.
+NO_WORKER_FITS = re.compile(r"\b0 of \d+ workers fit on the cluster")
+
+
 def test_without_any_node_the_run_waits_for_one(nodes):
     cluster, members = nodes
     with connect(cluster.address) as head_monitor:
@@ -64,9 +69,9 @@ def test_without_any_node_the_run_waits_for_one(nodes):
 
         def report(sentence):
             driver.reports.append(sentence)
-            if f"0 of {NODES} workers fit" in sentence:
+            if NO_WORKER_FITS.search(sentence):
                 cluster.add_node(num_cpus=1)
 
         driver.run._pool._report = report
         assert driver.results(list(range(200)), change) == list(range(200))
-    assert any(f"0 of {NODES} workers fit on the cluster" in sentence for sentence in driver.reports)
+    assert any(map(NO_WORKER_FITS.search, driver.reports))
