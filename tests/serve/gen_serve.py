@@ -162,13 +162,17 @@ class GenServe:
         )
         return int(float(running)), int(float(waiting))
 
+    def wait_until_no_text_runs(self):
+        """Wait until requests of earlier tests, whose clients have left, have ended."""
+        self.wait_until(lambda: self.counts_of_texts() == (0, 0))
+
     def wait_until_idle(self):
         """Wait until a request gets a slot immediately, so that earlier requests have left theirs."""
         self.wait_until(lambda: self.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200)
 
     def assert_all_slots_are_free(self, count):
         """Check that the engine, too, computes no text of earlier requests. ``count``: number of slots."""
-        self.wait_until(lambda: self.counts_of_texts() == (0, 0))
+        self.wait_until_no_text_runs()
         body = {"prompt": "The sea", "n": count, "max_tokens": 200, "ignore_eos": True, "stream": True}
         status, content = self.post("/v1/completions", body)
         assert status == 200

@@ -9,11 +9,10 @@ import time
 
 import pytest
 
-from .clients import MIKUPAD, OPEN_WEBUI
+from .clients import CLASSIC, MIKUPAD, OPEN_WEBUI, SILLYTAVERN_CHAT
 from .gen_serve import assert_texts_run_together, parts_of_stream
 from .sillytavern import PACKAGE, SillyTavern, skip_without
 from .sillytavern_bodies import recorded_bodies
-from .test_kobold import CLASSIC
 
 RECORDED = recorded_bodies()
 MODEL = "pruned"
@@ -99,34 +98,8 @@ def test_the_page_of_koboldai(tavern, server):
     assert answer["x_gen"]["ignored"] == []
 
 
-CHAT = {
-    "chat_completion_source": "custom",
-    "model": MODEL,
-    "messages": [
-        {"role": "system", "content": "Write the next reply."},
-        {"role": "assistant", "content": "Hello. Who are you?"},
-        {"role": "user", "content": "A sailor."},
-        {"role": "system", "content": "[Continue]"},
-    ],
-    "temperature": 1,
-    "max_tokens": 12,
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.1,
-    "top_p": 0.9,
-    "top_k": 40,
-    "seed": 4,
-    "logprobs": 5,
-    "stop": ["\nSailor:"],
-    "custom_include_body": "min_p: 0.02\npreset: creative",
-    "custom_exclude_body": "- presence_penalty",
-    "custom_include_headers": "",
-    "type": "normal",
-}
-"""The body of SillyTavern's page for a custom server of OpenAI's API. The user adds and removes fields."""
-
-
 def test_sillytavern_chats(tavern, server):
-    body = CHAT | {"custom_url": f"{server.address}/v1"}
+    body = SILLYTAVERN_CHAT | {"custom_url": f"{server.address}/v1"}
     found = tavern.post("backends/chat-completions/status", **body).json()
     assert [model["id"] for model in found["data"]] == [MODEL]
     answer = tavern.post("backends/chat-completions/generate", **body).json()
@@ -320,21 +293,19 @@ CURL = """curl -X POST https://api.together.xyz/v1/chat/completions \\
 """The lines of Together's documentation of logprobs. The second ones also have `echo`."""
 
 
-@pytest.mark.parametrize("echo", ["", ',\n     "echo": true'], ids=["logprobs", "echo"])
-def test_the_curl_lines_of_together(server, echo):
+def test_the_curl_lines_of_together(server):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    lines = CURL.replace("ECHO", echo).replace("https://api.together.xyz", server.address)
-    done = subprocess.run(["sh", "-c", lines], capture_output=True, text=True, check=True)
-    answer = json.loads(done.stdout)
-    choice = answer["choices"][0]
-    logprobs = choice["logprobs"]
-    assert len(logprobs["tokens"]) == len(logprobs["token_logprobs"]) == answer["usage"]["completion_tokens"] == 10
-    assert "".join(logprobs["tokens"]) == choice["message"]["content"]
-    assert choice["finish_reason"] == "length"
-    if not echo:
-        assert answer.get("prompt") in (None, [])
-        return
+    for echo in ("", ',\n     "echo": true'):
+        lines = CURL.replace("ECHO", echo).replace("https://api.together.xyz", server.address)
+        done = subprocess.run(["sh", "-c", lines], capture_output=True, text=True, check=True)
+        answer = json.loads(done.stdout)
+        (choice,) = answer["choices"]
+        tokens, values = choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"]
+        assert len(tokens) == len(values) == answer["usage"]["completion_tokens"] == 10
+        assert "".join(tokens) == choice["message"]["content"]
+        assert choice["finish_reason"] == "length"
+        assert bool(answer.get("prompt")) == bool(echo)
     (prompt,) = answer["prompt"]
     assert "write an async function in python" in prompt["text"]
     assert "".join(prompt["logprobs"]["tokens"]) == prompt["text"]

@@ -19,6 +19,7 @@ def numbers(server):
 
 def difference(server, requests):
     """Return the numbers that changed while requests were answered, each with its change."""
+    server.wait_until_no_text_runs()
     before = numbers(server)
     for body in requests:
         server.post("/v1/completions", body)
@@ -62,7 +63,7 @@ def test_each_route_has_numbers_of_its_own(server):
 
 
 def test_slots_and_queue(server):
-    server.wait_until(lambda: server.counts_of_texts() == (0, 0))
+    server.wait_until_no_text_runs()
     assert numbers(server)[("gen_slots",)] == 4
     connections = [server.start_stream(n=4), server.connect()]
     try:

@@ -176,27 +176,6 @@ def test_there_is_no_command_where_none_repeats_the_answer(server, body):
     assert server.post("/v1/completions", {"max_tokens": 1} | body)[1]["x_gen"]["command"] is None
 
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"a": {"type": "boolean"}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
-SCHEMA_FIELDS = {
-    "json_schema": SCHEMA,
-    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
-    "guided_json": json.dumps(SCHEMA),
-    "structured_outputs": {"json": SCHEMA},
-}
-
-
-@pytest.mark.parametrize("field", SCHEMA_FIELDS)
-def test_a_schema_in_each_notation(server, field):
-    body = {"messages": [{"role": "user", "content": "Go"}], field: SCHEMA_FIELDS[field], "temperature": 2}
-    _, answer = server.post("/v1/chat/completions", body | {"max_tokens": 30})
-    assert isinstance(json.loads(answer["choices"][0]["message"]["content"])["a"], bool)
-
-
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
 def test_a_trace_and_a_second_source_are_those_of_gen_run(server, gen, is_stream):
     flags = ("--seed", "3", "-n", "4", "--trace", "3", "--logprobs", "2", "--logprobs-from", "both")

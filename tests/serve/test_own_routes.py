@@ -22,32 +22,29 @@ def next_token(http, **fields):
     return response.json()
 
 
-@pytest.mark.parametrize(
-    ("fields", "flags"),
-    [
-        ({"prompt": "The sea was"}, ["--no-chat", "The sea was"]),
-        (
-            {"prompt": "The sea was", "chain": "top-k5 > temp0.7", "top": 4, "against": ["creative", "min-p0.2"]},
-            [
-                *("--no-chat", "--chain", "top-k5 > temp0.7", "--top", "4", "The sea was"),
-                *("--against", "creative", "--against", "min-p0.2"),
-            ],
-        ),
-        (
-            {
-                "messages": [{"role": "user", "content": "Is it wet?"}],
-                "grammar": 'root ::= "yes" | "no"',
-                "min_p": 0,
-            },
-            ["--chat", "Is it wet?", "--grammar", 'root ::= "yes" | "no"', "--min-p", "0"],
-        ),
-        (
-            {"prompt": "Yes or", "preset": "min-p", "set": {"min_p": 0.3}, "grammar": 'root ::= " no"'},
-            ["--no-chat", "-P", "min-p", "--set", "min_p=0.3", "--grammar", 'root ::= " no"', "Yes or"],
-        ),
-    ],
-    ids=["prompt", "against", "messages", "preset"],
-)
+YES_NO = 'root ::= "yes" | "no"'
+# Each row: what a request says, and the same as flags.
+NEXT = {
+    "prompt": ({"prompt": "The sea was"}, ["--no-chat", "The sea was"]),
+    "against": (
+        {"prompt": "The sea was", "chain": "top-k5 > temp0.7", "top": 4, "against": ["creative", "min-p0.2"]},
+        [
+            *("--no-chat", "--chain", "top-k5 > temp0.7", "--top", "4", "The sea was"),
+            *("--against", "creative", "--against", "min-p0.2"),
+        ],
+    ),
+    "messages": (
+        {"messages": [{"role": "user", "content": "Is it wet?"}], "grammar": YES_NO, "min_p": 0},
+        ["--chat", "Is it wet?", "--grammar", YES_NO, "--min-p", "0"],
+    ),
+    "preset": (
+        {"prompt": "Yes or", "preset": "min-p", "set": {"min_p": 0.3}, "grammar": 'root ::= " no"'},
+        ["--no-chat", "-P", "min-p", "--set", "min_p=0.3", "--grammar", 'root ::= " no"', "Yes or"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "flags"), NEXT.values(), ids=NEXT)
 def test_the_next_token_is_that_of_the_command(http, gen, fields, flags):
     expected = json.loads(gen("next", "--format", "json", "-s", "3", *flags))
     found = next_token(http, seed=3, **fields)
@@ -157,25 +154,26 @@ KOBOLD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"text": json.dumps(KOBOLD), "name": "My.settings"}, {"format": "koboldai", "name": "My"}),
-        ({"text": "temperature: 0.7\ntop_p: 0.8\n", "format": "oobabooga"}, {"format": "webui", "name": "preset"}),
-        ({"text": "llama-cli --top-k 5 --temp 0.6"}, {"format": "llama.cpp"}),
-        ({"text": "FROM /etc/hostname\nPARAMETER top_k 7\n"}, {"format": "ollama"}),
-        (
-            {"text": "chain:\n- top_k: 3\n", "name": "/home/a/mine.yaml"},
-            {"format": "logitsmith", "name": "mine", "chain": "top_k=3", "preset": "chain:\n- top_k: 3\n"},
-        ),
-    ],
-    ids=["koboldai", "webui", "llama.cpp", "ollama", "logitsmith"],
-)
-def test_presets_are_imported(http, fields, expected):
+OWN = "chain:\n- top_k: 3\n"
+IMPORTED = {
+    "koboldai": ({"text": json.dumps(KOBOLD), "name": "My.settings"}, {"name": "My"}),
+    "webui": ({"text": "temperature: 0.7\ntop_p: 0.8\n", "format": "oobabooga"}, {"name": "preset"}),
+    "llama.cpp": ({"text": "llama-cli --top-k 5 --temp 0.6"}, {}),
+    "ollama": ({"text": "FROM /etc/hostname\nPARAMETER top_k 7\n"}, {}),
+    "logitsmith": (
+        {"text": OWN, "name": "/home/a/mine.yaml"},
+        {"name": "mine", "chain": "top_k=3", "preset": OWN},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", IMPORTED)
+def test_presets_are_imported(http, form):
+    fields, expected = IMPORTED[form]
     response = http.post("/gen/presets/import", json=fields)
     assert response.status_code == 200, response.text
     found = response.json()
-    assert found.items() >= expected.items()
+    assert found.items() >= (expected | {"format": form}).items()
     again = http.post("/gen/presets/import", json={"text": found["preset"]}).json()
     assert again["format"] == "logitsmith"
     assert again["chain"] == found["chain"]

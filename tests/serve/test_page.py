@@ -68,7 +68,7 @@ def test_text_and_reasons_are_those_of_a_run(page, jsonl):
 def test_a_change_of_the_chain_decodes_nothing(page, server, gen):
     page.text.fill("The sea was")
     page.wait_for_next()
-    server.wait_until(lambda: server.counts_of_texts() == (0, 0))
+    server.wait_until_no_text_runs()
     before = decoded(server)
     page.parameter("min_p", "p").fill("0.3")
     page.parameter("temperature", "t").fill("1.5")

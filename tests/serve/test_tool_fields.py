@@ -218,16 +218,6 @@ def test_any_settings_of_llama_server(body):
 
 
 MEANINGS = {
-    "KoboldCpp's penalties beside mirostat": (
-        KoboldFields,
-        {"rep_pen": 1.1, "presence_penalty": 0.2, "mirostat": 2, "temperature": 1},
-        "penalties(repeat=1.1, presence=0.2, last_n=320) > mirostat_v2",
-    ),
-    "KoboldCpp's TFS": (
-        KoboldFields,
-        {"tfs": 0.9},
-        "top_k > tfs(z=0.9, pad=false) > top_p > min_p > temperature > dist",
-    ),
     "KoboldCpp's window": (
         KoboldFields,
         {"rep_pen": 1.1, "rep_pen_range": 0},
