@@ -49,10 +49,11 @@ def test_the_command_repeats_a_guided_chat(server, gen):
 
 def test_koboldcpps_negative_prompt_stands_before_the_prompt(server):
     body = {"prompt": "The sea was", "max_length": 12, "sampler_seed": 5, "chain": "temp1"}
-    body |= {"guidance_scale": 1.8, "negative_prompt": NEGATIVE}
-    own = {"scale": 1.8, "negative_prompt": f"{NEGATIVE}\nThe sea was"}
-    kobold = post(server, body, "/api/v1/generate")["results"]
-    assert kobold[0]["text"] == post(server, WRITTEN | {"guidance": own})["choices"][0]["text"]
+    kobold = post(server, body | {"guidance_scale": 9, "negative_prompt": NEGATIVE}, "/api/v1/generate")
+    negative_prompts = [f"{NEGATIVE}{between}The sea was" for between in ("\n", "")]
+    guidances = [{"scale": 9, "negative_prompt": negative_prompt} for negative_prompt in negative_prompts]
+    own, other = (post(server, WRITTEN | {"guidance": guidance})["choices"][0]["text"] for guidance in guidances)
+    assert kobold["results"][0]["text"] == own != other
 
 
 NEXT = {
