@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from ..gen_server import GenServer
-
 
 @dataclass
 class Result:
@@ -46,12 +44,6 @@ def with_pruned_model(environment, pruned_model, request):
     """Let `gen` run the pruned model where no flag names one, except in tests marked ``bundled_model``."""
     if not request.node.get_closest_marker("bundled_model"):
         environment["GEN_MODEL"] = str(pruned_model)
-
-
-@pytest.fixture(scope="session")
-def gen_server():
-    with GenServer({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}) as server:
-        yield server
 
 
 def run_in_new_process(arguments, *, stdin, cwd, env, timeout):

@@ -22,7 +22,7 @@ from logitsmith.recover import Basis, Retry, recover, save_recovery
 from logitsmith.recover.journal import QueryJournal
 from typer.testing import CliRunner
 
-from ..cli.conftest import Result, environment, gen, gen_server, home  # noqa: F401 - fixtures
+from ..cli.conftest import Result, environment, gen, home  # noqa: F401 - fixtures
 from .conftest import api
 from .fakes import Fake, log_softmax, row_of, served
 
