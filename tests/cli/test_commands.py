@@ -107,20 +107,6 @@ def test_the_help_of_all_says_what_each_command_says_of_itself(name):
     assert " ".join(load_command(name).help.split()).startswith(COMMANDS[name].summary)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)
-def test_help_imports_neither_llama_cpp_nor_numpy(arguments, environment):
-    program = (
-        "import sys\nfrom logitsmith.cli import main\n"
-        f"try: main({arguments!r})\nexcept SystemExit: pass\n"
-        "heavy = 'llama_cpp', 'numpy', 'yaml', 'logitsmith.samplers'\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
-    )
-    assert done.stderr == "[]\n"
-
-
 def test_version_names_both(gen):
     out = gen("--version").out
     assert out == f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})\n"

@@ -11,8 +11,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from logitsmith.chats.conversation import Conversation
-from logitsmith.chats.store import ChatStore
 from logitsmith.cli.app import start
 from logitsmith.cli.chat.commands import complete_line
 from logitsmith.cli.commands.completion import SCRIPTS
@@ -159,19 +157,6 @@ def test_models_of_a_config_that_cannot_be_read_are_left_out(models):
     assert texts("gen -m mod") == ["models/"]
 
 
-@pytest.fixture
-def chats(home, monkeypatch):
-    """Two stored chats, one of them with a name; returns their ids."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
-    store = ChatStore.open()
-    named, other = (Conversation.new(store, print) for _ in range(2))
-    named.add_user_message("Hello")
-    named.rename("my sea's story")
-    other.add_user_message("About whales")
-    store.close()
-    return named.id, other.id
-
-
 @pytest.mark.parametrize("flag", ["--resume", "--delete"])
 def test_chats_are_completed_by_name_and_by_id(chats, flag):
     named, other = chats
@@ -206,26 +191,6 @@ def test_each_flag_of_a_command_is_completed(words, command):
 def test_each_command_is_completed():
     assert texts("gen ") == list(COMMANDS)
     assert texts("gen presets ") == list(COMMANDS["presets"].commands)
-
-
-@pytest.mark.usefixtures("chats")
-@pytest.mark.parametrize("line", ["gen --se", "gen -P ", "gen --set top_k.", "gen chat --resume "])
-def test_nothing_slow_is_imported(line, environment, home):
-    program = (
-        "import sys\nfrom logitsmith.cli import main\ntry:\n    main()\nfinally:\n"
-        "    slow = {'numpy', 'llama_cpp', 'logitsmith.engine', 'logitsmith.logprobs'}\n"
-        "    print(sorted(slow & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**environment, **question(line)},
-        cwd=home / "work",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == "[]\n"
-    assert done.stdout.strip()
 
 
 def test_the_file_of_samplers_is_that_of_the_code():
