@@ -99,14 +99,6 @@ def test_a_default_model_that_is_not_here(doctor, name):
     assert "-m MODEL" in entry["advice"]
 
 
-def test_a_llama_cpp_that_cannot_be_loaded(gen, home):
-    (home / "llama_cpp.py").write_text("raise RuntimeError('Failed to load shared library')\n")
-    path = os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])
-    out = " ".join(gen("doctor", code=1, PYTHONPATH=path).out.split())
-    assert "cannot be loaded: Failed to load shared library" in out
-    assert "pip install --force-reinstall" in out
-
-
 def test_the_home_folder_is_hidden_unless_asked_for(doctor, gen, home):
     settings = {"HOME": str(home), "XDG_CONFIG_HOME": ""}
     hidden = gen("doctor", **settings).out
@@ -122,16 +114,6 @@ def test_a_hidden_preset_is_marked(doctor, gen, home):
     rows = [row for row in doctor()["presets"] if row["name"] == "creative"]
     assert [(row["origin"], row["is_hidden"]) for row in rows] == [("./presets", False), ("built-in", True)]
     assert "creative (hidden)" in " ".join(gen("doctor").out.split())
-
-
-def test_a_folder_stands_once_with_all_its_names():
-    folder = "/home/me/.config/logitsmith/grammars"
-    grammars = [
-        {"name": "a", "origin": "built-in"},
-        {"name": "b", "origin": folder},
-        {"name": "c", "origin": "built-in"},
-    ]
-    assert list(_names_by_origin(grammars)) == [("built-in", "a, c"), (folder, "b")]
 
 
 GPU_ROWS = {

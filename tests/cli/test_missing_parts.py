@@ -91,3 +91,10 @@ def test_memory_that_the_system_does_not_give(gen, fault):
     error = gen("x", "-n", "1", program=WITHOUT_MEMORY.format(fault=fault), code=1).err
     assert error.splitlines()[-1].startswith("gen: memory ran out; ")
     assert "output" not in error
+
+
+def test_a_llama_cpp_that_cannot_be_loaded(environment, home):
+    (home / "work" / "llama_cpp.py").write_text("raise RuntimeError('Failed to load shared library')\n")
+    out = " ".join(run_changed(environment, home, "", "doctor").stdout.split())
+    assert "cannot be loaded: Failed to load shared library" in out
+    assert "pip install --force-reinstall" in out

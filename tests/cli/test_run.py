@@ -368,7 +368,8 @@ LLAMA_CPPS_WORDS = {
         r"n_ubatch += 16\n",
         r"K \(q4_0\).* V \(q5_1\)",
     ],
-    "--flash-attn auto -ub 4096 -ctv iq4_nl": [r"flash_attn += auto", r"n_ubatch += 512\n", r"V \(iq4_nl\)"],
+    "--flash-attn auto": [r"flash_attn += auto"],
+    "-ub 4096 -ctv iq4_nl": [r"n_ubatch += 512\n", r"V \(iq4_nl\)"],
     "-fa disabled --cache-type-k bf16": [r"flash_attn += disabled", r"K \(bf16\).* V \(f16\)"],
     "-fa 1 --rope-freq-base 50000 --rope-freq-scale 0.25": [
         *(r"flash_attn += enabled", r"freq_base += 50000\.0", r"freq_scale += 0\.25\n"),
