@@ -440,16 +440,6 @@ def test_results_reach_stdout_while_a_bar_is_on_the_terminal(start_gen, work):
     assert b"6 answered" in shown
 
 
-def test_other_requests_are_answered_beside_old_results(gen, work):
-    write(work / "in.jsonl", {"id": "a", "prompt": "The", "max_tokens": 2})
-    gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP)
-    write(work / "in.jsonl", {"id": "b", "prompt": "The", "max_tokens": 2})
-    done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP)
-    assert "1 answered, 0 failed" in done.err
-    assert "also holds 1 result for requests that are not in this file" in done.err
-    assert [line["custom_id"] for line in read(work / "out.jsonl")] == ["a", "b"]
-
-
 def test_a_line_that_was_corrected_is_answered_and_no_other_is_lost(gen, work):
     lines = [{"id": "a", "prompt": "The"}, {"id": "b", "promt": "The"}, {"id": "c", "prompt": "The"}]
     write(work / "in.jsonl", *lines)
@@ -543,19 +533,3 @@ def test_a_failed_choice_is_one_failure(gen, work):
     assert len(lines["good"]["response"]["body"]["choices"]) == 2
     again = gen("batch", "in.jsonl", "-o", "out.jsonl", "-c", "64", "--resume", code=1)
     assert "0 answered, 0 failed, 2 already existed" in again.err
-
-
-def test_a_short_result_has_one_text(gen, work):
-    write(work / "in.jsonl", completion("two", prompt="a", n=2))
-    result = gen("batch", "in.jsonl", "--format", "jsonl", *CHEAP, code=1)
-    assert "body.n: a result of --format jsonl has one text" in result.lines[0]["error"]["message"]
-
-
-def test_parts_of_a_message_are_lines(gen, work):
-    parts = [{"type": "text", "text": text} for text in ("First line.", "Second line.")]
-    bodies = {"parts": parts, "text": "First line.\nSecond line."}
-    write(work / "in.jsonl", *(chat(name, content, seed=1) for name, content in bodies.items()))
-    results = gen("batch", "in.jsonl", *CHEAP).lines
-    texts = {line["response"]["body"]["choices"][0]["message"]["content"] for line in results}
-    counts = {line["response"]["body"]["usage"]["prompt_tokens"] for line in results}
-    assert (len(texts), len(counts)) == (1, 1)
