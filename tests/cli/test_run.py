@@ -4,6 +4,8 @@ import json
 import os
 import pty
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -272,8 +274,11 @@ def test_show_config_names_the_model(gen, flags, variables, origin, note):
 
 
 @pytest.mark.parametrize("coding", ["ascii", "latin-1"])
-def test_text_is_utf8_in_any_locale(gen, coding):
-    assert gen("日本 é", "-n", "1", "--echo", PYTHONIOENCODING=coding).out.startswith("日本 é")
+def test_text_is_utf8_in_any_locale(environment, pruned_model, coding):
+    words = [sys.executable, "-m", "logitsmith.cli", "日本 é", "-n", "1", "--echo", "-m", str(pruned_model)]
+    variables = {**environment, "PYTHONIOENCODING": coding}  # which Python reads when it starts
+    done = subprocess.run(words, capture_output=True, env=variables, check=True)
+    assert done.stdout.decode().startswith("日本 é")
 
 
 def test_a_prompt_that_is_typed(start_gen):
