@@ -148,6 +148,23 @@ def test_a_line_changes_the_search_of_the_flags(gen, home):
     assert len(results["flags"]["tokens"]) == 5
 
 
+WRONG_LINES = {
+    "length_penalty": {"length_penalty": 1},
+    "beams": {"beams": 0},
+    "early_stopping": {"beams": 2, "early_stopping": "soon"},
+    "bans": {"beams": 2, "bans": ["x"]},
+    "mirostat": {"beams": 2, "chain": "mirostat"},
+}
+"""By what the error names."""
+
+
+def test_a_wrong_line_is_a_failure_of_this_line(gen, home):
+    wrong = [{"id": name, "prompt": "x", **fields} for name, fields in WRONG_LINES.items()]
+    results = batch(gen, home, [*wrong, {"id": "right", "prompt": "x", "max_tokens": 1}], code=1)
+    assert [name for name in WRONG_LINES if name not in results[name]["error"]["message"]] == []
+    assert results["right"]["error"] is None
+
+
 def test_the_flags_of_a_search_are_settings_of_the_results(gen, home):
     (home / "requests.jsonl").write_text('{"id": "a", "prompt": "x", "max_tokens": 2}\n')
     run = ["batch", str(home / "requests.jsonl"), "-o", str(home / "results.jsonl")]

@@ -243,3 +243,14 @@ def test_an_unknown_format_is_noted(gen, files):
     (files / "bytes.json").write_text('{"items": {"type": "string", "format": "byte"}}')
     result = gen("grammars", "check", "bytes.json", "--text", '["YQ=="]')
     assert "left out of the JSON Schema: /items/format" in result.err
+
+
+def test_samples_match_their_grammar(gen, files):
+    one, two = gen("grammars", "sample", "number", "-n", "2", "--seed", "4").out.splitlines()
+    assert gen("grammars", "sample", "number", "--seed", "4").out == one + "\n"
+    for text in (one, two):
+        assert gen("grammars", "check", "number", "--text", text).out.endswith("matches\n")
+    for name in ("schema.json", "digits.regex", "two.lark"):
+        for text in gen("grammars", "sample", name, "-n", "3").out.splitlines():
+            assert gen("grammars", "check", name, "--text", text).out.endswith("matches\n")
+    assert "--schema-lenient is for" in gen("grammars", "sample", "digits.regex", "--schema-lenient", code=2).err

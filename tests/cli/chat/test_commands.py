@@ -307,3 +307,8 @@ def test_a_text_of_an_answer_is_explained(chat, command, code, shown):
     done = chat("/grammar regex abcab", "Hello", command, code=code)
     assert re.findall(r"token \d+: ", done.out) == shown
     assert ("gen: /why: the answer does not contain the text" in done.err) == bool(code)
+
+
+def test_nothing_is_stored(chat, home):
+    chat("Hello", flags=["--no-log"])
+    assert not (home / "data").exists()
