@@ -137,6 +137,8 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
         "autocompletion": _completer(flag, annotation),
         "parser": _parser(parse),
     }
+    if flag.action is not None:
+        declaration |= {"callback": _callback(flag.action), "is_eager": True}
     if not flag.names:
         return typer.Argument(help=help_text(flag.help), **declaration)
     typer_names = _typer_names(flag)
@@ -145,6 +147,18 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
     # Typer declares a name that switches a flag off by a slash: `` /--no-mmap``
     declared_names = [f" /{name}" if name in flag.negatives else name for name in typer_names]
     return typer.Option(*declared_names, help=help_text(text), rich_help_panel=flag.panel, **declaration)
+
+
+def _callback(action: Callable[[], object]) -> Callable[[bool], bool]:
+    """Return a function that ends the command by an action, if its switch is given."""
+
+    def run_action(is_given: bool) -> bool:
+        if is_given:
+            action()
+            raise typer.Exit
+        return is_given
+
+    return run_action
 
 
 def _typer_names(flag: Flag) -> tuple[str, ...]:

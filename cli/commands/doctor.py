@@ -126,7 +126,7 @@ def _versions(problems: _ProblemCollector) -> dict[str, str | None]:
 def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
     try:
         from ...engine.model import Model  # noqa: F401 - imports all modules that runs use
-        from ...engine.native.binding import llama_cpp_build
+        from ...engine.native.devices import llama_cpp_build
     except LogitsmithError as error:  # the error has an advice
         problems.report(error.statement, "".join(error.advice))
         return None

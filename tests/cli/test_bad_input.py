@@ -10,8 +10,20 @@ pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
 USAGE = {
     "-n -3": (["x", "-n", "-3"], "-n: -3 is not ≥ 0, nor -1 or -2 for no limit"),
-    "-ngl auto": (["x", "-ngl", "auto"], "or all; 0, the default, does not use the GPU"),
-    "-ngl -2": (["x", "-ngl", "-2"], "-ngl: -2 is not within -1.."),
+    "-ngl -3": (["x", "-ngl", "-3"], "'-3' is not auto, all or an integer within 0.."),
+    "-ngl most": (["x", "-ngl", "most"], "'most' is not auto, all or an integer within 0.."),
+    "-ngl beyond 32 bits": (["x", "-ngl", "4294967296"], "is not auto, all or an integer within 0.."),
+    "-dev with an empty name": (["x", "-dev", "CUDA0,"], "-dev: 'CUDA0,' is not none or a comma-separated list"),
+    "-dev none and a name": (["x", "-dev", "none,CUDA0"], "is not none or a comma-separated list"),
+    "-dev twice the same": (
+        ["x", "-dev", "CUDA0,CUDA0"],
+        "is not none or a comma-separated list",
+    ),
+    "-dev none with layers": (
+        ["x", "-dev", "none", "-ngl", "all"],
+        "-ngl all needs a GPU, and -dev none",
+    ),
+    "-ncmoe -1": (["x", "-ncmoe", "-1"], "-ncmoe: -1 is not within 0.."),
     "-n text": (["x", "-n", "many"], "'-n'"),
     "-t -2": (["x", "-t", "-2"], "-t: -2 is not within 1..512"),
     "-t many": (["x", "-t", "many"], "'many' is not an integer"),

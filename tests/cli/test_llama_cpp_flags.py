@@ -62,6 +62,9 @@ def test_keep_alone_has_no_effect_and_says_so(gen):
 GPU_FLAGS = {
     "-ngl 99": "-ngl has",
     "-ngl all": "-ngl has",
+    "-ngl -2": "-ngl has",
+    "-cmoe": "-cmoe has",
+    "-ncmoe 3": "-ncmoe has",
     "-mg 0": "-mg has",
     "--main-gpu 1 --split-mode row": "-sm, -mg have",
     "-ts 3,1": "-ts has",
@@ -71,8 +74,7 @@ GPU_FLAGS = {
 
 @pytest.mark.parametrize(("flags", "which"), GPU_FLAGS.items())
 def test_flags_of_gpus_say_once_that_there_is_none(gen, flags, which):
-    supports_gpu = pytest.importorskip("logitsmith.engine.native.binding").supports_gpu
-    if supports_gpu():
+    if pytest.importorskip("logitsmith.engine.native.devices").list_devices():
         pytest.skip("there is a GPU")
     result = gen(PROMPT, *ONE_TOKEN, *flags.split())
     assert notes(result) == [f"{which} no effect: llama.cpp finds no GPU that it was built for"]
@@ -319,9 +321,7 @@ FOREIGN = {
     "x --offline": "--offline is no download in llama.cpp; set HF_HUB_OFFLINE=1",
     "x -cnv": "-cnv is conversation mode in llama.cpp; use gen chat, or --chat for one answer",
     "chat --no-conversation": "--no-conversation is conversation mode off in llama.cpp; use gen run",
-    "x --list-devices": "use gen doctor, which shows them",
     "x --log_file x": "--log-file is the file of the log in llama.cpp; use -v 2> FILE",
-    "x -dev none": "use -ngl 0 for the CPU alone",
     "x --host 0.0.0.0": "--host is the address of a server in llama.cpp; use gen serve",
     "x --api-key-file k": "--api-key-file is the keys of a server's clients in llama.cpp; use gen serve",
     "x --slots": "leave it out: gen serve always has /slots and /metrics",

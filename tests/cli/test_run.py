@@ -509,7 +509,9 @@ def test_the_format_of_chat_completions_implies_the_chat_template(gen):
 SAME_RUNS = {
     "--temperature": (["--temperature", "0.3"], ["--temp", "0.3"]),
     "--reverse-prompt": (["--reverse-prompt", " the"], ["--stop", " the"]),
-    "-ngl all": (["-ngl", "all"], ["-ngl", "-1"]),
+    "-ngl all": (["-ngl", "all"], ["-ngl", "-2"]),
+    "-ngl -1": (["-ngl", "-1"], ["-ngl", "auto"]),
+    "-dev none": (["-dev", "none"], []),
     "-n -2": (["-n", "-2", "-c", "16", "--ignore-eos"], ["-n", "-1", "-c", "16", "--ignore-eos"]),
     "--mmap": (["--no-mmap", "--mmap"], []),
     "--no-mmap": (["--no-mmap"], []),
