@@ -115,7 +115,7 @@ def _report_unused_gpu() -> None:
     maker = gpu_maker()
     if maker not in (None, "unknown"):
         print_note(
-            f"this machine has a GPU of {maker}, which llama.cpp is built without; gen doctor says how to use it"
+            f"the GPU of {maker} is not used: llama.cpp is built without it; gen doctor says how to build it"
         )
 
 

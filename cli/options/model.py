@@ -111,7 +111,7 @@ class ModelOptions(Options):
         "-dev",
         "--device",
         metavar="NAME,…|none",
-        help="GPUs to use, as --list-devices names them; none = the CPU alone. [all]",
+        help="GPUs to use, see --list-devices; none = the CPU alone. [all]",
     )
     list_devices: bool = _model(
         "--list-devices", help="Print the GPUs with their memory, and exit.", default=False, action=_print_devices

@@ -1,10 +1,8 @@
-"""GPUs and NUMA nodes: what a load makes of them, and what llama.cpp gets; this machine may have neither.
-
-The CPU's device stands in for GPUs: llama.cpp gets it as their handle, and computes what it computes anyway.
-"""
+"""GPUs and NUMA nodes: what a load makes of them, and what llama.cpp gets; this machine may have neither."""
 
 import gc
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import llama_cpp.llama_cpp as lib
@@ -15,7 +13,7 @@ from logitsmith.engine.fit import MARGIN_BYTES
 from logitsmith.engine.native import binding as numa, devices as native_devices, model as native_model
 from logitsmith.engine.native.binding import use_numa
 from logitsmith.engine.native.context import NativeContext
-from logitsmith.engine.native.devices import Device, list_devices
+from logitsmith.engine.native.devices import list_devices
 from logitsmith.engine.native.options import Offload, native_model_params
 from logitsmith.engine.placement import plan_placement
 from logitsmith.models.errors import NoMemoryError
@@ -23,20 +21,7 @@ from logitsmith.models.folders import locate
 from logitsmith.samplers import parse_chain
 from logitsmith.samplers.chain import StepSpec
 
-MIB = 2**20
-
-
-def gpu(name="CUDA0", mib=8192, **fields):
-    """A card with this much free memory beside the margin."""
-    (handle, *_) = native_devices._list_handles("ggml_backend_dev")
-    return Device(
-        name,
-        "a card",
-        mib * MIB + MARGIN_BYTES,
-        2**40,
-        **{"is_integrated": False, "card_id": ""} | fields,
-        handle=handle,
-    )
+from .gpus import MIB, gpu, put_gpus
 
 
 @pytest.fixture
@@ -48,11 +33,7 @@ def bundled_model():
 def put(monkeypatch):
     """A function that puts GPUs into this machine."""
 
-    def put_gpus(*gpus):
-        for module in ("native.devices", "placement"):
-            monkeypatch.setattr(f"logitsmith.engine.{module}.list_devices", lambda: list(gpus))
-
-    return put_gpus
+    return partial(put_gpus, monkeypatch)
 
 
 def model_params(offload, **options):
