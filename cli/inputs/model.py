@@ -179,6 +179,8 @@ def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
     if draft is None:
         return
     draft_model = draft.open_for(model)
+    if draft_model is not None and draft_model.placement.note is not None:
+        print_note(f"-md {draft_model.path}: {draft_model.placement.note}")
     if draft_model is not None and 0 < draft_model.trained_context < model.context_length:
         print_note(
             f"-md {draft_model.path}: the draft model was trained with {draft_model.trained_context:,} tokens,"

@@ -119,7 +119,7 @@ def test_slots_of_a_batch_come_down(gen, put, tmp_path, flags, slots):
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
 
 
-NOTE = "gen: note: the GPU of NVIDIA is not used: llama.cpp is built without it; see gen doctor\n"
+NOTE = "gen: note: the GPU of NVIDIA is not used: llama.cpp is built without it; gen doctor says how to build it\n"
 UNUSED = {
     "on a terminal": (True, "NVIDIA", (), (), NOTE),
     "in a pipe": (False, "NVIDIA", (), (), ""),

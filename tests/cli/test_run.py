@@ -198,6 +198,7 @@ def test_stats_go_to_stderr(gen):
     assert result.out == gen(*SEA).out
     assert [line.split()[0] for line in result.err.split("\n") if line] == [
         "model",
+        "device",
         "prompt",
         "generation",
         "chain",
