@@ -30,7 +30,7 @@ from .fit import (
 from .load_options import LoadOptions
 from .model_files import check_files
 from .native.context import NativeContext
-from .native.devices import Device, choose_devices, list_devices
+from .native.devices import Device, choose_devices, has_gpus
 from .native.model import NativeModel
 from .native.options import ContextSize, Offload
 from .slots import default_slots
@@ -80,7 +80,7 @@ def load_placed(
 ) -> tuple[NativeModel, Placement]:
     """Load a model with as many layers on GPUs as the options ask for, or as fit. Raises ``ModelError``."""
     # ``reserved_bytes``: memory of GPUs, by name, that other models will still allocate.
-    if options.gpu_layers == 0 or not choose_devices(options):
+    if _is_for_cpu(options):
         return _load_on_cpu(path, options, header, progress)
     return _GpuLoad(path, options, header, progress, reserved_bytes).load()
 
@@ -89,9 +89,15 @@ def plan_placement(path: Path, options: LoadOptions) -> Placement:
     """Return where a load would put the layers of a model now. Raises ``ModelError``."""
     path = first_part(path)
     header = check_files(path, options)
-    if options.gpu_layers == 0 or not choose_devices(options):
+    if _is_for_cpu(options):
         return Placement(0, count_layers(header.values))
     return _GpuLoad(path, options, header, None, {}).plan()
+
+
+def _is_for_cpu(options: LoadOptions) -> bool:
+    """Return whether the CPU computes alone. Raises ``ModelError`` for GPUs that are not here."""
+    is_without_layers = options.gpu_layers == 0 and options.devices is None  # the GPUs need not be looked at
+    return is_without_layers or not choose_devices(options) or options.gpu_layers == 0
 
 
 def _load_on_cpu(
@@ -102,7 +108,7 @@ def _load_on_cpu(
     note: str | None = None,
 ) -> tuple[NativeModel, Placement]:
     settled = replace(options, gpu_layers=0, devices=None, cpu_expert_layers=0)
-    offload = Offload(has_gpus=bool(list_devices()))
+    offload = Offload(has_gpus=has_gpus())
     native = NativeModel(path, settled, header.bytes_without_token, offload, progress)
     return native, Placement(0, count_layers(header.values), note=note)
 
@@ -184,7 +190,8 @@ class _GpuLoad:
         handles = tuple(device.handle for device in devices)
         offload = Offload(handles, plan.layers, self._cpu_expert_layers, has_gpus=True)
         native = NativeModel(self._path, options, self._header.bytes_without_token, offload, self._progress)
-        if not self._wish.are_layers_given:
+        can_be_used = native.generation_unsupported_reason() is None
+        if can_be_used and not self._wish.are_layers_given:
             _check_contexts_fit(native, plan)
         return native, self._placement(plan, devices, note)
 

@@ -277,7 +277,7 @@ def _read_adapter(text: str) -> tuple[str, float]:
 
 def report_flags_without_effect(options: ModelOptions, report: Callable[[str], object]) -> None:
     """Report flags that have no effect because of another flag, or because there is no GPU."""
-    from ...engine.native.devices import list_devices
+    from ...engine.native.devices import has_gpus
 
     is_scaled = options.rope_scale is not None or options.rope_freq_scale is not None
     if options.rope_scaling is RopeScaling("none") and is_scaled:
@@ -292,7 +292,7 @@ def report_flags_without_effect(options: ModelOptions, report: Callable[[str], o
         "-ts": options.tensor_split is not None,
     }
     typed_flags = [name for name, is_typed in is_gpu_flag_typed.items() if is_typed]
-    if typed_flags and not list_devices():
+    if typed_flags and not has_gpus():
         verb = "has" if len(typed_flags) == 1 else "have"
         report(f"{', '.join(typed_flags)} {verb} no effect: llama.cpp finds no GPU that it was built for")
 

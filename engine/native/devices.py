@@ -54,16 +54,27 @@ class Device:
 
 def list_devices() -> list[Device]:
     """Return all GPUs, in ggml's order."""
-    return [device for handle in _list_handles("ggml_backend_dev") if (device := _read_device(handle)) is not None]
+    return list(map(_read_device, _list_gpu_handles()))
 
 
-def _read_device(handle: int) -> Device | None:
-    """Return a GPU; None if the device is none."""
+def has_gpus() -> bool:
+    """Return whether there are GPUs. Unlike `list_devices`, this takes no memory of the GPUs."""
+    return bool(_list_gpu_handles())
+
+
+def _list_gpu_handles() -> list[int]:
+    gpu_types = (_GPU_TYPE, _INTEGRATED_GPU_TYPE)
+    return [handle for handle in _list_handles("ggml_backend_dev") if _device_type(handle) in gpu_types]
+
+
+def _device_type(handle: int) -> int | None:
     if not hasattr(libggml, "ggml_backend_dev_type"):
         return None
-    device_type = bind_function(libggml, "ggml_backend_dev_type", _DeviceType)(handle)
-    if device_type not in (_GPU_TYPE, _INTEGRATED_GPU_TYPE):
-        return None
+    return int(bind_function(libggml, "ggml_backend_dev_type", _DeviceType)(handle))
+
+
+def _read_device(handle: int) -> Device:
+    """Return a GPU with its memory. A driver such as CUDA's takes some of the memory when it is first asked."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     read_memory = bind_function(libggml, "ggml_backend_dev_memory", _DeviceMemory)
     read_memory(handle, ctypes.addressof(free), ctypes.addressof(total))
@@ -75,7 +86,7 @@ def _read_device(handle: int) -> Device | None:
         description=_call_for_text("ggml_backend_dev_description", _DeviceText, handle),
         free_bytes=free.value,
         total_bytes=total.value,
-        is_integrated=device_type == _INTEGRATED_GPU_TYPE,
+        is_integrated=_device_type(handle) == _INTEGRATED_GPU_TYPE,
         card_id=(properties.device_id or b"").decode("utf-8", "replace"),
         handle=handle,
     )
@@ -84,12 +95,12 @@ def _read_device(handle: int) -> Device | None:
 def choose_devices(options: LoadOptions) -> list[Device]:
     """Return the GPUs that a load may use; none on a machine without GPUs, or for an empty ``devices``."""
     # Raises ``ModelError`` for GPUs that are not here.
-    all_devices = list_devices()
     if options.devices is None:
-        chosen = _default_devices(all_devices)
+        chosen = _default_devices(list_devices())
         if not chosen:
             return []  # the options about GPUs have no effect
     else:
+        all_devices = list_devices() if options.devices else []
         chosen = [_device_named(name, all_devices) for name in options.devices]
     names = ", ".join(device.name for device in chosen) or "none"
     if len(options.tensor_split) > len(chosen):
@@ -139,13 +150,13 @@ class LlamaCppBuild:
 def llama_cpp_build() -> LlamaCppBuild:
     versions = [_call_for_text(name, _TextFunction) for name in ("ggml_version", "ggml_commit")]
     info = lib.llama_print_system_info().decode("utf-8", "replace")
-    gpus = list_devices()
+    gpus = _list_gpu_handles()
     return LlamaCppBuild(
         binding_version=binding_version(),
         ggml_version=" ".join(version for version in versions if version),
         system_info=" | ".join(part.strip() for part in info.split("|") if part.strip()),
         devices=tuple(map(_device_text, _list_handles("ggml_backend_dev"))),
-        gpus=tuple(_device_text(device.handle) for device in gpus),
+        gpus=tuple(map(_device_text, gpus)),
         gpu_backends=gpu_backends(),
         has_gpu=bool(gpus),
     )

@@ -16,5 +16,6 @@ def gpu(name="CUDA0", mib=8192, **fields):
 
 
 def put_gpus(monkeypatch, *gpus):
+    monkeypatch.setattr(devices, "list_devices", lambda: list(gpus))
     for module in (devices, placement):
-        monkeypatch.setattr(module, "list_devices", lambda: list(gpus))
+        monkeypatch.setattr(module, "has_gpus", lambda: bool(gpus))

@@ -199,6 +199,14 @@ def test_the_identity_on_a_cpu_stays(small_model, put):
             assert model.identity() == identity
 
 
+def test_gpus_are_not_asked_for_their_memory_where_none_is_used(small_model, put, monkeypatch):
+    """A driver takes some memory of a card when it is first asked."""
+    put(gpu())
+    monkeypatch.setattr(native_devices, "list_devices", lambda: pytest.fail("it was called"))
+    for options in ({"gpu_layers": 0}, {"devices": ()}):
+        Model.load(small_model, **options).close()
+
+
 @pytest.mark.parametrize(("mib", "slots"), {8192: 8, 400: 8, 300: 4, 140: 1}.items(), ids=str)
 def test_the_slots_come_down_unless_they_are_given(bundled_model, put, mib, slots):
     put(gpu(mib=mib))
