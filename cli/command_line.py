@@ -48,7 +48,7 @@ def normalized_words(words: Sequence[str], flags: Sequence[DeclaredFlag], *, is_
             first_name = declared.first_name(_with_dashes(name))
             yield f"{first_name}{equals_sign}{value}"
         else:
-            yield declared.flag.names[0]
+            yield declared.first_name(name)
             optional_value = declared.flag.optional_value
             if equals_sign:
                 yield value

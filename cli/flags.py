@@ -126,9 +126,24 @@ class DeclaredFlag(NamedTuple):
         return self.annotation not in (bool, bool | None)
 
     def first_name(self, name: str) -> str:
-        """Return the name under which Typer knows a switch; ``name``: any name of the switch."""
+        """Return the name under which Typer knows a flag; ``name``: any name of the flag."""
         switches_off = name in self.flag.negatives
-        return self.flag.negatives[0] if switches_off else self.flag.names[0]
+        return self.flag.negatives[0] if switches_off else typer_names(self.flag)[0]
+
+
+# The help has a column for short names. A longer one would take the place of the other columns.
+_MAX_SHORT_NAME = len("-ngl")
+
+
+def typer_names(flag: Flag) -> tuple[str, ...]:
+    """Return the names that Typer knows: the first long, the first short and the first negative one."""
+    long_names = [name for name in flag.names if name.startswith("--")]
+    short_names = [
+        name
+        for name in flag.names
+        if not name.startswith("--") and (len(name) <= _MAX_SHORT_NAME or not long_names)
+    ]
+    return (*long_names[:1], *short_names[:1], *flag.negatives[:1])
 
 
 # synonyms that llama.cpp accepts

@@ -17,8 +17,14 @@ NEARLY_COMMANDS = {
 }
 USAGE = {
     "-n -3": (["x", "-n", "-3"], "-n: -3"),
-    "-ngl auto": (["x", "-ngl", "auto"], "all"),
-    "-ngl -2": (["x", "-ngl", "-2"], "-ngl: -2"),
+    "-ngl -3": (["x", "-ngl", "-3"], "'-3' is not auto, all or"),
+    "-ngl most": (["x", "-ngl", "most"], "'most' is not auto, all or"),
+    "-ngl beyond 32 bits": (["x", "-ngl", "4294967296"], "is not auto, all or"),
+    "-dev with an empty name": (["x", "-dev", "CUDA0,"], "-dev: 'CUDA0,'"),
+    "-dev none and a name": (["x", "-dev", "none,CUDA0"], "is not none or a comma-separated list"),
+    "-dev twice the same": (["x", "-dev", "CUDA0,CUDA0"], "is not none or a comma-separated list"),
+    "-dev none with layers": (["x", "-dev", "none", "-ngl", "all"], "-dev none"),
+    "-ncmoe -1": (["x", "-ncmoe", "-1"], "-ncmoe: -1"),
     "-n text": (["x", "-n", "many"], "'-n'"),
     "-t -2": (["x", "-t", "-2"], "-t: -2 is not within 1..512"),
     "-t many": (["x", "-t", "many"], "'many'"),

@@ -29,8 +29,8 @@ def read(*words):
 
 
 VALUES = {
-    "a flag of several letters with one dash": (["-ngl", "99"], {"gpu_layers": 99}),
-    "a sign after it": (["-ngl=99"], {"gpu_layers": 99}),
+    "a flag of several letters with one dash": (["-ngl", "99"], {"gpu_layers": "99"}),
+    "a sign after it": (["-ngl=99"], {"gpu_layers": "99"}),
     "a number below zero": (["-n", "-1"], {"max_tokens": -1}),
     "a number in the same word": (["-n5"], {"max_tokens": 5}),
     "a number below zero in the same word": (["-n-1"], {"max_tokens": -1}),

@@ -104,10 +104,10 @@ def test_a_hidden_preset_is_marked(doctor, gen, home):
 
 
 GPU_ROWS = {
-    "a GPU that is used by a flag": (
+    "a GPU that is used": (
         {"has_gpu": True, "gpus": ["CUDA0: NVIDIA H200", "CUDA1: NVIDIA H200"], "gpu_backends": ["CUDA"]},
         "NVIDIA",
-        ["CUDA0: NVIDIA H200", "CUDA1: NVIDIA H200", "-ngl 99"],
+        ["CUDA0: NVIDIA H200", "CUDA1: NVIDIA H200", "-ngl 0"],
     ),
     "a build that finds no GPU": (
         {"has_gpu": False, "gpus": [], "gpu_backends": ["CUDA"]},

@@ -50,10 +50,20 @@ def test_keep_alone_has_no_effect_and_says_so(gen):
     assert notes(gen(PROMPT, *ONE_TOKEN, "--keep", "4", "--context-shift")) == []
 
 
-@pytest.mark.parametrize("flags", ["-ngl 99", "--main-gpu 1 --split-mode row", "--tensor-split 3/1"])
+GPU_FLAGS = (
+    "-ngl 99",
+    "-ngl all",
+    "-cmoe",
+    "-ncmoe 3",
+    "-mg 0",
+    "--main-gpu 1 --split-mode row",
+    "-ts 3/1 -sm none",
+)
+
+
+@pytest.mark.parametrize("flags", GPU_FLAGS)
 def test_flags_of_gpus_say_once_that_there_is_none(gen, flags):
-    supports_gpu = pytest.importorskip("logitsmith.engine.native.binding").supports_gpu
-    if supports_gpu():
+    if pytest.importorskip("logitsmith.engine.native.devices").has_gpus():
         pytest.skip("there is a GPU")
     result = gen(PROMPT, *ONE_TOKEN, *flags.split())
     assert len(notes(result)) == 1

@@ -176,6 +176,7 @@ def test_stats_go_to_stderr(gen):
     assert result.out == gen(*SEA).out
     assert [line.split()[0] for line in result.err.split("\n") if line] == [
         "model",
+        "device",
         "prompt",
         "generation",
         "chain",
@@ -352,6 +353,19 @@ def test_a_context_longer_than_the_models_is_named(gen):
 
 IGNORED = "--no-mmap --mmap --echo --no-display-prompt -v --log-disable --no-warmup -no-cnv --no-conversation"
 IGNORED += " -st --single-turn --simple-io --no-perf --no-show-timings -t -1 -tb 0 --jinja"
+
+
+OTHER_NAMES = {
+    "-ngl -2": (["-ngl", "-2"], ["-ngl", "all"]),
+    "-ngl -1": (["-ngl", "-1"], ["-ngl", "auto"]),
+    "-dev none": (["-dev", "none"], []),
+}
+
+
+@pytest.mark.parametrize(("flags", "same"), OTHER_NAMES.values(), ids=OTHER_NAMES)
+def test_llama_cpps_numbers_of_layers(gen, flags, same):
+    one, other = gen(*SEA, *flags), gen(*SEA, *same)
+    assert (one.out, one.err) == (other.out, other.err)
 
 
 def test_llama_cpps_flags_without_an_effect_here(gen):
