@@ -41,7 +41,7 @@ def test_limits_change_no_token(gen, draft):
         ["--ban-regex", "[aeo]", "--ban-retries", "3"],
         ["--context-shift", "-c", "16"],
         ["--cfg-scale", "1.5", "--cfg-negative-prompt", "The lake"],
-        ["--echo", "--spec-draft-n-max", "256"],
+        ["--echo"],
         ["--samples", "2", "--lookup", "4"],
         ["-P", "creative"],
     ],

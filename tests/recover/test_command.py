@@ -459,7 +459,7 @@ USAGE = {
     **{f"{OPENAI} {flag}": "is for --api llama-server" for flag in SERVER_FLAGS},
     **{flag: f"{flag.replace(' ', ': ')} is not" for flag in WRONG_VALUES},
     **{f"{SERVER} {flag}": f"{flag.replace(' ', ': ')} is not" for flag in WRONG_SERVER_VALUES},
-    "--method magic": "'magic' is not one of 'auto', 'single'",
+    "--method magic": "'magic' is not one of auto, single",
 }
 FAILURES = {
     "--basis no.npz": "no.npz: there is no such file",
