@@ -125,10 +125,12 @@ class DeclaredFlag(NamedTuple):
         """False for a switch."""
         return self.annotation not in (bool, bool | None)
 
-    def first_name(self, name: str) -> str:
-        """Return the name under which Typer knows a flag; ``name``: any name of the flag."""
-        switches_off = name in self.flag.negatives
-        return self.flag.negatives[0] if switches_off else typer_names(self.flag)[0]
+    def name_for_typer(self, name: str) -> str:
+        """Return the typed name of a flag if Typer knows it, else the first one that means the same."""
+        known_names = typer_names(self.flag)
+        if name in known_names:
+            return name
+        return self.flag.negatives[0] if name in self.flag.negatives else known_names[0]
 
 
 # The help has a column for short names. A longer one would take the place of the other columns.
@@ -186,5 +188,5 @@ class Color(StrEnum):
         return {"always": True, "on": True, "never": False, "off": False}.get(self.value)
 
 
-COLOR_METAVAR = "auto|always|never"
-read_color = make_switch_parser(Color, "auto, always or never")
+COLOR_METAVAR = "auto|always|never|on|off"
+read_color = make_switch_parser(Color, "auto, always, never, on or off")

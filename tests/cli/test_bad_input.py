@@ -106,6 +106,9 @@ USAGE = {
     "unknown sampler to show": (["samplers", "top_x"], "'top_x'"),
     "a preset without end": (["presets", "show", "/dev/zero"], "/dev/zero: "),
     **{f"{word}, nearly a command": ([word], f"'{meant}'") for word, meant in NEARLY_COMMANDS.items()},
+    "a command of groups alone": (["list"], "'list'"),
+    "a value behind a flag of several letters": (["x", "-ngl99"], "write -ngl 99"),
+    "a word behind a flag of one letter": (["x", "-Pcreative"], "write -P creative"),
     **{f"{line}, misspelt": (line.split(), "") for line in ("bacth x.jsonl", "sampler min-p", "pull llama3")},
 }
 

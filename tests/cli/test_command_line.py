@@ -60,7 +60,7 @@ VALUES = {
     "a number in powers of ten": (["--temp", "1e-3"], {"temp": 0.001}),
     "llama.cpp's names": (
         ["--temperature", "0.3", "--reverse-prompt", "x", "-ngl", "all", "--repeat_last_n=4"],
-        {"temp": 0.3, "stop": ["x"], "gpu_layers": -1, "repeat_last_n": 4},
+        {"temp": 0.3, "stop": ["x"], "gpu_layers": "all", "repeat_last_n": 4},
     ),
     "an infinite number": (["--temp", "inf"], {"temp": float("inf")}),
 }

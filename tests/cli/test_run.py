@@ -454,3 +454,14 @@ WRONG_OVERRIDES = {
 @pytest.mark.parametrize(("override", "message"), WRONG_OVERRIDES.items(), ids=range(3))
 def test_an_override_that_llama_cpp_would_ignore_is_refused(gen, override, message):
     assert message in gen("Hi", "--override-kv", override, code=1).err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"]], ids=" ".join)
+def test_a_reader_of_the_help_may_close_the_pipe(environment, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "logitsmith.cli", *words], stdout=writer, env=environment, check=False
+    )
+    os.close(writer)
+    assert done.returncode == 0
