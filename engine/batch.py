@@ -33,17 +33,21 @@ def _append_each(
     """Append tokens to slots as `SequenceSlots.append` does; yield the error of a slot that llama.cpp rejects."""
     # If a decode of several slots fails, such as for lack of memory, each of them is decoded alone.
     remaining = {append.slot.number: append for append in appends}
-    failure: ModelError | None = None
-    try:
-        with closing(slots.append(appends)) as rows_of_slots:
-            for slot, rows in rows_of_slots:
-                del remaining[slot.number]
-                yield slot, rows
-    except AbortedError:
-        raise
-    except ModelError as error:
-        failure = error
-    if failure is not None and len(appends) == 1:
+    with closing(slots.append(appends)) as rows_of_slots:
+        # An error of the caller, or of closing, is not one of the decode: only ``next`` may fail here.
+        while True:
+            try:
+                slot, rows = next(rows_of_slots)
+            except StopIteration:
+                return
+            except AbortedError:
+                raise
+            except ModelError as error:
+                failure = error
+                break
+            del remaining[slot.number]
+            yield slot, rows
+    if len(appends) == 1:
         yield appends[0].slot, failure
     else:
         for append in remaining.values():

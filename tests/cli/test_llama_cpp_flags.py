@@ -144,7 +144,7 @@ REFUSED = {
     "-mg -2": "-mg: -2 is not within -1..",
     "-sm both": "'--split-mode'",
     "-fa 2": "'2' is not on, off or auto",
-    "--color yes": "'yes' is not auto, always or never",
+    "--color yes": "'yes' is not auto, always, never, on or off",
     "--numa mirror": "'--numa'",
     "--sampling-seq kqz": "--samplers: unknown sampler",
 }
