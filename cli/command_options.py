@@ -149,11 +149,12 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
     return typer.Option(*declared_names, help=help_text(text), rich_help_panel=flag.panel, **declaration)
 
 
-def _callback(action: Callable[[], object]) -> Callable[[bool], bool]:
+def _callback(action: Callable[[], object]) -> Callable[[typer.Context, bool], bool]:
     """Return a function that ends the command by an action, if its switch is given."""
 
-    def run_action(is_given: bool) -> bool:
-        if is_given:
+    def run_action(context: typer.Context, is_given: bool) -> bool:
+        is_complete = not context.resilient_parsing  # False while a shell completes the line
+        if is_given and is_complete:
             action()
             raise typer.Exit
         return is_given

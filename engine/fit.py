@@ -143,7 +143,11 @@ def _with_longest_context(
 
 def _fits(sizes: ModelSizes, devices: Sequence[DeviceMemory], wish: Wish, split: Split, plan: Plan) -> bool:
     needs = needs_of_devices(sizes, devices, plan, wish.microbatch, split)
-    return all(need.total <= device.free_bytes - MARGIN_BYTES for need, device in zip(needs, devices, strict=True))
+    # A device without a layer needs nothing, so that it may be full.
+    return all(
+        need.total == 0 or need.total <= device.free_bytes - MARGIN_BYTES
+        for need, device in zip(needs, devices, strict=True)
+    )
 
 
 def needs_of_devices(
@@ -164,7 +168,7 @@ def needs_of_devices(
         return [
             Need(
                 math.ceil(sum(layer_bytes) * share / total),
-                math.ceil(sum(cache_bytes) * share / total) + buffer_bytes,
+                math.ceil(sum(cache_bytes) * share / total) + (buffer_bytes if share else 0),
             )
             for share in shares
         ]
@@ -175,7 +179,10 @@ def needs_of_devices(
     ):
         weights[device] += weight
         caches[device] += cache
-    return [Need(weights[number], caches[number] + buffer_bytes) for number in range(len(devices))]
+    return [
+        Need(weights[number], caches[number] + (buffer_bytes if number in weights else 0))
+        for number in range(len(devices))
+    ]
 
 
 def shares_of_devices(devices: Sequence[DeviceMemory], split: Split) -> tuple[float, ...]:
@@ -196,7 +203,7 @@ def devices_of_layers(layer_count: int, shares: Sequence[float]) -> list[int]:
 
 _LAYER_NAME = re.compile(r"blk\.(\d+)\.")
 # tensors of the input, which llama.cpp always keeps in the CPU's memory
-_INPUT_NAMES = ("token_embd", "token_embd_norm", "token_types", "position_embd")
+_INPUT_NAMES = ("token_embd", "token_embd_norm", "token_types", "position_embd", "per_layer_token_embd")
 _FLOAT_BYTES = 4
 # copies of the widest row and of the state of a token that llama.cpp's buffers hold at a time, generously
 _WIDE_ROWS = 2
@@ -322,6 +329,9 @@ def _cache_widths(layer: Iterable[GgufTensor]) -> tuple[int, int]:
     if "attn_kv_a_mqa" in matrices:  # keys and values share one latent vector
         _, latent_width = _matrix_shape(matrices["attn_kv_a_mqa"])
         return latent_width, latent_width
+    is_recurrent = any(name.startswith("ssm_") for name in matrices) and "attn_output" not in matrices
+    if is_recurrent:
+        return 0, 0
     if "attn_qkv" in matrices:  # the outputs of one matrix are query, key and value
         query_width, _ = _matrix_shape(matrices.get("attn_output"))
         _, all_widths = _matrix_shape(matrices["attn_qkv"])

@@ -109,7 +109,8 @@ class LoadOptions:
             raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
         if self.tensor_split and not any(self.tensor_split):
             raise ModelError("tensor_split: no GPU gets a share")
-        if self.devices == () and self.gpu_layers not in (0, "auto"):
+        has_no_device = self.devices is not None and not self.devices
+        if has_no_device and self.gpu_layers not in (0, "auto"):
             raise ModelError(f"gpu_layers: {self.gpu_layers} needs a GPU, and devices excludes all")
 
     @property

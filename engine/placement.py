@@ -96,8 +96,10 @@ def plan_placement(path: Path, options: LoadOptions) -> Placement:
 
 def _is_for_cpu(options: LoadOptions) -> bool:
     """Return whether the CPU computes alone. Raises ``ModelError`` for GPUs that are not here."""
-    is_without_layers = options.gpu_layers == 0 and options.devices is None  # the GPUs need not be looked at
-    return is_without_layers or not choose_devices(options) or options.gpu_layers == 0
+    if options.gpu_layers == 0 and options.devices is None:
+        return True  # the GPUs need not be looked at
+    has_devices = bool(choose_devices(options))
+    return options.gpu_layers == 0 or not has_devices
 
 
 def _load_on_cpu(
@@ -136,7 +138,8 @@ class _GpuLoad:
         tensors = LayerTensors.of(read_tensors(path), self._layer_count - 1)
         adapter_bytes = sum(Path(file).stat().st_size for file, _ in options.lora)
         self._sizes = measure_model(tensors, metadata, options, adapter_bytes)
-        self._split = Split(options.tensor_split, is_by_layer=options.split_mode in ("none", "layer"))
+        shares = () if options.split_mode == "none" else options.tensor_split
+        self._split = Split(shares, is_by_layer=options.split_mode in ("none", "layer"))
         is_auto = options.gpu_layers == "auto"
         layers = self._layer_count if is_auto else at_most(options.gpu_layers, self._layer_count)
         context = options.context_length(trained_context(metadata))

@@ -104,8 +104,8 @@ def _report_placement(options: ModelOptions, model: Model) -> None:
 
     if model.placement.note is not None:
         print_note(model.placement.note)
-    is_cpu_wanted = options.gpu_layers != "auto" or options.devices is not None
-    if not is_cpu_wanted and not gpu_backends() and sys.stderr.isatty():
+    is_place_given = options.gpu_layers != "auto" or options.devices is not None
+    if not is_place_given and not gpu_backends() and sys.stderr.isatty():
         _report_unused_gpu()
 
 
@@ -369,18 +369,21 @@ def chosen_model(options: ModelOptions) -> SettingValue:
 
 def planned_device(options: ModelOptions) -> SettingValue:
     """Return where the model will be computed. Its origin is the flag that says so."""
-    from ...engine.placement import plan_placement
-    from ...models.errors import ModelError
+    from ...models.errors import BindingError, ModelError
     from ...presets.settings import SettingValue
 
     flag = "-dev" if options.device is not None else "-ngl" if options.gpu_layers != "auto" else "default"
     try:
+        from ...engine.placement import plan_placement
+
         files, origin = find_model_files(options.model_reference)
         return SettingValue(str(plan_placement(files.path, read_load_options(options))), flag)
     except ModelError as error:
         if error.origin in _FLAGS_BY_OPTION:
             raise with_origin(error, origin) from None
         return SettingValue("unknown", flag)  # the row of the model says what is wrong with it
+    except (ImportError, BindingError):  # the settings can be shown without llama.cpp
+        return SettingValue("unknown", flag)
 
 
 def find_model_files(

@@ -78,12 +78,18 @@ def test_what_comes_down_on_one_card(mib, wish, expected):
     assert fit(SIZES, [card(mib)], wish, Split()) == Plan(*expected)
 
 
+def test_a_card_without_a_layer_needs_no_buffers():
+    sizes = replace(SIZES, row_bytes=MIB)
+    assert fit(sizes, [card(8000), card(1)], ALL, Split()).layers == 33
+
+
 # several cards: the memory beside the margin in MiB, the split, and the layers that fit
 SEVERAL_CARDS = {
     "two halves": ((2048, 2048), Split(), 33),
     "a large and a small one": ((3100, 1100), Split(), 33),
     "one half": ((1024, 1024), Split(), 17),
     "a card without room": ((3700, 0), Split(), 33),
+    "a card with little room": ((3700, 1), Split(), 33),
     "by shares": ((3600, 400), Split((15.0, 1.0)), 33),
     "by shares that do not fit": ((3600, 300), Split((1.0, 1.0)), 3),
     "a share for the first alone": ((4000, 0), Split((1.0,)), 33),
