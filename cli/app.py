@@ -20,6 +20,8 @@ from .startup import start_collector
 
 # Minimum similarity of a mistyped command to its name. One letter of six may be wrong; ``watch`` is not ``batch``.
 _COMMAND_SIMILARITY = 0.82
+# commands of groups, such as `gen models list`, that a user may type without the group
+_WORDS_OF_GROUPS = ("list", "show", "check", "import", "export", "pull")
 
 
 class Commands(TyperGroup):
@@ -70,7 +72,8 @@ class Commands(TyperGroup):
 
     def _is_similar_to_command(self, word: str) -> bool:
         singular_names = [name.removesuffix("s") for name in self.commands]
-        return nearest_name(word, [*self.commands, *singular_names], _COMMAND_SIMILARITY) is not None
+        names = [*self.commands, *singular_names, *_WORDS_OF_GROUPS]
+        return nearest_name(word, names, _COMMAND_SIMILARITY) is not None
 
 
 INTRODUCTION = """Run a GGUF model and choose every token yourself.
@@ -125,6 +128,10 @@ def start(arguments: Sequence[str] | None = None) -> None:
             app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="gen")
     except typer.Exit as end:  # a failure outside of any command
         sys.exit(end.exit_code)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # so rich ends a help whose reader has closed the pipe
+            sys.exit(0)
+        raise
 
 
 _GEN_BEFORE_FLAG = re.compile(r"^(\s*\S+\s+)(?=-)")

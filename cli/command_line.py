@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from typer.core import TyperCommand
@@ -42,13 +42,13 @@ def normalized_words(words: Sequence[str], flags: Sequence[DeclaredFlag], *, is_
         declared = flag_of_name.get(name) or flag_of_name.get(_with_dashes(name))
         if declared is None:
             if is_complete:
-                _reject_unknown_flag(word)
+                _reject_unknown_flag(word, flag_of_name)
             yield word
         elif not declared.takes_value:
-            first_name = declared.first_name(_with_dashes(name))
+            first_name = declared.name_for_typer(_with_dashes(name))
             yield f"{first_name}{equals_sign}{value}"
         else:
-            yield declared.flag.names[0]
+            yield declared.name_for_typer(name)
             optional_value = declared.flag.optional_value
             if equals_sign:
                 yield value
@@ -68,7 +68,7 @@ def _with_dashes(name: str) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
 
 
-def _reject_unknown_flag(word: str) -> None:
+def _reject_unknown_flag(word: str, known_names: Iterable[str]) -> None:
     """Raise ``UsageError`` for a flag that only llama.cpp has, and for letters that Typer would read as flags."""
     if not word.startswith("-"):
         return
@@ -78,4 +78,8 @@ def _reject_unknown_flag(word: str) -> None:
         raise UsageError(f"{name} is {flag.meaning} in llama.cpp; {flag.advice}")
     has_several_letters = len(word) > _SHORT_FLAG_LENGTH and not word.startswith("--")
     if has_several_letters and _ATTACHED_NUMBER.fullmatch(word) is None:
+        beginning = max((name for name in known_names if word.startswith(name)), key=len, default=None)
+        if beginning is not None:
+            value = word.removeprefix(beginning)
+            raise UsageError(f"there is no flag {word}; write {beginning} {value}, with a space before the value")
         raise UsageError(f"there is no flag {word}; text that begins with a dash follows --")

@@ -21,7 +21,7 @@ import typer
 from ..common.errors import UsageError
 from ..common.flags import Flag
 from .completion.values import completer
-from .flags import DeclaredFlag, Options, flag_of_field, iterate_flags
+from .flags import DeclaredFlag, Options, flag_of_field, iterate_flags, typer_names
 from .messages import FLAGS, report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -137,21 +137,28 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
         "autocompletion": _completer(flag, annotation),
         "parser": _parser(parse),
     }
+    if flag.action is not None:
+        declaration |= {"callback": _callback(flag.action), "is_eager": True}
     if not flag.names:
         return typer.Argument(help=help_text(flag.help), **declaration)
-    typer_names = _typer_names(flag)
-    other_names = [name for name in flag.names + flag.negatives if name not in typer_names]
+    known_names = typer_names(flag)
+    other_names = [name for name in flag.names + flag.negatives if name not in known_names]
     text = f"{flag.help} Also: {', '.join(other_names)}." if other_names else flag.help
     # Typer declares a name that switches a flag off by a slash: `` /--no-mmap``
-    declared_names = [f" /{name}" if name in flag.negatives else name for name in typer_names]
+    declared_names = [f" /{name}" if name in flag.negatives else name for name in known_names]
     return typer.Option(*declared_names, help=help_text(text), rich_help_panel=flag.panel, **declaration)
 
 
-def _typer_names(flag: Flag) -> tuple[str, ...]:
-    """Return the names that Typer knows: the first long, the first short and the first negative one."""
-    long_names = [name for name in flag.names if name.startswith("--")]
-    short_names = [name for name in flag.names if not name.startswith("--")]
-    return (*long_names[:1], *short_names[:1], *flag.negatives[:1])
+def _callback(action: Callable[[], object]) -> Callable[[bool], bool]:
+    """Return a function that ends the command by an action, if its switch is given."""
+
+    def run_action(is_given: bool) -> bool:
+        if is_given:
+            action()
+            raise typer.Exit
+        return is_given
+
+    return run_action
 
 
 _TAG_START = re.compile(r"\[(?=[a-z#/@])")  # the beginning of a tag of rich's markup, such as ``[bold]``

@@ -125,10 +125,27 @@ class DeclaredFlag(NamedTuple):
         """False for a switch."""
         return self.annotation not in (bool, bool | None)
 
-    def first_name(self, name: str) -> str:
-        """Return the name under which Typer knows a switch; ``name``: any name of the switch."""
-        switches_off = name in self.flag.negatives
-        return self.flag.negatives[0] if switches_off else self.flag.names[0]
+    def name_for_typer(self, name: str) -> str:
+        """Return the typed name of a flag if Typer knows it, else the first one that means the same."""
+        known_names = typer_names(self.flag)
+        if name in known_names:
+            return name
+        return self.flag.negatives[0] if name in self.flag.negatives else known_names[0]
+
+
+# The help has a column for short names. A longer one would take the place of the other columns.
+_MAX_SHORT_NAME = len("-ngl")
+
+
+def typer_names(flag: Flag) -> tuple[str, ...]:
+    """Return the names that Typer knows: the first long, the first short and the first negative one."""
+    long_names = [name for name in flag.names if name.startswith("--")]
+    short_names = [
+        name
+        for name in flag.names
+        if not name.startswith("--") and (len(name) <= _MAX_SHORT_NAME or not long_names)
+    ]
+    return (*long_names[:1], *short_names[:1], *flag.negatives[:1])
 
 
 # synonyms that llama.cpp accepts
@@ -171,5 +188,5 @@ class Color(StrEnum):
         return {"always": True, "on": True, "never": False, "off": False}.get(self.value)
 
 
-COLOR_METAVAR = "auto|always|never"
-read_color = make_switch_parser(Color, "auto, always or never")
+COLOR_METAVAR = "auto|always|never|on|off"
+read_color = make_switch_parser(Color, "auto, always, never, on or off")

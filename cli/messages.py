@@ -39,6 +39,7 @@ FLAGS: Mapping[str, str] = {
     Word.CHAIN: "--chain",
     Word.CHAT_TEMPLATE: "--chat-template",
     Word.CHECKPOINT: "--checkpoint",
+    Word.GPU_LAYERS: "-ngl",
     Word.JSON_SCHEMA_FILE: "-jf",
     Word.LORA: "--lora",
     Word.MODEL: "-m",

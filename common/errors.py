@@ -24,6 +24,7 @@ class Word(StrEnum):
     CHAIN = "--chain"
     CHAT_TEMPLATE = "chat_template=…"
     CHECKPOINT = "checkpoint=…"
+    GPU_LAYERS = "gpu_layers"
     JSON_SCHEMA_FILE = "json_schema_file=…"
     LORA = "lora=…"
     MODEL = "path=…"

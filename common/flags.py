@@ -30,6 +30,8 @@ class Flag(NamedTuple):
     completion_kind: CompletionKind | None = None
     parse: Callable[[str], Any] | None = None  # raises ``ValueError`` with the message
     optional_value: OptionalValue | None = None
+    # what a switch does instead of the command, before other values are read; None: the command gets the switch
+    action: Callable[[], object] | None = None
 
     @property
     def names_a_file(self) -> bool:

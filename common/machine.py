@@ -17,7 +17,7 @@ def describe_machine() -> dict[str, Any]:
         "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_bytes": _page_count_in_bytes("SC_PHYS_PAGES"),
         "available_memory_bytes": _available_memory_bytes(),
-        "gpu": _gpu_maker(),
+        "gpu": gpu_maker(),
     }
 
 
@@ -39,7 +39,7 @@ def physical_cores() -> int:
 _GPU_DRIVER_FILES = (("NVIDIA", "/dev", "nvidiactl"), ("AMD", "/dev", "kfd"), ("unknown", "/dev/dri", "renderD*"))
 
 
-def _gpu_maker() -> str | None:
+def gpu_maker() -> str | None:
     """Return the maker of a GPU with a driver here, ``unknown`` if only a driver is known; None without a GPU."""
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         return "Apple"

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .model import Model as Model
     from .native_template import builtin_chat_templates as builtin_chat_templates
     from .next_token import ChainComparison as ChainComparison, NextToken as NextToken, trace_next as trace_next
+    from .placement import Placement as Placement
     from .prompt_cache import (
         PromptCacheError as PromptCacheError,
         load_prompt_cache as load_prompt_cache,
@@ -102,6 +103,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         ".model": ("Model",),
         ".native_template": ("builtin_chat_templates",),
         ".next_token": ("ChainComparison", "NextToken", "trace_next"),
+        ".placement": ("Placement",),
         ".prompt_cache": ("PromptCacheError", "load_prompt_cache", "save_prompt_cache"),
         ".request": ("BeamSearch", "ChatMessages", "GenerationRequest"),
         ".scoring": ("score", "score_choices", "score_prompt"),

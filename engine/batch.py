@@ -27,6 +27,29 @@ from .scoring import scored_tokens
 from .slots import SequenceSlot, SequenceSlots, SlotAppend
 
 
+def _append_each(
+    slots: SequenceSlots, appends: Sequence[SlotAppend]
+) -> Generator[tuple[SequenceSlot, list[Logits] | ModelError]]:
+    """Append tokens to slots as `SequenceSlots.append` does; yield the error of a slot that llama.cpp rejects."""
+    # If a decode of several slots fails, such as for lack of memory, each of them is decoded alone.
+    remaining = {append.slot.number: append for append in appends}
+    failure: ModelError | None = None
+    try:
+        with closing(slots.append(appends)) as rows_of_slots:
+            for slot, rows in rows_of_slots:
+                del remaining[slot.number]
+                yield slot, rows
+    except AbortedError:
+        raise
+    except ModelError as error:
+        failure = error
+    if failure is not None and len(appends) == 1:
+        yield appends[0].slot, failure
+    else:
+        for append in remaining.values():
+            yield from _append_each(slots, [append])
+
+
 @dataclass(frozen=True)
 class BatchAnswer:
     """The events of a request that was answered.
@@ -271,39 +294,59 @@ class BatchEngine:
             SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests), running.is_exact)
             for running in running_by_slot.values()
         ]
-        undelivered = self._append_negatives(running_by_slot, appends)
+        undelivered, failures = self._append_negatives(running_by_slot, appends)
+        appends = [append for append in appends if append.slot.number not in failures]
         try:
-            with closing(self._slots.append(appends)) as rows_of_slots:
+            for number, error in failures.items():
+                if self._running_by_slot.get(number) is running_by_slot[number]:
+                    yield self._fail(running_by_slot[number], error)
+                    self._check_open()
+            with closing(_append_each(self._slots, appends)) as rows_of_slots:
                 for slot, rows in rows_of_slots:
                     running = running_by_slot[slot.number]
-                    guided_rows = running.guide_rows(rows, undelivered.pop(slot.number, ()))
-                    if self._running_by_slot.get(slot.number) is running:
+                    negative_rows = undelivered.pop(slot.number, ())
+                    if self._running_by_slot.get(slot.number) is not running:
+                        continue
+                    if isinstance(rows, ModelError):
+                        yield self._fail(running, rows)
+                    else:
+                        guided_rows = running.guide_rows(rows, negative_rows)
                         yield self._collect_events(running, running.receive_logits(guided_rows))
-                        self._check_open()  # closed meanwhile: the other logits are freed memory
+                    self._check_open()  # closed meanwhile: the other logits are freed memory
         finally:  # if the step ends early, the next step appends the tokens of these slots again
             for number, negative_rows in undelivered.items():
                 running_by_slot[number].discard_last_negative(len(negative_rows))
 
+    def _fail(self, running: _SlotRequest, error: ModelError) -> RequestProgress:
+        """End a request whose tokens llama.cpp could not read."""
+        self._release(running)
+        return RequestProgress(running.request, [BatchFailure(running.request.id, error)], running)
+
     def _append_negatives(
         self, running_by_slot: Mapping[int, _SlotRequest], appends: Sequence[SlotAppend]
-    ) -> dict[int, list[Logits]]:
-        """Append the same tokens after the negative prompts; return copies of their logits by slot number."""
+    ) -> tuple[dict[int, list[Logits]], dict[int, ModelError]]:
+        """Append the same tokens after the negative prompts; return copies of their logits, and the errors."""
+        # Both are by slot number.
         appends_by_slots: dict[SequenceSlots, list[SlotAppend]] = {}
         for append in appends:
             negative = running_by_slot[append.slot.number].negative
             if negative is not None:
                 appends_by_slots.setdefault(negative.slots, []).append(append._replace(slot=negative.slot))
         rows_by_slot: dict[int, list[Logits]] = {}
+        failures: dict[int, ModelError] = {}
         try:
             for slots, negative_appends in appends_by_slots.items():
-                with closing(slots.append(negative_appends)) as rows_of_slots:
+                with closing(_append_each(slots, negative_appends)) as rows_of_slots:
                     for slot, rows in rows_of_slots:
-                        rows_by_slot[slot.number] = [row.copy() for row in rows]
+                        if isinstance(rows, ModelError):
+                            failures[slot.number] = rows
+                        else:
+                            rows_by_slot[slot.number] = [row.copy() for row in rows]
         except BaseException:  # such as AbortedError
             for number, rows in rows_by_slot.items():
                 running_by_slot[number].discard_last_negative(len(rows))
             raise
-        return rows_by_slot
+        return rows_by_slot, failures
 
     def _slots_of(
         self, model: Model, slots_by_path: dict[Path, SequenceSlots], *, deterministic: bool

@@ -313,6 +313,7 @@ class RunningRequest:
             draft=None if self.draft_model is None or request.draft is None else request.draft.as_setting(),
             draft_exactness=draft_exactness,
             adapters=[{"file": str(file), "scale": scale} for file, scale in self.model.lora] or None,
+            device=self.model.placement.as_json(),
         )
 
     def resume(self, logits_rows: Sequence[DecoderRow] | None = None) -> Iterator[Token | Rewind]:

@@ -5,7 +5,7 @@ The module needs neither llama_cpp nor numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from pathlib import Path
@@ -16,11 +16,13 @@ from ..common.llama_cpp_limits import (
     CACHE_TYPES,
     FLASH_ATTENTION_MODES,
     INT32_MAX,
+    MAX_SLOTS,
     MAX_THREADS,
     ROPE_SCALINGS,
     SPLIT_MODES,
 )
 from ..common.machine import physical_cores
+from ..common.text import join_alternatives
 from ..models.errors import ModelError
 from ..models.names import part_paths
 
@@ -55,7 +57,13 @@ class LoadOptions:
         rope_freq_base: base frequency of RoPE; None: the model's setting.
         rope_freq_scale: factor of RoPE's frequencies; a factor 1/n allows n times the context. None: the model's
             setting.
-        gpu_layers: number of layers that are computed on the GPU; -1: all.
+        gpu_layers: number of layers that are computed on the GPU, the output included; ``all``; or ``auto``: as
+            many as fit beside the caches. Without a GPU it has no effect.
+        devices: names of the GPUs to use, such as ``CUDA0``; empty: none; None: all.
+        cpu_expert_layers: number of layers whose experts stay in the CPU's memory, from the first layer on; or
+            ``all``.
+        slots: number of sequences that are decoded together, for which a GPU must have memory; None: as
+            `Model.default_parallel` says, or fewer if not all of the model fits.
         split_mode: how several GPUs share the model: ``none`` (one GPU), ``layer``, ``row`` or ``tensor``. It and
             the next two options have no effect without a GPU.
         main_gpu: number of the GPU, for the mode ``none``; for the mode ``row``, the GPU of intermediate results.
@@ -79,7 +87,10 @@ class LoadOptions:
     rope_scaling: str | None = None
     rope_freq_base: float | None = None
     rope_freq_scale: float | None = None
-    gpu_layers: int = 0
+    gpu_layers: int | str = "auto"
+    devices: tuple[str, ...] | None = None
+    cpu_expert_layers: int | str = 0
+    slots: int | None = 1
     split_mode: str = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
@@ -91,13 +102,15 @@ class LoadOptions:
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            is_unset = value is None and option.default is None
+            is_unset = value is None and (option.default is None or option.name in _CAN_BE_NONE)
             if not is_unset:
                 _VALUES[option.name].check(option.name, value)
         if self.cache_type_v.startswith(("q", "iq")) and self.flash_attention == "off":
             raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
         if self.tensor_split and not any(self.tensor_split):
             raise ModelError("tensor_split: no GPU gets a share")
+        if self.devices == () and self.gpu_layers not in (0, "auto"):
+            raise ModelError(f"gpu_layers: {self.gpu_layers} needs a GPU, and devices excludes all")
 
     @property
     def thread_count(self) -> int:
@@ -111,10 +124,10 @@ class LoadOptions:
         is_trained_length_known = trained_length > 0
         return min(_DEFAULT_CONTEXT_TOKENS, trained_length) if is_trained_length_known else _DEFAULT_CONTEXT_TOKENS
 
-    def should_map(self, file_bytes: int) -> bool:
+    def should_map(self, file_bytes: int, *, is_on_gpu: bool = False) -> bool:
         """Return whether a model of this size is mapped into memory."""
         if self.mmap is None:
-            return self.mlock or self.gpu_layers != 0 or file_bytes > _MAX_READ_BYTES
+            return self.mlock or is_on_gpu or file_bytes > _MAX_READ_BYTES
         return self.mmap
 
 
@@ -135,7 +148,14 @@ def _integers(minimum: int, maximum: int = INT32_MAX) -> _Values:
     return _Values(allowed, lambda value: _is_integer(value) and minimum <= value <= maximum)
 
 
-def _one_of(choices: Sequence[str]) -> _Values:
+def _integer_or(minimum: int, *words: str) -> _Values:
+    allowed = join_alternatives([f"an integer ≥ {minimum}", *words])
+    return _Values(
+        allowed, lambda value: value in words if isinstance(value, str) else _integers(minimum).contains(value)
+    )
+
+
+def _one_of(choices: Collection[str]) -> _Values:
     allowed = f"one of {', '.join(choices)}"
     return _Values(allowed, lambda value: isinstance(value, str) and value in choices)
 
@@ -151,6 +171,10 @@ def _is_number(value: Any) -> bool:
 
 def _are_shares(value: object) -> bool:
     return _is_list(value) and all(_is_number(share) and share >= 0 for share in value)
+
+
+def _are_names(value: object) -> bool:
+    return _is_list(value) and all(isinstance(name, str) for name in value)
 
 
 def _are_adapters(value: object) -> bool:
@@ -177,7 +201,8 @@ _FLOAT32_MAX = 3.4028235e38  # llama.cpp's numbers have 32 bits
 _NUMBER = _Values("a number of 32 bits", _is_number)
 _THREADS = _integers(1, MAX_THREADS)
 _SWITCH = _Values("true or false", lambda value: isinstance(value, bool))
-# the values of each option; None is one more where it is the default
+_CAN_BE_NONE = frozenset({"slots"})  # beside the options whose default is None
+# the values of each option without None
 _VALUES: Mapping[str, _Values] = {
     "n_ctx": _integers(0),
     "threads": _THREADS,
@@ -190,7 +215,10 @@ _VALUES: Mapping[str, _Values] = {
     "rope_scaling": _one_of(ROPE_SCALINGS),
     "rope_freq_base": _NUMBER,
     "rope_freq_scale": _NUMBER,
-    "gpu_layers": _integers(-1),
+    "gpu_layers": _integer_or(0, "all", "auto"),
+    "devices": _Values("a tuple of names", _are_names),
+    "cpu_expert_layers": _integer_or(0, "all"),
+    "slots": _integers(1, MAX_SLOTS),
     "split_mode": _one_of(SPLIT_MODES),
     "main_gpu": _integers(-1),
     "tensor_split": _Values("a tuple of numbers ≥ 0", _are_shares),

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as dataclass_fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
+from weakref import WeakSet
 
 from ..common.llama_cpp_limits import MAX_SLOTS
 from ..logprobs.events import EXACT, BatchExactness
@@ -28,6 +30,7 @@ from .model_files import check_files
 from .native.context import NativeContext, SequenceSpan
 from .native.model import NativeModel
 from .native.options import ContextSize
+from .placement import Placement, load_placed
 from .slots import PromptChunks, SequenceSlots, default_slots
 from .vocabulary import Vocabulary
 
@@ -36,7 +39,7 @@ from .vocabulary import Vocabulary
 _NOT_OF_COMPUTATION = frozenset(
     {
         *("lora", "overrides", "gpu_layers", "batch", "threads"),
-        *("n_ctx", "mmap", "mlock", "split_mode", "main_gpu", "tensor_split"),
+        *("n_ctx", "slots", "mmap", "mlock", "devices", "split_mode", "main_gpu", "tensor_split"),
     }
 )
 
@@ -51,12 +54,14 @@ class Model:
         vocabulary: the tokens of the model.
         metadata: the GGUF's metadata, as strings.
         chat_template: the GGUF's chat template, in Jinja; None if there is none.
+        placement: where its layers are computed.
     """
 
-    def __init__(self, path: Path, native: NativeModel) -> None:
-        options = native.options
-        length = options.context_length(native.trained_context)
+    def __init__(self, path: Path, native: NativeModel, options: LoadOptions, placement: Placement) -> None:
+        # ``options``: as the user gave them. The options of ``native`` have what was chosen for this machine.
+        length = native.options.context_length(native.trained_context)
         self._native = native
+        self._options = options
         self._context_size = ContextSize(length, min(options.batch, length))
         self._context: Context | None = None
         self._second_context: Context | None = None
@@ -70,6 +75,8 @@ class Model:
         self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
         self.chat_template = native.chat_template()
+        self.placement = placement
+        _open_models.add(self)
 
     @classmethod
     def load(
@@ -97,12 +104,12 @@ class Model:
             raise TypeError("the options have all fields in themselves; give one of both")
         path = first_part(Path(path))
         header = check_files(path, options)
-        native = NativeModel(path, options, header.bytes_without_token, progress)
+        native, placement = load_placed(path, options, header, progress, _reserved_bytes())
         try:
             reason = native.generation_unsupported_reason()
             if reason:
                 raise ModelError(f"{path}: {reason}")
-            model = cls(path, native)
+            model = cls(path, native, options, placement)
             native.load_adapters()
         except BaseException:
             native.close()
@@ -144,7 +151,13 @@ class Model:
         if key not in self._companions:
             # mmap, mlock, lora and overrides are for the files of this model
             options = replace(
-                self._native.options, n_ctx=self.context_length, mmap=None, mlock=False, lora=(), overrides={}
+                self._options,
+                n_ctx=self.context_length,
+                slots=self._options.slots or self.placement.slots or 1,
+                mmap=None,
+                mlock=False,
+                lora=(),
+                overrides={},
             )
             self._companions[key] = Model.load(path, options)
         return self._companions[key]
@@ -218,10 +231,11 @@ class Model:
     def default_parallel(self) -> int:
         """The default number of requests that are computed together: four per thread, at most 8.
 
-        It is lower if the slots' contexts would need more than half of the free memory.
+        It is lower if the slots' contexts would need more than half of the free memory, or more than a GPU has.
         """
         slot_bytes = max(1, self._native.cache_bytes_per_token() * self.context_length)
-        return max(1, min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes))
+        count = min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes)
+        return max(1, count if self.placement.slots is None else min(count, self.placement.slots))
 
     @property
     def context_length(self) -> int:
@@ -292,6 +306,7 @@ class Model:
         self._context = None
         self._second_context = None
         self._native.close()
+        _open_models.discard(self)
 
     def check_open(self) -> None:
         """Raise ``ModelError`` if the model was closed."""
@@ -305,6 +320,18 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+# Models that are loaded. Their contexts are made later, and a next model must leave memory of the GPUs for them.
+_open_models = WeakSet[Model]()
+
+
+def _reserved_bytes() -> Mapping[str, int]:
+    """Return the memory of each GPU, by name, that the contexts of loaded models may need."""
+    reserved = Counter[str]()
+    for model in list(_open_models):
+        reserved.update(model.placement.context_bytes)
+    return reserved
 
 
 def _free_memory_bytes() -> int:

@@ -13,7 +13,7 @@ from ..common.files import file_problem, write_file_atomically, write_problem
 from ..common.strict_json import parse_strict_json
 from ..models.errors import ModelError
 from .model import Model
-from .native.binding import llama_cpp_build
+from .native.devices import llama_cpp_build
 
 _MAGIC_LINE = b"gen prompt cache 1\n"
 _MAX_HEADER_BYTES = 1_000_000

@@ -21,7 +21,7 @@ from ..common.machine import describe_machine, physical_cores
 from ..engine.generation import versions
 from ..engine.model import Model
 from ..engine.model_files import estimate_memory
-from ..engine.native.binding import llama_cpp_build
+from ..engine.native.devices import llama_cpp_build
 from ..models.errors import ModelError
 from ..models.names import first_part
 from ..requests.errors import InvalidLineError

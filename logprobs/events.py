@@ -39,6 +39,8 @@ class Start:
         draft: the draft model and the limits of its drafts; None without a draft model.
         draft_exactness: whether drafts can change the text; None without a draft model.
         adapters: the file and the scale of each LoRA adapter; None without adapters.
+        device: where the layers are computed: ``layers``, the number on GPUs; ``of``, the number of all; and
+            ``devices``, the GPUs with the memory that was free; None if it is not known.
     """
 
     model: str
@@ -59,6 +61,7 @@ class Start:
     draft: dict[str, Any] | None = None
     draft_exactness: BatchExactness | None = None
     adapters: list[dict[str, Any]] | None = None
+    device: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,9 @@ def _start_fields(event: Start) -> dict[str, Any]:
         fields["batch_exactness"] = str(event.batch_exactness)
     if event.draft_exactness is not None:
         fields["draft_exactness"] = event.draft_exactness.promise
-    optional_fields = ("grammar", "logprobs", "batch_exactness", "trace", "draft", "draft_exactness", "adapters")
+    optional_fields = (
+        *("grammar", "logprobs", "batch_exactness", "trace", "draft", "draft_exactness", "adapters", "device"),
+    )
     return {name: value for name, value in fields.items() if value is not None or name not in optional_fields}
 
 

@@ -22,6 +22,10 @@ class PromptTooLongError(ModelError):
         self.context_tokens = context_tokens
 
 
+class NoMemoryError(ModelError):
+    """The memory of the CPU or of a GPU is too small for a model or a context."""
+
+
 class AbortedError(ModelError):
     """`Model.abort` ended a computation of llama.cpp."""
 

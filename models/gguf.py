@@ -48,6 +48,16 @@ class DamagedError(Exception):
 
 
 @dataclass(frozen=True)
+class GgufTensor:
+    """The description of a tensor in a GGUF file."""
+
+    name: str
+    shape: tuple[int, ...]  # the extents in ggml's order: of a matrix, the inputs first, then the outputs
+    byte_count: int  # size of its data; 0 if the type is unknown
+    end: int  # end of its data, in bytes from the start of all tensor data
+
+
+@dataclass(frozen=True)
 class GgufHeader:
     """The parts of a GGUF file's header that the engine needs."""
 
@@ -58,6 +68,7 @@ class GgufHeader:
     bytes_without_token: frozenset[int]
     duplicate_token: str | None  # a description of the first token that the vocabulary has twice
     list_keys: frozenset[str]  # the keys of the metadata whose values are lists
+    tensors: tuple[GgufTensor, ...] = ()
 
 
 def check_gguf(path: str | Path) -> None:
@@ -85,6 +96,7 @@ def read_header(path: str | Path) -> GgufHeader:
                     bytes_without_token=reader.find_bytes_without_token(),
                     duplicate_token=reader.describe_duplicate_token(),
                     list_keys=frozenset(reader.list_keys),
+                    tensors=reader.tensors,
                 )
     except IsADirectoryError:
         raise ModelError("this is a folder; give the .gguf file in it", origin=str(path)) from None
@@ -101,6 +113,11 @@ def read_header(path: str | Path) -> GgufHeader:
             advice="download it again",
         )
     return header
+
+
+def read_tensors(path: Path) -> list[GgufTensor]:
+    """Return the tensors of all parts of a model. Raises ``ModelError``."""
+    return [tensor for part in part_paths(path) for tensor in read_header(part).tensors]
 
 
 def check_is_model(path: Path) -> GgufHeader:
@@ -232,6 +249,7 @@ class HeaderReader:
         self.values: dict[str, int | float | bytes] = {}
         self.list_keys: set[str] = set()  # the keys whose values are lists, of those that were read so far
         self.tensor_count = 0  # number of tensors
+        self.tensors: tuple[GgufTensor, ...] = ()  # those that were read
         # ids of the tokens that the file forbids to draw, as it lists them
         self.suppressed_ids: tuple[int, ...] = ()
         self.tokens: list[bytes] = []  # the text of each token as it is in the file
@@ -243,8 +261,8 @@ class HeaderReader:
         first_problem = next(iterate_fatal_values(self.values, self.list_keys), None)
         if self.tensor_count and first_problem is not None:
             raise DamagedError(first_problem)
-        tensor_ends = [self._read_tensor_end() for _ in range(self.tensor_count)]
-        return self._min_file_bytes(max(tensor_ends, default=0))
+        self.tensors = tuple(self._read_tensor() for _ in range(self.tensor_count))
+        return self._min_file_bytes(max((tensor.end for tensor in self.tensors), default=0))
 
     def _min_file_bytes(self, tensor_bytes: int) -> int:
         """Return the size of a file with the header that was read, padding, and this many bytes of tensor data."""
@@ -381,13 +399,12 @@ class HeaderReader:
             raise DamagedError(f"{key!r} has the unknown type {value_type}")
         return struct.calcsize(_SCALAR_FORMATS[value_type])
 
-    def _read_tensor_end(self) -> int:
-        """Read a tensor's description; return the end of its data, in bytes from the start of all tensor data."""
+    def _read_tensor(self) -> GgufTensor:
         name = self._read_string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
         dimension_count = self._read_number("<I")
         if not 1 <= dimension_count <= _MAX_DIMENSIONS:
             raise DamagedError(f"the tensor {name!r} has {dimension_count} dimensions")
-        shape = [self._read_number("<Q") for _ in range(dimension_count)]
+        shape = tuple(self._read_number("<Q") for _ in range(dimension_count))
         type_number = self._read_number("<I")
         data_offset = self._read_number("<Q")
         # llama.cpp adds and multiplies norms and biases in F32 only. For other types, it ends the process.
@@ -395,7 +412,8 @@ class HeaderReader:
             raise DamagedError(
                 f"the tensor {name!r} has the type {type_number}, not 0 (F32); convert the model again"
             )
-        return data_offset + _tensor_bytes(math.prod(shape), type_number)
+        byte_count = _tensor_bytes(math.prod(shape), type_number)
+        return GgufTensor(name, shape, byte_count, data_offset + byte_count)
 
 
 def _tensor_bytes(weight_count: int, type_number: int) -> int:

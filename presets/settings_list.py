@@ -62,7 +62,9 @@ class ListedSetting:
 
     def is_named(self, name: str) -> bool:
         """Return whether the setting has this flag, or this name in another tool."""
-        return name in self.flags or any(name in names for names in self.names.values())
+        # A flag may be given without its dashes, as ``n-predict``.
+        flags = {*self.flags, *(flag.lstrip("-") for flag in self.flags)}
+        return name in flags or any(name in names for names in self.names.values())
 
 
 def list_settings() -> list[ListedSetting]:

@@ -53,6 +53,15 @@ def draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def gen_server():
+    """A process that runs commands."""
+    from .gen_server import GenServer
+
+    with GenServer({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def browser():
     """Chromium. There is one for all tests of a process, because Playwright starts only once in a thread."""
     from .browser import open_browser

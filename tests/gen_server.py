@@ -2,6 +2,7 @@
 
 A child has its own streams, folder and environment, and the exit code of `python -m logitsmith.cli`. It takes no
 interpreter apart when it ends, which would be a third of a short run; tests that start processes of their own do.
+Instead of a command it can run a program, which may change a part of the product before it calls `main`.
 """
 
 import atexit
@@ -14,6 +15,7 @@ import pkgutil
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import termios
@@ -57,18 +59,19 @@ class GenServer:
         with os.fdopen(leader, "rb", buffering=0) as screen, os.fdopen(follower, "rb+", buffering=0) as terminal:
             reader = threading.Thread(target=collect, args=(screen, written))
             reader.start()
-            code = self._call(arguments, [terminal.fileno()] * 3, cwd=cwd, env=env, timeout=timeout)
+            code = self.wait(self.start(arguments, [terminal.fileno()] * 3, cwd=cwd, env=env), timeout)
             terminal.close()
             reader.join()
         return STYLE.sub("", b"".join(written).decode().replace("\r\n", "\n")), code
 
-    def run(self, arguments, *, stdin, cwd, env, timeout):
-        """Run a command to its end. Returns what it wrote to stdout and stderr, and its exit code."""
+    def run(self, arguments, *, stdin, cwd, env, timeout, program=None):
+        """Run a command, or a program, to its end. Returns what it wrote to stdout and stderr, and its code."""
         with TemporaryFile() as source, TemporaryFile() as out, TemporaryFile() as err:
             source.write(stdin)
             source.seek(0)
             streams = [stream.fileno() for stream in (source, out, err)]
-            code = self._call(arguments, streams, cwd=cwd, env=env, timeout=timeout)
+            pid = self.start(arguments, streams, cwd=cwd, env=env, program=program)
+            code = self.wait(pid, timeout)
             out.seek(0)
             err.seek(0)
             return out.read(), err.read(), code
@@ -78,15 +81,15 @@ class GenServer:
 
         `wait` must be called before the next command.
         """
-        return self._start(arguments, [terminal] * 3, cwd=cwd, env=env, controls=True)
+        return self.start(arguments, [terminal] * 3, cwd=cwd, env=env, controls=True)
 
-    def _call(self, arguments, streams, *, cwd, env, timeout):
-        """Run the command in a child process with these three streams, and return its exit code."""
-        return self.wait(self._start(arguments, streams, cwd=cwd, env=env, controls=False), timeout)
+    def start(self, arguments, streams, *, cwd, env, program=None, controls=False):
+        """Start a command, or a program, with these three streams, and return the process id.
 
-    def _start(self, arguments, streams, *, cwd, env, controls):
+        `wait` must be called before the next command.
+        """
         words = [os.fsdecode(argument) for argument in arguments]
-        request = {"arguments": words, "cwd": str(cwd), "env": env, "controls": controls}
+        request = {"arguments": words, "cwd": str(cwd), "env": env, "program": program, "controls": controls}
         socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
         return int(self._socket.recv(LONGEST_REQUEST_BYTES))
 
@@ -139,16 +142,21 @@ def run_command(request, streams):
     if request["controls"]:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    if os.isatty(1):  # the streams that were made for a file would seek
+    if not all(stat.S_ISREG(os.fstat(number).st_mode) for number in range(3)):
+        # the streams that were made for a file would seek
         sys.stdin = os.fdopen(0, closefd=False)
-        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", buffering=1, closefd=False)
+        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)
         sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, closefd=False)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = ["gen", *request["arguments"]]
     try:
-        main()
+        if request["program"] is None:
+            main()
+        else:
+            exec(compile(request["program"], "program", "exec"), {"__name__": "__main__"})
     except SystemExit as end:
         if isinstance(end.code, str):
             raise
@@ -179,6 +187,7 @@ def import_everything():
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored where the tests run under nohup
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where they run in the background
     with socket.socket(fileno=int(sys.argv[1])) as this_end:
         import_everything()
         serve(this_end)

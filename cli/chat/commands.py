@@ -236,7 +236,8 @@ def _grammar(chat: Chat, argument: str) -> None:
 def _settings(chat: Chat, _argument: str) -> None:
     from ..render.settings import show_settings
 
-    show_settings(chat.settings.settings, chat.settings.grammar, chat.settings.chosen_model())
+    settings = chat.settings
+    show_settings(settings.settings, settings.grammar, settings.chosen_model(), settings.planned_device())
 
 
 def _completer(kind: CompletionKind) -> Callable[[Chat, str], list[CompletionItem]]:

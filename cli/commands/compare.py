@@ -308,7 +308,9 @@ class _Comparison:
                 options = self._options.model
                 if arm.model is not None:
                     options = replace(options, model=arm.model, hub_repository=None, hub_file=None)
-                loaded[arm.model] = stack.enter_context(load_model(options, interrupt))
+                loaded[arm.model] = stack.enter_context(
+                    load_model(options, interrupt, slots=self._options.parallel)
+                )
                 interrupt.abort_with(abort, AbortedError)
                 if arm.preset == "model":
                     self.check(loaded[arm.model].metadata)

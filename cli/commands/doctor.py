@@ -126,7 +126,7 @@ def _versions(problems: _ProblemCollector) -> dict[str, str | None]:
 def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
     try:
         from ...engine.model import Model  # noqa: F401 - imports all modules that runs use
-        from ...engine.native.binding import llama_cpp_build
+        from ...engine.native.devices import llama_cpp_build
     except LogitsmithError as error:  # the error has an advice
         problems.report(error.statement, "".join(error.advice))
         return None
@@ -347,7 +347,7 @@ def _gpu_sentence(build: Mapping[str, Any], maker: str | None) -> str:
     # none.
     if build["has_gpu"]:
         names = "; ".join(build["gpus"]) or "yes"
-        return f"{names}; layers go there only with -ngl 99: gen -ngl 99 PROMPT"
+        return f"{names}; they get as many layers as fit; -ngl 0 leaves them unused"
     if build["gpu_backends"]:
         return f"none found, although llama.cpp is built for {', '.join(build['gpu_backends'])}; check the driver"
     if maker is None:

@@ -202,7 +202,8 @@ def run(options: RunOptions) -> None:
     show_llama_cpp_messages(options.log)
     with interruptible() as interrupt:
         draft = None if options.output.show_config else find_draft_model(options.drafts, interrupt)
-        with load_model(options.model, interrupt) as model:
+        slots = options.beam_search.beams or (None if options.samples > 1 else 1)
+        with load_model(options.model, interrupt, slots=slots) as model:
             setup = setup or _resolve_setup(options, model.metadata)
             if options.output.show_config:
                 _show_config(setup)
@@ -232,10 +233,11 @@ def _reject_rules_of_drawn_text(settings: Settings) -> None:
 
 
 def _show_config(setup: Setup[RunOptions]) -> None:
-    from ..inputs.model import chosen_model
+    from ..inputs.model import chosen_model, planned_device
     from ..render.settings import show_settings
 
-    show_settings(setup.settings, setup.grammar, chosen_model(setup.options.model))
+    model_options = setup.options.model
+    show_settings(setup.settings, setup.grammar, chosen_model(model_options), planned_device(model_options))
 
 
 def _generate_text(
@@ -326,7 +328,7 @@ def _generate_samples(
                 print_note(f"text {writer.count} of {len(requests)}: {end_note}")
     has_answer = writer.write_vote(setup.options.extract) if counts_votes else True
     if output.stats:
-        writer.show_stats(model.name)
+        writer.show_stats(model.name, str(model.placement))
     if not has_answer:
         raise typer.Exit(FAILED)
     if interrupt.requested:
@@ -368,7 +370,7 @@ def _search_beams(
                 place = f"text {writer.count} of {len(texts)}: " if len(texts) > 1 else ""
                 print_note(f"{place}{end_note}")
     if output.stats:
-        writer.show_stats(model.name)
+        writer.show_stats(model.name, str(model.placement))
     if interrupt.requested:
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)
@@ -414,7 +416,7 @@ def _report_end(
     if output.stats:
         from ..render.stats import show_stats
 
-        show_stats(done, model.name, request.seed)
+        show_stats(done, model.name, str(model.placement), request.seed)
     if done.finish_reason == "interrupted":
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)

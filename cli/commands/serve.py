@@ -210,7 +210,7 @@ def serve(options: ServeOptions) -> None:
         loop = server.start()
         print_message(f"gen: loading the model; {address}/health answers 503 until then")
         state.defaults = replace(defaults, draft=find_draft_model(options.drafts, interrupt))
-        with load_model(options.model, interrupt) as model:
+        with load_model(options.model, interrupt, slots=options.slots) as model:
             open_draft_model(state.defaults.draft, model)
             try:
                 engine.start(model, loop)

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
+from ...common.machine import gpu_maker
 from ...common.text import did_you_mean
 from ...models.names import model_bytes
 from ..interrupt import Interrupt
@@ -45,15 +46,15 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
 _MIN_BYTES_FOR_BAR = 500_000_000
 
 
-def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
+def load_model(options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1) -> Model:
     """Find and load the model that the options, the environment or the user's config name."""
-    # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
+    # ``slots``: see `LoadOptions`. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     from ...engine.model import Model
     from ...models.errors import AbortedError, ModelError
     from ...models.listing import model_name
     from ..render.progress import loading_bar
 
-    spec = find_model(options, interrupt)
+    spec = find_model(options, interrupt, slots=slots)
     has_bar = model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR
     with loading_bar(model_name(spec.path), is_needed=has_bar) as show_fraction, ExitStack() as stack:
         report_progress = None
@@ -71,6 +72,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
         raise KeyboardInterrupt
     interrupt.abort_with(model.abort, AbortedError)
     _report_long_context(options, model)
+    _report_placement(options, model)
     _report_new_keys(spec.options.overrides, model.metadata)
     return model
 
@@ -96,12 +98,34 @@ def _report_long_context(options: ModelOptions, model: Model) -> None:
         )
 
 
-def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
+def _report_placement(options: ModelOptions, model: Model) -> None:
+    """Print a note about what does not fit into the memory of the GPU, or about a GPU that is not used."""
+    from ...engine.native.devices import gpu_backends
+
+    if model.placement.note is not None:
+        print_note(model.placement.note)
+    is_cpu_wanted = options.gpu_layers != "auto" or options.devices is not None
+    if not is_cpu_wanted and not gpu_backends() and sys.stderr.isatty():
+        _report_unused_gpu()
+
+
+@cache
+def _report_unused_gpu() -> None:
+    """Print a note if this machine has a GPU, but llama.cpp is built without it; once per run."""
+    maker = gpu_maker()
+    if maker not in (None, "unknown"):
+        print_note(
+            f"the GPU of {maker} is not used: llama.cpp is built without it; gen doctor says how to build it"
+        )
+
+
+def find_model(options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1) -> ModelSpec:
     """Find the model that the options, the environment or the user's config name, without loading it."""
-    # Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
+    # ``slots``: see `LoadOptions`. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a
+    # download.
     from ...engine.load_options import ModelSpec
 
-    load_options = read_load_options(options)
+    load_options = replace(read_load_options(options), slots=slots)
     files, origin = find_model_files(options.model_reference, partial(pull, interrupt=interrupt))
     _report_other_files(files)
     _use_numa(options)
@@ -155,11 +179,17 @@ def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
     if draft is None:
         return
     draft_model = draft.open_for(model)
+    if draft_model is not None and draft_model.placement.note is not None:
+        print_note(f"-md {draft_model.path}: {draft_model.placement.note}")
     if draft_model is not None and 0 < draft_model.trained_context < model.context_length:
         print_note(
             f"-md {draft_model.path}: the draft model was trained with {draft_model.trained_context:,} tokens,"
             f" and may guess badly in the rest of the context of {model.context_length:,}"
         )
+
+
+# the flags of options that a load can find to be wrong
+_FLAGS_BY_OPTION = {"devices": "-dev", "main_gpu": "-mg", "tensor_split": "-ts"}
 
 
 def with_origin(error: ModelError, origin: str) -> ModelError:
@@ -169,6 +199,8 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
     if isinstance(error, AdapterError):
         return error.at(f"--lora {error.origin}")
+    if error.origin in _FLAGS_BY_OPTION:
+        return error.at(_FLAGS_BY_OPTION[error.origin])
     if origin == "config":
         return error.within(f"{config_file()}: model")
     return error.within("$GEN_MODEL" if origin == "$GEN_MODEL" else "")
@@ -219,7 +251,9 @@ def read_load_options(options: ModelOptions) -> LoadOptions:
         rope_scaling=None if options.rope_scaling is None else options.rope_scaling.value,
         rope_freq_base=options.rope_freq_base,
         rope_freq_scale=rope_freq_scale,
-        gpu_layers=options.gpu_layers,
+        gpu_layers=int(options.gpu_layers) if options.gpu_layers.isdecimal() else options.gpu_layers,
+        devices=options.devices,
+        cpu_expert_layers="all" if options.cpu_moe else options.cpu_moe_layers or 0,
         split_mode="layer" if options.split_mode is None else options.split_mode.value,
         main_gpu=options.main_gpu or 0,
         tensor_split=options.gpu_shares,
@@ -243,20 +277,22 @@ def _read_adapter(text: str) -> tuple[str, float]:
 
 def report_flags_without_effect(options: ModelOptions, report: Callable[[str], object]) -> None:
     """Report flags that have no effect because of another flag, or because there is no GPU."""
-    from ...engine.native.binding import supports_gpu
+    from ...engine.native.devices import has_gpus
 
     is_scaled = options.rope_scale is not None or options.rope_freq_scale is not None
     if options.rope_scaling is RopeScaling("none") and is_scaled:
         name = "--rope-freq-scale" if options.rope_scale is None else "--rope-scale"
         report(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
     is_gpu_flag_typed = {
-        "-ngl": options.gpu_layers != 0,
+        "-ngl": options.gpu_layers not in ("auto", "0"),
+        "-cmoe": options.cpu_moe,
+        "-ncmoe": options.cpu_moe_layers is not None,
         "-sm": options.split_mode is not None,
         "-mg": options.main_gpu is not None,
         "-ts": options.tensor_split is not None,
     }
     typed_flags = [name for name, is_typed in is_gpu_flag_typed.items() if is_typed]
-    if typed_flags and not supports_gpu():
+    if typed_flags and not has_gpus():
         verb = "has" if len(typed_flags) == 1 else "have"
         report(f"{', '.join(typed_flags)} {verb} no effect: llama.cpp finds no GPU that it was built for")
 
@@ -329,6 +365,22 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     except ModelError as error:
         print_note(flag_sentence(error))
     return SettingValue(typed_name, origin)
+
+
+def planned_device(options: ModelOptions) -> SettingValue:
+    """Return where the model will be computed. Its origin is the flag that says so."""
+    from ...engine.placement import plan_placement
+    from ...models.errors import ModelError
+    from ...presets.settings import SettingValue
+
+    flag = "-dev" if options.device is not None else "-ngl" if options.gpu_layers != "auto" else "default"
+    try:
+        files, origin = find_model_files(options.model_reference)
+        return SettingValue(str(plan_placement(files.path, read_load_options(options))), flag)
+    except ModelError as error:
+        if error.origin in _FLAGS_BY_OPTION:
+            raise with_origin(error, origin) from None
+        return SettingValue("unknown", flag)  # the row of the model says what is wrong with it
 
 
 def find_model_files(

@@ -35,19 +35,22 @@ SplitMode = StrEnum("SplitMode", {name: name for name in SPLIT_MODES})  # type: 
 NumaStrategy = StrEnum("NumaStrategy", {name: name for name in NUMA_STRATEGIES})  # type: ignore[misc]
 _F16 = CacheType("f16")
 _CACHE_TYPE_NAMES = ", ".join(CACHE_TYPES)
-_ALL_LAYERS = -1
+# the words for numbers of layers, and llama.cpp's numbers for them
+_LAYER_WORDS = {"auto": "auto", "-1": "auto", "all": "all", "-2": "all"}
 
 
-def _layer_count(text: str) -> int:
-    """Return a number of layers; -1 for ``all``."""
-    if text == "all":
-        return _ALL_LAYERS
-    if text == "auto":
-        raise ValueError("'auto' is not an integer or all; 0, the default, does not use the GPU")
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an integer or all") from None
+def _layer_count(text: str) -> str:
+    """Return a number of layers, ``auto`` or ``all``."""
+    is_count = text.isascii() and text.isdecimal() and int(text) <= INT32_MAX
+    if text not in _LAYER_WORDS and not is_count:
+        raise ValueError(f"{text!r} is not auto, all or an integer within 0..{INT32_MAX}")
+    return _LAYER_WORDS.get(text, text)
+
+
+def _print_devices() -> None:
+    from ..render.devices import print_devices
+
+    print_devices()
 
 
 def _thread_count(text: str) -> int | None:
@@ -95,15 +98,36 @@ class ModelOptions(Options):
         parse=_thread_count,
         limit=within(1, MAX_THREADS),
     )
-    gpu_layers: int = _model(
+    gpu_layers: str = _model(
         "-ngl",
         "--gpu-layers",
         "--n-gpu-layers",
-        metavar="N|all",
-        help="Number of layers on the GPU; all or -1 = all layers. [0]",
-        default=0,
+        metavar="auto|all|N",
+        help="Number of layers on the GPU; auto = as many as fit. [auto]",
+        default="auto",
         parse=_layer_count,
-        limit=within(-1, INT32_MAX),
+    )
+    device: str | None = _model(
+        "-dev",
+        "--device",
+        metavar="NAME,…|none",
+        help="GPUs to use, see --list-devices; none = the CPU alone. [all]",
+    )
+    list_devices: bool = _model(
+        "--list-devices", help="Print the GPUs with their memory, and exit.", default=False, action=_print_devices
+    )
+    cpu_moe: bool = _model(
+        "-cmoe",
+        "--cpu-moe",
+        help="Keep the experts of all layers in the CPU's memory.",
+        default=False,
+    )
+    cpu_moe_layers: int | None = _model(
+        "-ncmoe",
+        "--n-cpu-moe",
+        metavar="N",
+        help="Keep the experts of the first N layers in the CPU's memory.",
+        limit=within(0, INT32_MAX),
     )
     split_mode: SplitMode | None = _model(
         "-sm", "--split-mode", help="How to divide the model among several GPUs. [layer]"
@@ -205,6 +229,18 @@ class ModelOptions(Options):
     )
 
     @property
+    def devices(self) -> tuple[str, ...] | None:
+        """The names of ``--device``; empty for ``none``, None without the flag."""
+        if self.device is None:
+            return None
+        names = tuple(name.strip() for name in self.device.split(","))
+        if names == ("none",):
+            return ()
+        if "none" in names or "" in names or len(set(names)) < len(names):
+            raise UsageError(f"-dev: {self.device!r} is not none or a comma-separated list of different names")
+        return names
+
+    @property
     def gpu_shares(self) -> tuple[float, ...]:
         """The numbers of ``--tensor-split``; empty without the flag."""
         if self.tensor_split is None:
@@ -235,7 +271,7 @@ class ModelOptions(Options):
         return None if self.model is None else Path(self.model)
 
     def check(self) -> None:
-        """Raise ``UsageError`` for two models, two RoPE factors, wrong shares, or an unsupported V cache."""
+        """Raise ``UsageError`` for flags that exclude each other, and for wrong lists."""
         if self.hub_repository is not None and self.model is not None:
             raise UsageError("-m and -hf both name a model; give only one")
         if self.hub_file is not None and self.hub_repository is None:
@@ -243,6 +279,8 @@ class ModelOptions(Options):
         if self.rope_scale is not None and self.rope_freq_scale is not None:
             raise UsageError("--rope-scale and --rope-freq-scale set the same factor; give only one")
         _ = self.gpu_shares
+        if self.devices == () and self.gpu_layers not in ("auto", "0"):
+            raise UsageError(f"-ngl {self.gpu_layers} needs a GPU, and -dev none leaves none; omit one of them")
         if self.flash_attention is FlashAttention("off") and "q" in self.cache_type_v.value:
             raise UsageError(f"-ctv {self.cache_type_v.value} needs flash attention; omit -fa off")
 

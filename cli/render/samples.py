@@ -12,7 +12,7 @@ from ...common.text import count_noun, short_repr
 from ..options.output import Format, OutputOptions
 from ..text import terminal_safe
 from .answers import AnswerWriter
-from .stats import draft_lines, speed_line
+from .stats import draft_lines, model_lines, speed_line
 
 if TYPE_CHECKING:
     from ...engine.request import GenerationRequest
@@ -92,13 +92,13 @@ class SampleWriter:
             print_message(f"gen: none of {count_noun(vote.sample_count, 'text')} has an answer")
         return bool(vote.answers)
 
-    def show_stats(self, model_name: str) -> None:
+    def show_stats(self, model_name: str, device: str) -> None:
         # the speed of all texts together
         seconds = perf_counter() - self._start
         first_seed = self._requests[0].seed
         last_seed = self._requests[self.count - 1].seed
         lines = [
-            terminal_safe(f"model       {model_name}", sys.stderr),
+            *model_lines(model_name, device),
             speed_line("together", sum(done.completion_tokens for done in self._dones), seconds),
             *draft_lines(self._dones),
             f"samples     {count_noun(self.count, 'text')}, seeds {first_seed} to {last_seed}",
@@ -115,14 +115,14 @@ class BeamWriter(SampleWriter):
         count = len(self._requests)
         return "" if count == 1 else f"--- {index + 1} of {count}, score {done.score:.4f} ---\n"
 
-    def show_stats(self, model_name: str) -> None:
+    def show_stats(self, model_name: str, device: str) -> None:
         best = self._dones[0]
         settings = self._requests[0].beams
         if settings is None:
             raise TypeError("the request has no beam search")
         scores = ", ".join(f"{done.score:.4f}" for done in self._dones)
         lines = [
-            terminal_safe(f"model       {model_name}", sys.stderr),
+            *model_lines(model_name, device),
             speed_line("prompt", best.prompt_tokens, best.timings.prompt),
             speed_line("best text", best.completion_tokens, best.timings.generation),
             f"beams       {settings.beam_count:,}, length penalty {settings.length_penalty:g}, scores {scores}",

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 SettingRow = tuple[str, str, str]  # name, value and origin
 
 
-def show_settings(settings: Settings, grammar: GrammarSpec | None, model: SettingValue) -> None:
-    """Print the model, the chain and all other settings to stdout, each with its origin."""
+def show_settings(
+    settings: Settings, grammar: GrammarSpec | None, model: SettingValue, device: SettingValue
+) -> None:
+    """Print the model, the device, the chain and all other settings to stdout, each with its origin."""
     # A step that is off is marked. Control characters in the names of files are made visible on a terminal.
     from ...presets.setting_table import SETTINGS
 
@@ -32,17 +34,17 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: Settin
     other_rows.append(
         ("grammar", "none" if grammar is None else grammar_summary(grammar), settings["grammar"].origin)
     )
-    model_row = ("model", model.value, model.origin)
+    # The rows of model and device do not count for the widths, because they may be long.
+    first_rows = [("model", model.value, model.origin), ("device", device.value, device.origin)]
     chain_row = ("chain", "", settings.chain_origin)
     rows = [chain_row, *_rows_of_steps(settings.steps), *other_rows]
-    # The row of the model does not count for the widths, because the name of a model may be long.
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, _ in rows)
     columns = [Column(width=name_width), Column(width=value_width), Column()]
-    lines = Table(columns, [model_row, *rows], gap=_GAP).render()
+    lines = Table(columns, [*first_rows, *rows], gap=_GAP).render()
     width = output_width()
     if width is not None and max(map(text_width, lines)) > width:
-        lines = _narrow_table([model_row, *rows]).render(width)
+        lines = _narrow_table([*first_rows, *rows]).render(width)
     print(terminal_safe("\n".join(lines), sys.stdout))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...logprobs.events import Done
 
 
-def show_stats(done: Done, model_name: str, seed: int) -> None:
+def show_stats(done: Done, model_name: str, device: str, seed: int) -> None:
     """Print speeds and counts of a run to stderr."""
     times = done.timings
     token_count = done.completion_tokens
@@ -21,7 +21,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
     chain_us = times.chain / token_count * 1e6 if token_count else 0.0  # µs per token
     finish = done.finish_reason if done.stop is None else f"{done.finish_reason} at {done.stop!r}"
     lines = [
-        terminal_safe(f"model       {model_name}", sys.stderr),
+        *model_lines(model_name, device),
         speed_line("prompt", done.prompt_tokens, times.prompt),
         speed_line("generation", token_count, times.generation),
         f"chain       {chain_us:6,.0f} µs per token, {chain_share:.1%} of the generation",
@@ -32,6 +32,11 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         f"finish      {finish}, seed {seed}",
     ]
     print("\n".join(lines), file=sys.stderr)
+
+
+def model_lines(model_name: str, device: str) -> list[str]:
+    """Return a line with the model, and one that says where it is computed."""
+    return [terminal_safe(line, sys.stderr) for line in (f"model       {model_name}", f"device      {device}")]
 
 
 def _grammar(done: Done) -> list[str]:

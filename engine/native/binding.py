@@ -1,4 +1,4 @@
-"""llama.cpp as it is loaded: its C functions, its log, its build, and the flag that aborts a computation.
+"""llama.cpp as it is loaded: its C functions, its log, and the flag that aborts a computation.
 
 ``lib`` and ``libggml`` are llama-cpp-python's declarations of the C functions.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 from llama_cpp._ggml import libggml
 
+from ...common.errors import Advice
 from ...common.llama_cpp_limits import NUMA_STRATEGIES
-from ...models.errors import BindingError, ModelError
+from ...models.errors import BindingError, ModelError, NoMemoryError
 
 __all__ = ["bind_function", "binding_version", "lib", "libggml"]
 
@@ -166,6 +166,19 @@ def last_error_suffix() -> str:
     return f": {reason}" if reason else ""
 
 
+# the words of llama.cpp's backends about memory that they could not allocate
+_MEMORY_PATTERN = re.compile(
+    r"alloc|out of (?:device |host )?memory|outof(?:device|host)?memory|insufficient memory", re.IGNORECASE
+)
+
+
+def load_error(problem: str, advice: str | Advice = ()) -> ModelError:
+    """Return an error with llama.cpp's reason: a ``NoMemoryError`` if the memory is full."""
+    reason = pop_last_error()
+    kind = NoMemoryError if _MEMORY_PATTERN.search(reason) else ModelError
+    return kind(f"{problem}: {reason}" if reason else problem, advice=advice)
+
+
 _ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _abort_callback: object = None  # The callback that is set. It is kept here, because C has no reference to it.
 
@@ -178,80 +191,6 @@ def set_abort_handler(handler: Callable[[str], None]) -> None:
         lambda reason: handler(_SOURCE_FOLDER.sub("", reason.decode("utf-8", "replace")))
     )
     _set_abort_callback(_abort_callback)
-
-
-_TextFunction = ctypes.CFUNCTYPE(ctypes.c_char_p)
-_DeviceCount = ctypes.CFUNCTYPE(ctypes.c_size_t)
-_DeviceByNumber = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
-_DeviceText = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
-_DeviceType = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_GPU_TYPES = (1, 2)  # ggml_backend_dev_type of a GPU and of one that is part of a processor, see ggml-backend.h
-_BACKENDS_WITHOUT_GPU = ("CPU", "BLAS", "RPC")  # names of ggml's backends that compute on no GPU of this machine
-
-
-@dataclass(frozen=True)
-class LlamaCppBuild:
-    """The llama.cpp that is loaded."""
-
-    binding_version: str
-    ggml_version: str  # version and commit of ggml, llama.cpp's library of tensors; empty if unknown
-    system_info: str  # the features that llama.cpp was compiled for and finds here, as llama.cpp prints them
-    devices: tuple[str, ...]  # name and description of each device on which llama.cpp can compute
-    gpus: tuple[str, ...]  # the devices that are GPUs
-    gpu_backends: tuple[str, ...]  # names of the kinds of GPU that llama.cpp was built for, such as ``CUDA``
-    has_gpu: bool  # whether llama.cpp can compute on a GPU here
-
-
-def llama_cpp_build() -> LlamaCppBuild:
-    versions = [_call_for_text(name, _TextFunction) for name in ("ggml_version", "ggml_commit")]
-    info = lib.llama_print_system_info().decode("utf-8", "replace")
-    backends = [
-        _call_for_text("ggml_backend_reg_name", _DeviceText, handle)
-        for handle in _list_handles("ggml_backend_reg")
-    ]
-    return LlamaCppBuild(
-        binding_version=binding_version(),
-        ggml_version=" ".join(version for version in versions if version),
-        system_info=" | ".join(part.strip() for part in info.split("|") if part.strip()),
-        devices=tuple(map(_device_text, _list_handles("ggml_backend_dev"))),
-        gpus=tuple(_device_text(handle) for handle in _list_handles("ggml_backend_dev") if _is_gpu(handle)),
-        gpu_backends=tuple(name for name in backends if name not in _BACKENDS_WITHOUT_GPU),
-        has_gpu=supports_gpu(),
-    )
-
-
-def _list_handles(kind: str) -> list[int]:
-    """Return the handles of ggml's devices, ``ggml_backend_dev``, or of its backends, ``ggml_backend_reg``."""
-    if not (hasattr(libggml, f"{kind}_count") and hasattr(libggml, f"{kind}_get")):
-        return []
-    count_handles = bind_function(libggml, f"{kind}_count", _DeviceCount)
-    get_handle = bind_function(libggml, f"{kind}_get", _DeviceByNumber)
-    return [get_handle(number) for number in range(count_handles())]
-
-
-def _device_text(handle: int) -> str:
-    name = _call_for_text("ggml_backend_dev_name", _DeviceText, handle)
-    description = _call_for_text("ggml_backend_dev_description", _DeviceText, handle)
-    return ": ".join(text for text in (name, description) if text)
-
-
-def _is_gpu(handle: int) -> bool:
-    if not hasattr(libggml, "ggml_backend_dev_type"):
-        return False
-    return bind_function(libggml, "ggml_backend_dev_type", _DeviceType)(handle) in _GPU_TYPES
-
-
-def _call_for_text(name: str, prototype: Any, *arguments: object) -> str:
-    """Return the string that a function of ggml returns; empty if ggml has no such function."""
-    if not hasattr(libggml, name):
-        return ""
-    text: bytes | None = bind_function(libggml, name, prototype)(*arguments)
-    return (text or b"").decode("utf-8", "replace")
-
-
-def supports_gpu() -> bool:
-    """Return whether llama.cpp was built for a GPU and finds one."""
-    return bool(lib.llama_supports_gpu_offload())
 
 
 _check_callback("ggml_abort_callback", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p))

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.errors import Word
-from ...models.errors import AbortedError, ModelError
+from ...models.errors import AbortedError, ModelError, NoMemoryError
 from .binding import (
     bind_function,
     discard_last_messages,
     last_error_suffix,
     lib,
+    load_error,
     pop_last_error,
 )
 from .model import NativeModel
@@ -24,7 +25,9 @@ from .options import ContextSize, native_context_params
 
 Logits = NDArray[np.float32]  # one row of logits, float32 (V,)
 
-_ABORTED = 2  # the code that llama_decode returns when its abort callback stopped it, see llama.h
+# codes that llama_decode returns: its abort callback stopped it; and ggml's GGML_STATUS_ALLOC_FAILED
+_ABORTED = 2
+_NO_MEMORY = -2
 
 # The binding returns a pointer object. A view needs only the address, which is read in a tenth of the time.
 _logits_address = bind_function(
@@ -48,9 +51,8 @@ class NativeContext:
         params = native_context_params(model.options, size, model.abort_flag)
         self.handle = lib.llama_init_from_model(model.handle, params)  # the llama_context; None after `close`
         if not self.handle:
-            raise ModelError(
-                f"llama.cpp could not make a context of {size.sequence_count} x "
-                f"{size.length:,} tokens{last_error_suffix()}",
+            raise load_error(
+                f"llama.cpp could not make a context of {size.sequence_count} x {size.length:,} tokens",
                 advice=("try a smaller ", Word.N_CTX),
             )
         discard_last_messages()  # otherwise a warning about the new context would explain a later failure
@@ -141,6 +143,11 @@ class NativeContext:
             self._abort_flag.clear()
             discard_last_messages()  # llama.cpp logs an abort as an error
             raise AbortedError
+        if code == _NO_MEMORY:
+            raise NoMemoryError(
+                f"llama.cpp has no memory left for the next tokens{last_error_suffix()}",
+                advice=("try a smaller ", Word.N_CTX, " or ", Word.GPU_LAYERS),
+            )
         if code != 0:
             raise ModelError(f"llama.cpp could not decode (code {code}){last_error_suffix()}")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...models.errors import AdapterError, ModelError
+from ...models.errors import AdapterError
 from ..load_options import LoadOptions
 from ..model_files import cache_bytes_per_token
 from .binding import (
@@ -17,8 +17,9 @@ from .binding import (
     discard_last_messages,
     last_error_suffix,
     lib,
+    load_error,
 )
-from .options import native_model_params
+from .options import Offload, native_model_params
 from .vocabulary import NativeVocabulary
 
 # Architectures that can decode only one sequence per context. llama.cpp, as in llama-cpp-python 0.3.36, multiplies
@@ -41,6 +42,7 @@ class NativeModel:
         path: Path,
         options: LoadOptions,
         missing_bytes: frozenset[int],
+        offload: Offload,
         progress: Callable[[float], bool] | None = None,
     ) -> None:
         # ``missing_bytes``: see `GgufHeader`. ``progress`` gets the loaded fraction, 0 to 1; loading stops when it
@@ -51,12 +53,12 @@ class NativeModel:
         # the LoRA adapters with their scales, which every context gets; none before `load_adapters`
         self.adapters: list[tuple[object, float]] = []
         # whether some layers are computed on a GPU
-        self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
-        params = native_model_params(options, path, progress)
+        self.uses_gpu = offload.layers > 0
+        params = native_model_params(options, path, offload, progress)
         discard_last_messages()
         self.handle = load_file(path, params)  # the llama_model; None after `close`
         if not self.handle:
-            raise ModelError(f"{path}: llama.cpp could not load the model{last_error_suffix()}")
+            raise load_error(f"{path}: llama.cpp could not load the model")
         self.vocabulary = NativeVocabulary(lib.llama_model_get_vocab(self.handle), missing_bytes)
 
     def close(self) -> None:

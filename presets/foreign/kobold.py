@@ -37,7 +37,7 @@ from . import lists
 from .conversion import Imported, ImportedChainBuilder, read_guidance
 from .exporter import PresetExporter, entries_in_order, has_halves_slope, is_sloped
 from .other_keys import other_keys
-from .preset_file import PresetFile, known_share
+from .preset_file import LABEL_KEYS, PresetFile, known_share
 from .registry import Format
 from .sampler_keys import SamplerKeys, keys_by_sampler, off_values, sampler_keys
 from .table import ForeignTable
@@ -82,9 +82,6 @@ _KOBOLDAI_SLOTS_BEFORE_MIROSTAT = ("repetition_penalty", "temperature")
 # Keys of KoboldAI's settings file that do not affect sampling. If one is present, KoboldAI's defaults are used.
 SETTINGS_FILE_KEYS = other_keys("koboldai-settings")
 
-# keys that identify a preset, and do not affect sampling
-LABEL_KEYS = other_keys("kobold-labels")
-
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
 _KOBOLDAI_SETTING_KEYS = {"max_tokens": "genamt", "grammar": "grammar"}
 _ALL_KOBOLDAI_KEYS = frozenset((*KOBOLDAI_KEYS, *LABEL_KEYS, *SETTINGS_FILE_KEYS, *other_keys("koboldai")))
@@ -102,8 +99,7 @@ def read_koboldcpp(file: PresetFile) -> Imported:
 
 def _recognize(known_keys: frozenset[str], file: PresetFile) -> float:
     keys = {key for preset in file.json_objects for key in preset}
-    has_settings = not keys <= set(LABEL_KEYS)
-    return known_share(keys, known_keys) if has_settings else 0.0
+    return known_share(keys, known_keys)
 
 
 def _read_chosen(file: PresetFile, convert: Callable[[Mapping[Any, Any], bool], ImportedChainBuilder]) -> Imported:

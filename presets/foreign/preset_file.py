@@ -10,10 +10,15 @@ from typing import Any
 
 from ...common.text import unknown_name
 from ..errors import PresetError
+from .other_keys import other_keys
 from .table import first_content_line, parse_json, parse_yaml_1_1
 
 # A line that may begin a table in YAML. Other texts, such as long Modelfiles, are not read as YAML, which is slow.
 _YAML_LINE_PATTERN = re.compile(r"\s*(?:---|[%?!&]|.*:(?:\s|$))")
+
+
+# keys that identify a preset, and do not affect sampling
+LABEL_KEYS = frozenset(other_keys("labels"))
 
 
 class MissingSectionError(PresetError):
@@ -115,5 +120,6 @@ class PresetFile:
 
 
 def known_share(keys: Collection[str], known_keys: Container[str]) -> float:
-    """Return the share of the keys that are known; 0 without keys."""
-    return sum(key in known_keys for key in keys) / len(keys) if keys else 0.0
+    """Return the share of the keys that are known; 0 without keys. Keys that name a preset do not count."""
+    settings = [key for key in keys if key not in LABEL_KEYS]
+    return sum(key in known_keys for key in settings) / len(settings) if settings else 0.0

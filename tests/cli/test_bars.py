@@ -1,11 +1,9 @@
 """Progress bars: short, with tokens and rate, and nothing of them stays, however the process ends."""
 
-import fcntl
 import os
 import re
-import subprocess
-import sys
 import termios
+from contextlib import suppress
 
 import pyte
 import pytest
@@ -13,35 +11,37 @@ import pytest
 from ..engine.small_models import write_model
 
 
-def watch(command, environment, columns=80, interrupt_at=None, code=0):
-    """Run a command on a terminal; returns the lines that were shown at any time, and those that were left.
+@pytest.fixture
+def watch(gen_server, environment, home):
+    """Run `gen` or a program on a terminal; returns the lines shown at any time, those left, and all bytes.
 
     ``interrupt_at``: Ctrl-C is typed when a line that begins so is shown.
     """
-    leader, follower = os.openpty()
-    termios.tcsetwinsize(follower, (24, columns))
-    variables = {key: value for key, value in environment.items() if key != "COLUMNS"}
-    process = subprocess.Popen(
-        command, stdin=follower, stdout=follower, stderr=follower, env={**variables, "TERM": "xterm"},
-        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
-    )  # fmt: skip
-    os.close(follower)
-    screen = pyte.Screen(columns, 24)
-    stream = pyte.ByteStream(screen)
-    shown = set()
-    try:
-        while data := os.read(leader, 4096):
-            stream.feed(data)
-            lines = [line.rstrip() for line in screen.display if line.strip()]
-            shown.update(lines)
-            if interrupt_at and any(line.startswith(interrupt_at) for line in lines):
-                os.write(leader, b"\x03")
-                interrupt_at = None
-    except OSError:  # the terminal is closed
-        pass
-    os.close(leader)
-    assert process.wait() == code
-    return shown, [line.rstrip() for line in screen.display if line.strip()]
+    variables = {key: value for key, value in environment.items() if key != "COLUMNS"} | {"TERM": "xterm"}
+
+    def run(*words, program=None, columns=80, interrupt_at=None, code=0):
+        leader, follower = os.openpty()
+        termios.tcsetwinsize(follower, (24, columns))
+        options = {"cwd": home, "env": variables, "program": program, "controls": True}
+        pid = gen_server.start(words, [follower] * 3, **options)
+        os.close(follower)
+        screen = pyte.Screen(columns, 24)
+        stream = pyte.ByteStream(screen)
+        shown, written = set(), b""
+        with suppress(OSError):  # the terminal is closed
+            while data := os.read(leader, 4096):
+                written += data
+                stream.feed(data)
+                lines = [line.rstrip() for line in screen.display if line.strip()]
+                shown.update(lines)
+                if interrupt_at and any(line.startswith(interrupt_at) for line in lines):
+                    os.write(leader, b"\x03")
+                    interrupt_at = None
+        os.close(leader)
+        assert gen_server.wait(pid, 60) == code
+        return shown, [line.rstrip() for line in screen.display if line.strip()], written.decode()
+
+    return run
 
 
 PROGRAM = """
@@ -63,27 +63,12 @@ CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_bar_is_short_and_leaves_nothing(environment, end):
-    leader, follower = os.openpty()
-    termios.tcsetwinsize(follower, (24, 80))
-    variables = {key: value for key, value in environment.items() if key != "COLUMNS"}
-    command = [sys.executable, "-c", PROGRAM.format(end=end)]
-    process = subprocess.Popen(command, stderr=follower, env={**variables, "TERM": "xterm"})
-    os.close(follower)
-    written = b""
-    try:
-        while data := os.read(leader, 4096):
-            written += data
-    except OSError:  # the terminal is closed
-        pass
-    os.close(leader)
-    assert process.wait() == 0
-    text = written.decode()
+def test_a_bar_is_short_and_leaves_nothing(watch, end):
+    _, left, text = watch(program=PROGRAM.format(end=end))
+    assert left == []
     assert re.search(r"Reading \S+ +[\d,]+/20,480 [\d,]+ tokens/s", CODES.sub("", text))
     lines = [line for line in re.split(r"[\r\n]+", CODES.sub("", text)) if line]
     assert max(map(len, lines)) <= 49
-    erased = text.rindex("\x1b[2K")
-    assert not CODES.sub("", text[erased:]).strip()
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
@@ -96,20 +81,19 @@ with reading_bar() as update:
 """
 
 
-def test_a_bar_of_one_long_batch_shows_the_time(environment):
-    shown, left = watch([sys.executable, "-c", TIME], environment)
+def test_a_bar_of_one_long_batch_shows_the_time(watch):
+    shown, left, _ = watch(program=TIME)
     assert left == []
     assert {line.partition("0/4,096")[2].strip() for line in shown} >= {"0:00", "0:01"}
 
 
 @pytest.mark.parametrize("columns", [80, 50])
-def test_ctrl_c_while_a_prompt_is_read_leaves_no_bar(environment, home, columns):
+def test_ctrl_c_while_a_prompt_is_read_leaves_no_bar(watch, home, columns):
     """The text of the run ends in a newline, which must not move the cursor away from the bar."""
     prompt = home / "prompt.txt"
     prompt.write_text("hello " * 20_000)
     flags = ["-m", write_model(home / "small.gguf", "llama"), "-t", "1", "-c", "100000", "-f", prompt]
-    command = [sys.executable, "-m", "logitsmith.cli", "run", *flags]
-    shown, left = watch(command, environment, columns, interrupt_at="Reading", code=130)
+    shown, left, _ = watch("run", *flags, columns=columns, interrupt_at="Reading", code=130)
     assert any(line.startswith("Reading") for line in shown)
     assert not any("Reading" in line or "/40,000" in line for line in left)
 
@@ -126,9 +110,8 @@ with show_progress(BatchProgress(10), False, lambda: ["worker 1: 3 answered", "w
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_lines_below_a_bar_are_cut_and_leave_nothing(environment, end):
-    program = LINES_BELOW.format(end="pass" if end.startswith("update") else end)
-    shown, left = watch([sys.executable, "-c", program], environment)
+def test_lines_below_a_bar_are_cut_and_leave_nothing(watch, end):
+    shown, left, _ = watch(program=LINES_BELOW.format(end="pass" if end.startswith("update") else end))
     assert "worker 1: 3 answered" in shown
     assert f"worker 2 on {'x' * 36}…" in shown
     assert left == ["before"]

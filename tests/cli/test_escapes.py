@@ -1,6 +1,5 @@
 r"""The escapes of llama.cpp's command line, in texts that are typed: \n \r \t \' \" \\ \xHH."""
 
-import json
 import re
 
 import pytest
@@ -65,15 +64,3 @@ def test_stop_and_breakers_follow_one_rule(gen):
     out = gen("x", "--show-config", "--no-escape", *texts).out
     assert re.search(r'"\\\\x41\\\\t"', out)
     assert re.search(r'"\\\\x42\\\\t"', out)
-
-
-def test_choices_and_scored_texts(gen):
-    score = ("score", "--format", "json")
-    assert json.loads(gen(*score, r"a\nb").out) == json.loads(gen(*score, "a\nb").out)
-    choices = json.loads(gen(*score, "a", "--choices", r"\n", "--choices", "b").out)["choices"]
-    assert "\n" in [choice["text"] for choice in choices]
-
-
-def test_bytes_that_are_not_utf8_are_refused(gen):
-    assert "the prompt is not UTF-8" in gen(r"\xff", code=2).err
-    assert "--stop is not UTF-8" in gen("x", "--stop", r"\xff", code=2).err

@@ -1,8 +1,6 @@
 """Grammars on the command line."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -75,12 +73,6 @@ def test_broken_off_and_closed(gen, files):
     assert not closed.err
 
 
-def test_the_default_length_breaks_nothing_off(gen):
-    out = gen("Digits:", "-t", "1", "--seed", "1", "--grammar", 'root ::= "[" [0-9]+ "]"', "--temp", "3").out
-    assert out.startswith("[")
-    assert out.endswith("]")
-
-
 def test_a_preset_names_its_files_from_its_folder(gen, files):
     (files / "sub").mkdir()
     (files / "sub" / "p.yaml").write_text("grammar: {file: ../yes.gbnf, root: other}\n")
@@ -90,11 +82,6 @@ def test_a_preset_names_its_files_from_its_folder(gen, files):
     assert "q.yaml: " in gen("presets", "check", "sub/q.yaml", code=2).err
     (files / "r.yaml").write_text("grammar: {file: bad.gbnf}\n")
     assert "bad.gbnf: line 2, column 6" in gen("presets", "check", "./r.yaml", code=2).err
-
-
-def test_stats(gen, files):
-    err = gen("A number:", *RUN, "-j", SCHEMA, "--stats").err
-    assert "tokens forced, complete" in err
 
 
 @pytest.mark.bundled_model
@@ -113,100 +100,79 @@ def test_why_a_text_is_not_whole(gen, files):
     assert "does not complete the grammar: the stop string 'c' was reached" in stopped
 
 
-SHOWN = {
-    "none": ([], "none"),
-    "a name": (["--grammar", "yes_no"], "grammar yes_no ("),
-    "short": (["--regex", "a+"], "'a+'"),
-    "another root, after": (
-        ["--grammar-file", "yes.gbnf", "--grammar-root", "other", "--grammar-after", "x"],
-        ", from rule other, after 'x'",
-    ),
-}
-
-
-@pytest.mark.parametrize(("arguments", "shown"), SHOWN.values(), ids=SHOWN)
-def test_show_config(gen, files, arguments, shown):
-    line = gen("--show-config", *arguments).out.splitlines()[-1]
-    assert line.startswith("grammar ")
-    assert shown in line
-
-
-def test_show_config_checks_the_grammar(gen, files):
-    assert "bad.gbnf: line 2, column 6" in gen("--show-config", "--grammar-file", "bad.gbnf", code=2).err
-
-
 WRONG = {
-    "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex both define a grammar"),
-    "an unknown name": (["--grammar", "jso"], "unknown grammar 'jso'; did you mean json?"),
-    "a mistake": (["--grammar-file", "bad.gbnf"], "bad.gbnf: line 2, column 6: expected ::="),
-    "no such file": (["--grammar-file", "none.gbnf"], "none.gbnf: there is no such file"),
-    "a folder": (["--grammar-file", "grammars"], "grammars: it is a folder, not a file"),
-    "not JSON": (["-j", "{"], "gen: --json-schema: line 1, column 2: not JSON"),
-    "a keyword": (
-        ["-j", '{"not": {"const": 1}}'],
-        "gen: --json-schema: /not: 'not' is not supported (here {\"const\": 1}); --schema-lenient ignores",
-    ),
-    "lenient without a schema": (
-        ["--regex", "a", "--schema-lenient"],
-        "schema_lenient is allowed only with a JSON Schema",
-    ),
-    "lenient without a grammar": (["--schema-lenient"], "--schema-lenient needs a grammar"),
-    "a regex": (["--regex", "a("], "gen: --regex: line 1, column 2: unclosed group"),
-    "a token that is none": (["--grammar", "root ::= <nothing>"], "<nothing> is not one token of this model"),
-    "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "a root rule is allowed only with GBNF"),
+    "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex"),
+    "an unknown name": (["--grammar", "jso"], "did you mean json?"),
+    "a mistake": (["--grammar-file", "bad.gbnf"], "bad.gbnf: line 2, column 6"),
+    "a mistake in what is shown": (["--show-config", "--grammar-file", "bad.gbnf"], "bad.gbnf: line 2, column 6"),
+    "no such file": (["--grammar-file", "none.gbnf"], "none.gbnf: "),
+    "a folder": (["--grammar-file", "grammars"], "grammars: "),
+    "not JSON": (["-j", "{"], "gen: --json-schema: line 1, column 2"),
+    "a keyword": (["-j", '{"not": {"const": 1}}'], "gen: --json-schema: /not: "),
+    "lenient without a schema": (["--regex", "a", "--schema-lenient"], "schema_lenient"),
+    "a regex": (["--regex", "a("], "gen: --regex: line 1, column 2"),
+    "a token that is none": (["--grammar", "root ::= <nothing>"], "<nothing>"),
+    "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "GBNF"),
     "a root that is none": (["--grammar", "json", "--grammar-root", "objct"], "did you mean object?"),
-    "root without a grammar": (["--grammar-root", "a"], "--grammar-root needs a grammar"),
+    "after nothing": (["--regex", "a", "--grammar-after", ""], "empty"),
+    "an unknown key": (["--set", "grammar={rgex: a}"], "'rgex'"),
+    "no grammar to be lenient": (["--schema-lenient"], "--schema-lenient needs a grammar"),
+    "a root without a grammar": (["--grammar-root", "a"], "--grammar-root needs a grammar"),
     "after without a grammar": (["--grammar-after", "a"], "--grammar-after needs a grammar"),
     "complete without a grammar": (["--grammar-complete"], "--grammar-complete needs a grammar"),
-    "after nothing": (["--regex", "a", "--grammar-after", ""], "is empty"),
-    "a table that says nothing": (["--set", "grammar={root: a}"], "got none of them"),
-    "an unknown key": (["--set", "grammar={rgex: a}"], "unknown key 'rgex'"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said(gen, files, arguments, message):
+@pytest.mark.parametrize(("arguments", "named"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(gen, files, arguments, named):
     result = gen("x", "-t", "1", "-n", "3", *arguments, code=2)
-    assert message in result.err
+    assert named in result.err
     assert not result.out
 
 
-def test_commands(gen, files):
+def test_lists_and_shows(gen, files):
     listing = gen("grammars").out
     assert "json_lines" in listing
     assert "My own" in listing
     assert gen("grammars", "show", "mine").out == '# My own\nroot ::= "mine"\n'
-    assert gen("grammars", "check", "json").out == "json: ok\n"
-    assert (
-        gen("grammars", "check", "schema.json", "--text", '{\n  "a": 5\n}').out
-        == "schema.json: the text matches\n"
-    )
-    assert gen("grammars", "check", "digits.regex", "--text", "123").out.endswith("matches\n")
-    assert "line 2, column 6" in gen("grammars", "check", "bad.gbnf", code=2).err
-    left = gen("grammars", "check", "json", "--text", '{"a": 1,\n "b" 2}', code=1).out
-    assert "line 2, column 6: '2' is not allowed here; expected ':'" in left
-    assert left.splitlines()[1:] == ['   "b" 2}', "       ^"]
-    wide = gen("grammars", "check", "mine", "--text", "mi日本", code=1).out
-    assert wide.splitlines()[1:] == ["  mi日本", "    ^"]
-    wide = gen("grammars", "check", "japanese", "--text", "日本x", code=1).out
-    assert wide.splitlines()[1:] == ["  日本x", "      ^"]
-    assert "is not UTF-8" in gen("grammars", "check", "mine", "--text", b"\xff", code=2).err
-    assert "--root names a rule of GBNF" in gen("grammars", "check", "schema.json", "--root", "x", code=2).err
-    assert gen("grammars", "check", "json", stdin="[1]").out == "json: the text matches\n"
-    assert "'x' is not allowed here" in gen("grammars", "check", "json", stdin="x", code=1).out
-    assert "ends too early" in gen("grammars", "check", "json", "--text-file", "-", stdin="[1", code=1).out
-    assert gen("grammars", "check", "json", "--text-file", "-", stdin="[1]\n").out.endswith("matches\n")
 
 
-def test_samples_match_their_grammar(gen, files):
-    one, two = gen("grammars", "sample", "number", "-n", "2", "--seed", "4").out.splitlines()
-    assert gen("grammars", "sample", "number", "--seed", "4").out == one + "\n"
-    for text in (one, two):
-        assert gen("grammars", "check", "number", "--text", text).out.endswith("matches\n")
-    for name in ("schema.json", "digits.regex", "two.lark"):
-        for text in gen("grammars", "sample", name, "-n", "3").out.splitlines():
-            assert gen("grammars", "check", name, "--text", text).out.endswith("matches\n")
-    assert "--schema-lenient is for" in gen("grammars", "sample", "digits.regex", "--schema-lenient", code=2).err
+CHECKED = {
+    "a name": (["json"], "[1]", ""),
+    "a name alone": (["json"], "", ""),
+    "a schema": (["schema.json", "--text", '{\n  "a": 5\n}'], "", ""),
+    "a regex": (["digits.regex", "--text", "123"], "", ""),
+    "a file of the text": (["json", "--text-file", "-"], "[1]\n", ""),
+    "a wrong place": (["json", "--text", '{"a": 1,\n "b" 2}'], "", "line 2, column 6: '2' is not allowed here"),
+    "a mark below wide characters": (["mine", "--text", "mi日本"], "", "\n  mi日本\n    ^"),
+    "a mark behind wide characters": (["japanese", "--text", "日本x"], "", "\n  日本x\n      ^"),
+    "a wrong text of a pipe": (["json"], "x", "'x' is not allowed here"),
+    "an early end": (["json", "--text-file", "-"], "[1", "ends too early"),
+    "an empty text": (["json", "--text", ""], "", "ends too early"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "stdin", "fault"), CHECKED.values(), ids=CHECKED)
+def test_texts_are_checked(gen, files, arguments, stdin, fault):
+    result = gen("grammars", "check", *arguments, stdin=stdin, code=1 if fault else 0)
+    assert fault in result.out
+
+
+NOT_CHECKED = {
+    "a mistake": (["bad.gbnf"], "line 2, column 6"),
+    "no UTF-8": (["mine", "--text", b"\xff"], "UTF-8"),
+    "a rule of a schema": (["schema.json", "--root", "x"], "--root"),
+    "a rule of a regex": (["--regex", "a", "--root", "b"], "--regex: grammar: "),
+    "no grammar": ([], "--regex"),
+    "a name and a flag": (["json", "--regex", "a"], "--regex"),
+    "two flags": (["-j", "{}", "--regex", "a"], "--json-schema and --regex"),
+    "a lenient regex": (["digits.regex", "--schema-lenient"], "--schema-lenient"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "named"), NOT_CHECKED.values(), ids=NOT_CHECKED)
+def test_what_cannot_be_checked_is_refused(gen, files, arguments, named):
+    assert named in gen("grammars", "check", *arguments, code=2).err
 
 
 GRAMMAR_FLAGS = {
@@ -223,30 +189,6 @@ GRAMMAR_FLAGS = {
 def test_the_flags_of_a_run_give_a_grammar_to_check_and_sample(gen, files, flags, sentence, label):
     assert gen("grammars", "sample", *flags).out == f"{sentence}\n"
     assert gen("grammars", "check", *flags, "--text", sentence).out == f"{label}: the text matches\n"
-
-
-WRONG_SOURCES = {
-    "none": ([], "no grammar is given: give a name, a file, or a flag such as --regex"),
-    "two": (["json", "--regex", "a"], "'json' and --regex both define a grammar; give only one"),
-    "two flags": (["-j", "{}", "--regex", "a"], "--json-schema and --regex both define a grammar"),
-    "a rule of a regex": (
-        ["--regex", "a", "--root", "b"],
-        "--regex: grammar: a root rule is allowed only with GBNF",
-    ),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG_SOURCES.values(), ids=WRONG_SOURCES)
-def test_a_source_of_a_grammar_that_is_none_is_refused(gen, arguments, message):
-    for command in ("check", "sample"):
-        assert message in gen("grammars", command, *arguments, code=2).err
-
-
-def test_an_empty_pipe_is_no_text(gen, home):
-    note = "gen: note: stdin is empty: only the grammar is checked; --text '' checks an empty text\n"
-    checked = gen("grammars", "check", "json", stdin="")
-    assert (checked.out, checked.err) == ("json: ok\n", note)
-    assert "ends too early" in gen("grammars", "check", "json", "--text", "", code=1).out
 
 
 NOT_TWO = '{"type": "integer", "minimum": 2, "maximum": 3, "not": {"const": 2}}'
@@ -278,36 +220,6 @@ def test_the_lines_of_a_batch_are_lenient_too(gen, home):
     assert all("/not: 'not' is not supported" in line["error"]["message"] for line in refused.lines)
 
 
-COUNTING_GEN = """
-import sys
-from logitsmith.grammars.gbnf import grammar as gbnf_grammar
-
-class CountedParser(gbnf_grammar.GbnfParser):
-    def __init__(self, source):
-        print("parsed", file=sys.stderr)
-        super().__init__(source)
-
-gbnf_grammar.GbnfParser = CountedParser
-from logitsmith.cli import main
-main()
-"""
-
-
-def test_an_inline_grammar_is_parsed_once(home, environment):
-    grammar = ["--grammar", 'root ::= "a" [b-z]{9}', "-n", "2", "--grammar-complete"]
-    done = subprocess.run(
-        [sys.executable, "-c", COUNTING_GEN, "Say it:", *RUN, *grammar],
-        capture_output=True,
-        cwd=home,
-        env=environment,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert len(done.stdout.strip()) == 10
-    assert done.stderr.count("parsed") == 1
-
-
 OPEN = '"properties": {"a": {"enum": [1]}}, "required": ["a"]'
 CLOSED = '"additionalProperties": false'
 HINT = 'gen: note: the JSON Schema allows other keys too{}; "additionalProperties": false forbids them\n'
@@ -327,19 +239,18 @@ def test_a_schema_that_is_open_is_hinted_at(gen, schema, hint):
     assert gen("x", *RUN, "-j", schema, "--show-config").err == hint
 
 
-@pytest.mark.parametrize(("name", "code"), [("open", 0), ("closed", 1)])
-def test_only_an_open_schema_takes_other_keys(gen, home, name, code):
-    (home / "work" / "schema.json").write_text(OPEN_SCHEMAS[name][0])
-    gen("grammars", "check", "schema.json", "--text-file", "-", stdin='{"a": 1, "z": 2}', code=code)
-
-
-def test_advice_about_a_preset_is_the_presets_own_form(gen, files):
-    (files / "strict.yaml").write_text("grammar: {json_schema: {uniqueItems: true}}\n")
-    message = gen("presets", "check", "strict.yaml", code=2).err
-    assert "/uniqueItems: 'uniqueItems' is not supported (here true); schema_lenient: true ignores it" in message
-
-
 def test_an_unknown_format_is_noted(gen, files):
     (files / "bytes.json").write_text('{"items": {"type": "string", "format": "byte"}}')
     result = gen("grammars", "check", "bytes.json", "--text", '["YQ=="]')
     assert "left out of the JSON Schema: /items/format" in result.err
+
+
+def test_samples_match_their_grammar(gen, files):
+    one, two = gen("grammars", "sample", "number", "-n", "2", "--seed", "4").out.splitlines()
+    assert gen("grammars", "sample", "number", "--seed", "4").out == one + "\n"
+    for text in (one, two):
+        assert gen("grammars", "check", "number", "--text", text).out.endswith("matches\n")
+    for name in ("schema.json", "digits.regex", "two.lark"):
+        for text in gen("grammars", "sample", name, "-n", "3").out.splitlines():
+            assert gen("grammars", "check", name, "--text", text).out.endswith("matches\n")
+    assert "--schema-lenient is for" in gen("grammars", "sample", "digits.regex", "--schema-lenient", code=2).err

@@ -86,29 +86,27 @@ def test_names_and_notes_of_stages_are_shown_and_not_obeyed(gen, home):
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("width", [50, 80])
-def test_it_fits_the_terminal(gen, run_file, width):
-    out = gen("inspect", run_file, "--token", "3", COLUMNS=str(width)).out
-    assert max(map(len, out.splitlines())) <= width
-
-
 def test_what_is_not_there(gen, run_file, home):
-    assert "there is no token 99; the run has 12 tokens" in gen("inspect", run_file, "--token", "99", code=1).err
-    assert "no token with the text 'zebra'" in gen("inspect", run_file, "--text", "zebra", code=1).err
     (home / "work" / "plain.jsonl").write_text(jsonl(traced_events(3, traced=False)))
-    message = "plain.jsonl: this run has no trace; repeat it with --format jsonl --trace"
-    assert message in gen("inspect", "plain.jsonl", "--token", "0", code=1).err
+    missing = {
+        (run_file, "--token", "99"): "99",
+        (run_file, "--text", "zebra"): "'zebra'",
+        ("plain.jsonl", "--token", "0"): "--format jsonl --trace",
+    }
+    for words, named in missing.items():
+        assert named in gen("inspect", *words, code=1).err
 
 
 REFUSED = {
-    "both": (["--token", "1", "--text", "a"], "--token and --text both choose a token"),
-    "a table of all": (["--token", "1", "--top", "3"], "where --top has no effect"),
-    "a page": (["--text", "a", "--html", "x.html"], "where --html has no effect"),
-    "nothing": (["--text", ""], "the text must not be empty"),
-    "a negative number": (["--token", "-1"], "--token: -1 is not ≥ 0"),
+    "both": ["--token", "1", "--text", "a"],
+    "a table of all": ["--token", "1", "--top", "3"],
+    "a page": ["--text", "a", "--html", "x.html"],
+    "nothing": ["--text", ""],
+    "a negative number": ["--token", "-1"],
 }
 
 
-@pytest.mark.parametrize(("flags", "message"), REFUSED.values(), ids=REFUSED)
-def test_refused(gen, run_file, flags, message):
-    assert message in " ".join(gen("inspect", run_file, *flags, code=2).err.replace("│", "").split())
+@pytest.mark.parametrize("flags", REFUSED.values(), ids=REFUSED)
+def test_refused(gen, run_file, flags):
+    error = gen("inspect", run_file, *flags, code=2).err
+    assert all(flag in error for flag in flags if flag.startswith("--t"))

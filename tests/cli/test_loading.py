@@ -1,17 +1,19 @@
-"""When a model is loaded: after the other input was read. How a signal ends the load, and what a run imports."""
+"""When a model is loaded, and how a signal ends the load; what a command imports."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from .test_signals import CODES, signals, start
+from .test_completion import question
+from .test_signals import CODES
 
 
 @pytest.mark.parametrize("command", ["run", "next"])
-@pytest.mark.parametrize("model", ["missing.gguf", __file__, None], ids=["missing", "no model", "a model"])
-def test_a_wrong_preset_is_reported_before_a_wrong_model(gen, command, model, pruned_model):
-    model = str(pruned_model) if model is None else model
+@pytest.mark.parametrize("model", ["missing.gguf", __file__], ids=["missing", "no model"])
+def test_a_wrong_preset_is_reported_before_a_wrong_model(gen, command, model):
     assert "unknown preset" in gen(command, "x", "-m", model, "-P", "no such preset", code=2).err
 
 
@@ -24,7 +26,7 @@ load_file = model.load_file
 
 def slow_load(path, params):
     os.write(2, b"loading\\n")
-    time.sleep({seconds})
+    time.sleep(0.4)
     return load_file(path, params)
 
 model.load_file = slow_load
@@ -34,34 +36,52 @@ main()
 
 
 @pytest.mark.usefixtures("with_pruned_model")
-@signals
-@pytest.mark.parametrize("delay", [0, 0.02, 0.5])
-def test_a_signal_during_the_load(environment, number, delay):
-    with start([sys.executable, "-c", SLOW_LOAD.format(seconds=0.4)], environment) as process:
-        assert process.stderr.readline() == b"loading\n"
-        try:
-            process.wait(delay)
-        except subprocess.TimeoutExpired:
-            process.send_signal(number)
-        out, err = process.communicate()
+@pytest.mark.parametrize(
+    ("number", "delay"),
+    [(signal.SIGINT, 0), (signal.SIGTERM, 0.02), (signal.SIGHUP, 0.3), (signal.SIGINT, 0.5)],
+    ids=str,
+)
+def test_a_signal_during_the_load(start_gen, number, delay):
+    command = start_gen(program=SLOW_LOAD)
+    assert command.stderr.readline() == b"loading\n"
+    time.sleep(delay)
+    command.send_signal(number)
+    out, err = command.finish()
     assert err == b""
-    assert process.returncode == CODES[number] or (process.returncode == 0 and out)
+    assert command.returncode == CODES[number] or (command.returncode == 0 and out)
 
 
-UNNEEDED = (
+OF_HELP = {"numpy", "llama_cpp", "httpx", "starlette", "prompt_toolkit", "yaml", "logitsmith.samplers"}
+OF_COMPLETION = {"numpy", "llama_cpp", "logitsmith.engine", "logitsmith.logprobs"}
+OF_A_RUN = {
     *("rich", "httpx", "huggingface_hub", "prompt_toolkit", "markdown_it", "llguidance", "ray"),
     *("numpy.random", "logitsmith.models.resolve"),
-)
+}
+LINES = {
+    **dict.fromkeys(("gen run --help", "gen presets --help", "gen --version"), OF_HELP),
+    **dict.fromkeys(("gen --se\t", "gen -P \t", "gen --set top_k.\t", "gen chat --resume \t"), OF_COMPLETION),
+    "gen run Hello -n 1 -s 7 --temp 0.5": OF_A_RUN,
+}
+"""Command lines, and with a tab the lines that are completed; the modules that they do not need."""
 
 
-@pytest.mark.usefixtures("with_pruned_model")
-def test_a_run_imports_nothing_that_it_does_not_need(environment):
+@pytest.mark.usefixtures("with_pruned_model", "chats")
+@pytest.mark.parametrize(("line", "unneeded"), LINES.items(), ids=LINES)
+def test_nothing_is_imported_that_is_not_needed(environment, home, line, unneeded):
     program = (
         "import sys\nfrom logitsmith.cli import main\n"
-        "try: main(['run', 'Hello', '-n', '1', '-s', '7', '--temp', '0.5'])\nexcept SystemExit: pass\n"
-        f"print([name for name in {UNNEEDED} if name in sys.modules], file=sys.stderr)"
+        f"sys.argv = {line.split()}\ntry:\n    main()\nfinally:\n"
+        f"    print(sorted({unneeded} & set(sys.modules)), file=sys.stderr)"
     )
+    asked = question(line[:-1]) if line.endswith("\t") else {}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
+        [sys.executable, "-c", program],
+        env={**environment, **asked},
+        cwd=home / "work",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == "[]\n"
+    assert done.stdout.strip()

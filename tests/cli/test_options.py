@@ -21,7 +21,7 @@ from logitsmith.cli.commands.score import ScoreOptions
 from logitsmith.cli.flags import REQUIRED, Options, argument, flag, iterate_flags
 from logitsmith.cli.messages import flag_sentence
 from logitsmith.common.errors import LogitsmithError, UsageError, Word
-from logitsmith.common.flags import POSITIVE, at_least, within
+from logitsmith.common.flags import POSITIVE, at_least
 from logitsmith.presets.parameter_names import MAIN_SAMPLER_FLAGS, SAMPLER_FLAGS
 from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.samplers import find_sampler
@@ -69,20 +69,6 @@ def test_a_command_gets_one_object():
     ]
 
 
-REFUSED = {
-    "a number that is too small": (["me", "-n", "0"], "-n: 0 is not ≥ 1, nor -1 for all"),
-    "no number above 0": (["me", "--share", "0"], "--share: 0 is not a number > 0"),
-    "an infinite number": (["me", "--share", "inf"], "--share: inf is not a number > 0"),
-    "what the class refuses": (["nobody"], "nobody has no options"),
-    "a missing argument": ([], "NAME"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_wrong_value_is_refused(arguments, message):
-    assert message in invoke(*arguments)
-
-
 def test_a_text_is_utf8_and_a_path_may_be_anything():
     options = {"typed_flags": TypedFlags(), "name": "me", "numbers": Numbers()}
     check_options(Example(**options, folder=["\udcff"]))
@@ -95,15 +81,6 @@ def test_flags_that_are_given_can_be_refused():
     given.reject(Numbers, required_companions=["another one"], why="is not looked at")
     with pytest.raises(UsageError, match="--share is for a --count"):
         given.reject(Numbers, required_companions=["a --count"], why="is for a --count")
-
-
-def test_limits_in_words():
-    assert (
-        within(0, 7, minus_one_meaning="a fresh one").violation(8)
-        == "8 is not within 0..7, nor -1 for a fresh one"
-    )
-    assert within(-1, 7).violation(-1) is None
-    assert at_least(0).violation(-1) == "-1 is not ≥ 0"
 
 
 @pytest.mark.parametrize("cls", [RunOptions, BatchOptions, ScoreOptions, RecoverOptions])

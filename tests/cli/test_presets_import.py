@@ -68,14 +68,6 @@ def test_import_prints_a_preset_of_ours_and_the_report(gen, work):
     assert "# Ollama's default: top-k 40" in result.out
     assert "# temperature" in result.out
     assert result.err.startswith("gen: note: mirostat 2: ")
-    assert result.err.count("\n") == 1
-
-
-def test_the_printed_preset_gives_the_same_chain(gen, work):
-    (work / "mine.yaml").write_text(gen("presets", "import", "tavern.json").out)
-    checked = gen("presets", "check", "mine.yaml")
-    assert checked.err == ""
-    assert checked.out.split("ok")[1] == gen("presets", "check", "tavern.json").out.split("ok")[1]
 
 
 def test_import_reads_stdin(gen, work):
@@ -87,30 +79,14 @@ def test_import_reads_stdin(gen, work):
 
 
 def test_sections_are_listed_and_chosen(gen, work):
-    for arguments, usage in (
-        (("presets", "import", "kobold.presets"), "--section NAME"),
-        (("x", "-P", "kobold.presets"), "-P 'kobold.presets#NAME'"),
-    ):
+    for arguments in (("presets", "import", "kobold.presets"), ("x", "-P", "kobold.presets")):
         result = gen(*arguments, code=2)
         assert result.out == ""
-        assert f"holds 2 presets; choose one by {usage}:\n  Calm\n  Wild, wide\n" in result.err
+        assert "\n  Calm\n  Wild, wide\n" in result.err
     chosen = yaml.safe_load(gen("presets", "import", "kobold.presets", "--section", "Wild, wide").out)
     assert chosen["chain"][0] == {"temperature": {"t": 1.4}}
     assert "unknown section 'Nope'" in gen("x", "-P", "kobold.presets#Nope", code=2).err
     assert "holds one preset only" in gen("x", "-P", "webui.yaml#Nope", code=2).err
-
-
-SECTION_HINTS = {
-    "swapped": ("Clam", "did you mean Calm?"),
-    "case": ("wild, WIDE", "did you mean Wild, wide?"),
-    "far": ("zebra", "known: Calm, Wild, wide"),
-}
-
-
-@pytest.mark.parametrize(("section", "hint"), SECTION_HINTS.values(), ids=SECTION_HINTS)
-def test_a_section_of_a_similar_name_is_suggested(gen, work, section, hint):
-    message = f"gen: kobold.presets: unknown section {section!r}; {hint}\n"
-    assert gen("x", "-P", f"kobold.presets#{section}", code=2).err == message
 
 
 @pytest.mark.parametrize("folder", ["", "./"])
@@ -136,9 +112,7 @@ def test_show_prints_a_file_of_another_tool_as_import_does(gen, work, name):
 
 SHOWN_AS_IT_IS = {
     "comments": "# mine\nchain: [{top_k: 3}]  # few\n",
-    "a faulty value": "chain: [{top_k: -3}]\n",
     "no YAML": "chain: [\n",
-    "keys of ours and of another tool": "max_tokens: 3\ntop_k: 5\n",
 }
 
 
@@ -149,23 +123,20 @@ def test_show_prints_a_file_of_ours_as_it_is(gen, work, text):
     assert (result.out, result.err) == (text, "")
 
 
-def test_show_lists_the_presets_of_a_file(gen, work):
-    assert "holds 2 presets; choose one by" in gen("presets", "show", "kobold.presets", code=2).err
-
-
 WRONG_SECTIONS = {
-    "named twice": (("import", "kobold.presets#Calm", "--section", "Calm"), "already names the section 'Calm'"),
-    "unknown": (("import", "kobold.presets#Clam"), "did you mean Calm?"),
-    "show unknown": (("show", "kobold.presets#Clam"), "did you mean Calm?"),
-    "show one of ours": (("show", "mine.yaml#x"), "the file holds one preset only, and no section 'x'"),
-    "no such file": (("show", "nosuch.presets#x"), "nosuch.presets#x: there is no such file"),
+    "named twice": ("import", "kobold.presets#Calm", "--section", "Calm"),
+    "unknown": ("import", "kobold.presets#Clam"),
+    "show unknown": ("show", "kobold.presets#Clam"),
+    "show all": ("show", "kobold.presets"),
+    "show one of ours": ("show", "mine.yaml#x"),
+    "no such file": ("show", "nosuch.presets#x"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG_SECTIONS.values(), ids=WRONG_SECTIONS)
-def test_a_wrong_section_by_its_mark(gen, work, arguments, message):
+@pytest.mark.parametrize("arguments", WRONG_SECTIONS.values(), ids=WRONG_SECTIONS)
+def test_a_wrong_section_by_its_mark(gen, work, arguments):
     (work / "mine.yaml").write_text("chain: [greedy]\n")
-    assert message in gen("presets", *arguments, code=2).err
+    assert arguments[1].partition("#")[0] in gen("presets", *arguments, code=2).err
 
 
 def test_a_file_whose_name_has_the_mark_of_sections(gen, work):
@@ -245,18 +216,6 @@ def test_a_name_goes_before_a_file(gen, work):
     assert "Ollama" in gen("presets", "check", "./creative").err
 
 
-AMBIGUOUS = {
-    "ours and webui": ("max_tokens: 5\ntemperature: 0.7\n", "gen presets import x.yaml --from webui"),
-    "two tools": ('{"temp": 0.8, "rep_pen": 1.1}', "gen presets import x.yaml --from FORMAT"),
-}
-
-
-@pytest.mark.parametrize(("text", "hint"), AMBIGUOUS.values(), ids=AMBIGUOUS)
-def test_where_two_fit_the_message_says_so(gen, work, text, hint):
-    (work / "x.yaml").write_text(text)
-    assert hint in gen("x", "-P", "x.yaml", code=2).err
-
-
 def test_from_decides(gen, work):
     (work / "x.json").write_text('{"temp": 0.8, "rep_pen": 1.1}')
     assert "--from FORMAT" in gen("presets", "import", "x.json", code=2).err
@@ -300,34 +259,22 @@ def test_a_model_that_names_no_settings(gen):
 
 
 EXPORTS = {
-    "llama.cpp": "llama-cli --samplers 'temperature;min_p' --temp 0.7 --min-p 0.05",
-    "llama-server": '"min_p": 0.05',
-    "webui": "min_p: 0.05",
-    "sillytavern": '"min_p": 0.05',
-    "koboldai": '"temp": 0.7',
-    "koboldcpp": '"min_p": 0.05',
-    "tabbyapi": "min_p:\n  override: 0.05\n  force: false\n",
-    "lmstudio": '"key": "llm.prediction.temperature",\n        "value": 0.7',
-    "ollama": "PARAMETER min_p 0.05",
-    "huggingface": '"min_p": 0.05',
+    "llama.cpp": ("llama-cli --samplers 'temperature;min_p' --temp 0.7 --min-p 0.05", []),
+    "ollama": ("PARAMETER min_p 0.05", ["order"]),
+    "koboldai": ('"temp": 0.7', ["min_p"]),
 }
+"""The formats with a line of the file, and the settings that are reported."""
 
 
-@pytest.mark.parametrize(("form", "line"), EXPORTS.items(), ids=EXPORTS)
-def test_export(gen, work, form, line):
+@pytest.mark.parametrize(
+    ("form", "line", "reported"), [(form, *row) for form, row in EXPORTS.items()], ids=EXPORTS
+)
+def test_export(gen, work, form, line, reported):
     result = gen("presets", "export", "webui.yaml", "--to", form)
     assert line in result.out
-    assert result.out == result.out.rstrip("\n") + "\n"
-    assert ("gen: note: order: " in result.err) == (form in ("ollama", "lmstudio"))
-    assert ("gen: note: min_p: KoboldAI does not read it" in result.err) == (form == "koboldai")
-
-
-def test_export_reports_what_cannot_be_said(gen):
-    result = gen("presets", "export", "koboldai", "--to", "llama.cpp")
-    note = "gen: note: repetition_penalty.slope 0.7: llama.cpp has no such slope; the whole range gets 1.1\n"
-    assert note in result.err
-    assert "--repeat-penalty 1.1 --frequency-penalty 0.0 --presence-penalty 0.0 --repeat-last-n 1024" in result.out
-    assert "did you mean ollama?" in gen("presets", "export", "koboldai", "--to", "olama", code=2).err
+    assert result.out.endswith("\n")
+    notes = [note.split(":")[2].strip() for note in result.err.splitlines()]
+    assert [note for note in notes if note != "webui.yaml"] == reported
 
 
 def test_presets_of_these_names_are_still_shown(gen, work):
@@ -346,29 +293,3 @@ def test_a_saved_import_finds_its_grammar_from_everywhere(gen, work, home):
     gen("presets", "import", "sub/llama.ini", "--save", "answer")
     assert f"grammar: {{file: {work}/sub/yes.gbnf}}" in gen("presets", "show", "answer").out
     assert gen("presets", "check", "answer").out.startswith("answer: ok")
-
-
-@pytest.mark.parametrize("name", ["nosuch.json", "nosuch.ini#small", "nosuch.presets", "nosuch.settings"])
-def test_a_file_that_is_not_there(gen, work, name):
-    message = f"gen: {name}: there is no such file; gen presets lists all presets with a name\n"
-    assert gen("x", "-P", name, code=2).err == message
-
-
-WRONG_FORMATS = {
-    "it cannot be read": (
-        ("Modelfile", "webui"),
-        2,
-        "Modelfile: a table of keys and values is needed; the",
-    ),
-    "it can": (("tavern.json", "huggingface"), 0, "note: the content looks like sillytavern; it is read as hugg"),
-}
-
-
-@pytest.mark.parametrize(("given", "code", "expected"), WRONG_FORMATS.values(), ids=WRONG_FORMATS)
-def test_a_wrong_format_is_pointed_out(gen, work, given, code, expected):
-    assert expected in gen("presets", "import", given[0], "--from", given[1], code=code).err
-
-
-def test_a_right_format_needs_no_hint(gen, work):
-    for name, format_name in (("tavern.json", "sillytavern"), ("Modelfile", "ollama"), ("webui.yaml", "webui")):
-        assert "looks like" not in gen("presets", "import", name, "--from", format_name).err

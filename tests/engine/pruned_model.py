@@ -26,12 +26,12 @@ class _Parts(HeaderReader):
         super().__init__(data)
         self.metadata: dict[str, bytes] = {}
         self._read_counts_and_metadata()
-        descriptions = [self._passed(self._read_tensor_end) for _ in range(self.tensor_count)]
+        descriptions = [self._passed(self._read_tensor) for _ in range(self.tensor_count)]
         first = len(_padded(data[: self._offset]))
-        self.tensors: dict[str, tuple[bytes, bytes]] = {}
-        for description, end in descriptions:
+        self.data_of_tensors: dict[str, tuple[bytes, bytes]] = {}
+        for description, tensor in descriptions:
             (start,) = struct.unpack("<Q", description[-8:])
-            self.tensors[_name(description)] = (description, data[first + start : first + end])
+            self.data_of_tensors[_name(description)] = (description, data[first + start : first + tensor.end])
 
     def _read_metadata_entry(self) -> None:
         entry, _ = self._passed(super()._read_metadata_entry)
@@ -59,7 +59,7 @@ def write_pruned_model(path: Path, layers: Sequence[int] = range(LAYERS), tokens
     metadata = b"".join(_pruned_metadata(parts.metadata, len(layers), tokens).values())
     tensors = [
         _pruned(new_name, _renamed(description, new_name), weights, tokens)
-        for name, (description, weights) in parts.tensors.items()
+        for name, (description, weights) in parts.data_of_tensors.items()
         if (new_name := _new_name(name, layers)) is not None
     ]
     descriptions = weights_of_all = b""

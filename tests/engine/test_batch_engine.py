@@ -13,6 +13,7 @@ from logitsmith.engine import (
     ChatMessages,
     Done,
     GenerationRequest,
+    Guidance,
     LogprobRequest,
     ModelError,
     PromptToken,
@@ -312,6 +313,50 @@ def test_an_abort_loses_nothing(model):
             own = [event for name, event in events if name == asked.id]
             assert [type(event) for event in own] == [Start, *[Token] * (len(own) - 2), Done]
             assert not exact or said(own) == said(alone(model, asked))
+
+
+FAILING = {
+    "one request's tokens never": (lambda sequences: 1 in sequences, {"b"}),
+    "several together never": (lambda sequences: len(sequences) > 1, set()),
+    "none": (lambda sequences: True, {"a", "b", "c"}),
+}
+
+
+@pytest.mark.parametrize(("is_failing", "failed"), FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize("guided", [False, True], ids=["plain", "guided"])
+def test_tokens_that_llama_cpp_cannot_read_end_their_request_alone(model, monkeypatch, is_failing, failed, guided):
+    """As when the memory of a GPU is full in the middle of a batch."""
+    more = {"guidance": Guidance(1.5, "x")} if guided else {}
+    requests = [
+        GenerationRequest.of(
+            "The sea was", steps("greedy"), id=name, max_tokens=8, seed=3, ends_at_eog=False, **more
+        )
+        for name in "abc"
+    ]
+    decode, is_full = NativeContext.decode_spans, False
+
+    def decode_if_possible(native, spans, all_logits=True):
+        if is_full and is_failing({span.sequence for span in spans}):
+            raise ModelError("llama.cpp could not decode (code -2): no memory")
+        return decode(native, spans, all_logits)
+
+    monkeypatch.setattr(NativeContext, "decode_spans", decode_if_possible)
+    with BatchEngine(model, 3) as engine:
+        for asked in requests:
+            engine.add(asked)
+        events = engine.step()
+        is_full = True
+        while not engine.is_idle:
+            events += engine.step()
+        is_full = False
+        engine.add(replace(requests[0], id="later"))
+        while not engine.is_idle:
+            events += engine.step()
+    last = dict(events)
+    assert {name for name, event in last.items() if isinstance(event, BatchFailure)} == failed
+    assert all("no memory" in str(last[name].error) for name in failed)
+    assert {name for name, event in last.items() if isinstance(event, Done)} == {*"abc", "later"} - failed
+    assert all(event.completion_tokens == 8 for event in last.values() if isinstance(event, Done))
 
 
 FORCED = 'root ::= [A-Z] "unexpectedly, seventeen purple elephants" " danced" [a-z]+ "."'

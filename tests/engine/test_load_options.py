@@ -21,7 +21,15 @@ WRONG = {
     "no thread for prompts": ({"batch_threads": 0}, "batch_threads: 0 is not an integer within 1..512"),
     "no batch": ({"batch": None}, "batch: null is not an integer within 1..2147483647"),
     "a part of a token": ({"microbatch": 2.5}, "microbatch: 2.5 is not an integer within 1..2147483647"),
-    "layers": ({"gpu_layers": -2}, "gpu_layers: -2 is not an integer within -1..2147483647"),
+    "layers": ({"gpu_layers": -1}, "gpu_layers: -1 is not an integer ≥ 0, all or auto"),
+    "a word for layers": ({"gpu_layers": "most"}, "gpu_layers: 'most' is not an integer ≥ 0, all or auto"),
+    "layers without a GPU": (
+        {"gpu_layers": 3, "devices": ()},
+        "gpu_layers: 3 needs a GPU, and devices excludes all",
+    ),
+    "names of GPUs": ({"devices": "CUDA0"}, "devices: 'CUDA0' is not a tuple of names"),
+    "layers of experts": ({"cpu_expert_layers": -1}, "cpu_expert_layers: -1 is not an integer ≥ 0 or all"),
+    "no slot": ({"slots": 0}, "slots: 0 is not an integer within 1..256"),
     "flash attention": ({"flash_attention": "yes"}, "flash_attention: 'yes' is not one of on, off, auto"),
     "keys": ({"cache_type_k": "q2"}, "cache_type_k: 'q2' is not one of f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl"),
     "values": ({"cache_type_v": "int"}, "cache_type_v: 'int' is not one of f32, f16"),
@@ -100,7 +108,6 @@ def test_context_length(n_ctx, trained, length):
 MAPPED = {
     "small": ({}, 500_000_000, False),
     "large": ({}, 500_000_001, True),
-    "on a GPU": ({"gpu_layers": 1}, 1, True),
     "locked": ({"mlock": True}, 1, True),
     "locked, but read": ({"mlock": True, "mmap": False}, 10**10, False),
     "small, but mapped": ({"mmap": True}, 1, True),
@@ -109,6 +116,7 @@ MAPPED = {
 
 @pytest.mark.parametrize(("fields", "size", "is_mapped"), MAPPED.values(), ids=MAPPED)
 def test_which_files_are_mapped(fields, size, is_mapped):
+    assert LoadOptions().should_map(1, is_on_gpu=True)
     assert LoadOptions(**fields).should_map(size) is is_mapped
 
 

@@ -21,7 +21,7 @@ def load(pruned_model):
 
 
 @pytest.mark.parametrize(
-    "options", [{"mmap": True}, {"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str
+    "options", [{"mmap": True}, {"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": "all"}], ids=str
 )
 def test_options_give_the_same_tokens(load, options):
     prompt = "One two three four five six seven eight nine ten"

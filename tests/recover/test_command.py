@@ -22,7 +22,7 @@ from logitsmith.recover import Basis, Retry, recover, save_recovery
 from logitsmith.recover.journal import QueryJournal
 from typer.testing import CliRunner
 
-from ..cli.conftest import Result, environment, gen, gen_server, home  # noqa: F401 - fixtures
+from ..cli.conftest import Result, environment, gen, home  # noqa: F401 - fixtures
 from .conftest import api
 from .fakes import Fake, log_softmax, row_of, served
 
@@ -459,7 +459,7 @@ USAGE = {
     **{f"{OPENAI} {flag}": "is for --api llama-server" for flag in SERVER_FLAGS},
     **{flag: f"{flag.replace(' ', ': ')} is not" for flag in WRONG_VALUES},
     **{f"{SERVER} {flag}": f"{flag.replace(' ', ': ')} is not" for flag in WRONG_SERVER_VALUES},
-    "--method magic": "'magic' is not one of 'auto', 'single'",
+    "--method magic": "'magic' is not one of auto, single",
 }
 FAILURES = {
     "--basis no.npz": "no.npz: there is no such file",

@@ -61,8 +61,9 @@ def test_random_tokens_fire_as_defined(seed):
     assert detected(guard, tokens) == first_loop(guard, tokens)
 
 
-RULER = re.compile(r"(.{1,3})\1{15,}")
-"""Sixteen times the same few characters, as in a line of dashes or in the zeros of an address."""
+RULER = re.compile(r"(.{1,3})\1{15,}|(\d{8})\2{3,}")
+"""Sixteen times the same few characters, as in a line of dashes or in the zeros of an address; or four times the
+same eight digits, as in the id of an example."""
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(5000, marks=pytest.mark.slow)])

@@ -1,78 +1,18 @@
 """The requests of clients as their sources build them, with the settings after installation."""
 
-MIKUPAD = {
-    "prompt": "Once upon a time",
-    "seed": 3,
-    "temperature": 0.7,
-    "dynatemp_range": 0.2,
-    "dynatemp_exponent": 1,
-    "repeat_penalty": 1.1,
-    "repeat_last_n": 256,
-    "penalize_nl": False,
-    "ignore_eos": False,
-    "logit_bias": [[260, 1.5], [281, False]],
-    "grammar": 'root ::= [ -~]+ "."',
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.1,
-    "top_p": 0.95,
-    "top_k": 40,
-    "typical_p": 1,
-    "min_p": 0.02,
-    "tfs_z": 1,
-    "xtc_threshold": 0.1,
-    "xtc_probability": 0.1,
-    "dry_multiplier": 0.8,
-    "dry_base": 1.75,
-    "dry_allowed_length": 2,
-    "dry_penalty_last_n": 512,
-    "dry_sequence_breakers": ["\n", ":", '"', "*"],
-    "banned_tokens": [],
-    "n_predict": 12,
-    "n_probs": 10,
-    "post_sampling_probs": False,
-    "stream": True,
-    "stop": ["\nUser:"],
-    "cache_prompt": True,
-}
-"""What mikupad sends to llama-server."""
+import json
+from pathlib import Path
 
-OPEN_WEBUI = {
-    "chat": {"stream": True, "messages": [{"role": "user", "content": "Name a color."}], "max_tokens": 6},
-    "settings": {
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "messages": [
-            {"role": "system", "content": "You are a sailor."},
-            {"role": "user", "content": [{"type": "text", "text": "Where is the ship?"}]},
-        ],
-        "temperature": 0.8,
-        "top_p": 0.9,
-        "min_p": 0.05,
-        "max_tokens": 6,
-        "frequency_penalty": 0.1,
-        "presence_penalty": 0.1,
-        "seed": 7,
-        "stop": ["\n\n"],
-        "logit_bias": {"260": -3},
-        "response_format": {"type": "text"},
-        "top_k": 40,
-        "repeat_penalty": 1.05,
-        "chain": "top_k > min_p > temperature > dist",
-    },
-    "continue": {
-        "stream": True,
-        "messages": [
-            {"role": "user", "content": "Name a color."},
-            {"role": "assistant", "content": "I like the color"},
-        ],
-        "max_tokens": 6,
-        "continue_final_message": True,
-        "add_generation_prompt": False,
-    },
-    "title": {
-        "stream": False,
-        "messages": [{"role": "user", "content": "### Task:\nWrite a title with three words."}],
-        "max_tokens": 12,
-    },
-}
+_BODIES = json.loads((Path(__file__).parent / "data" / "client_bodies.json").read_text())
+MIKUPAD = _BODIES["mikupad"]["llama-server"]
+"""What mikupad sends to llama-server."""
+MIKUPAD_TO_KOBOLDCPP = _BODIES["mikupad"]["koboldcpp"]
+"""mikupad's request to the type KoboldCpp, with every sampler switched on."""
+OPEN_WEBUI = _BODIES["open webui"]
 """Open WebUI's requests to a server of OpenAI's API: chats, with settings and custom parameters, and a title."""
+LITE = _BODIES["koboldai lite"]
+"""The request of KoboldAI Lite."""
+CLASSIC = _BODIES["sillytavern"]["koboldai"]
+"""SillyTavern's request to the type KoboldAI Classic."""
+SILLYTAVERN_CHAT = _BODIES["sillytavern"]["custom chat"]
+"""The body of SillyTavern's page for a custom server of OpenAI's API. The user adds and removes fields."""

@@ -1,59 +1,91 @@
-"""A running `gen serve` with the bundled model, shared by the tests of a worker."""
+"""A running `gen serve` with the pruned model, shared by the tests of a worker, and `gen` with the same model."""
 
-import re
-import subprocess
-import sys
-from contextlib import contextmanager
+import os
+from pathlib import Path
 
 import httpx
 import openai
 import pytest
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe
-
-
-@contextmanager
-def serving(*flags, environment=None):
-    """Run `gen serve` on a free port; yield its process and its address, once it takes requests."""
-    words = [sys.executable, "-m", "logitsmith.cli", "serve", "--port", "0", "-t", "1", *flags]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        lines = []
-        try:
-            for line in process.stderr:
-                lines.append(line)
-                if found := re.search(r"is served at (http://\S+);", line):
-                    yield process, found[1]
-                    break
-            else:
-                raise AssertionError("".join(lines))
-        finally:
-            process.terminate()
-            process.communicate(timeout=SECONDS_TO_WAIT)
+from .page_driver import PageDriver
 
 
 @pytest.fixture(scope="session")
-def server():
-    """The address of a server with four slots."""
-    with serving("--slots", "4", "-c", "1024", "--seed", "-1") as (_, address):
-        yield address
+def server(pruned_model):
+    """A server with four slots."""
+    with GenServe("--slots", "4", "-c", "4096", "--seed", "-1", model=pruned_model) as server:
+        yield server
+
+
+PAGE = "http://localhost:3000"
+
+
+@pytest.fixture(scope="session")
+def locked(pruned_model, tmp_path_factory):
+    """A server with keys, for all addresses, which pages of one origin may use."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("\ufefffirst-key\n\n  second-key \n")
+    flags = ("--host", "0.0.0.0", "--api-key-file", str(keys), "--cors", PAGE, "--cors", "null")
+    with GenServe(*flags, "--allow-host", "Gen.Example.org", "--slots", "2", model=pruned_model) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def http(server):
-    with httpx.Client(base_url=server, timeout=SECONDS_TO_WAIT) as client:
+    with httpx.Client(base_url=server.address, timeout=SECONDS_TO_WAIT) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def client(server):
     with openai.OpenAI(
-        base_url=f"{server}/v1", api_key="nobody asks for it", timeout=SECONDS_TO_WAIT, max_retries=0
+        base_url=f"{server.address}/v1", api_key="nobody asks for it", timeout=SECONDS_TO_WAIT, max_retries=0
     ) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def small_server(pruned_model):
-    """A server of the pruned model with two slots, for requests whose answers do not matter."""
-    with GenServe("--slots", "2", model=pruned_model) as server:
-        yield server
+def gen(gen_server, pruned_model):
+    """Run a command with the model of the server. Returns what it prints."""
+    environment = {**os.environ, "GEN_MODEL": str(pruned_model), "NO_COLOR": "1"}
+
+    def run(command, *words, stdin=""):
+        out, err, code = gen_server.run(
+            [command, "-t", "1", *map(str, words)],
+            stdin=stdin.encode(),
+            cwd=Path.cwd(),
+            env=environment,
+            timeout=SECONDS_TO_WAIT,
+        )
+        assert code == 0, err.decode()
+        return out.decode()
+
+    return run
+
+
+WINDOW = {"viewport": {"width": 1440, "height": 900}, "accept_downloads": True}
+
+
+@pytest.fixture
+def context(browser):
+    """A window of the browser with stores of its own."""
+    with browser.new_context(**WINDOW) as context:
+        yield context
+
+
+@pytest.fixture(scope="session")
+def shared_context(browser):
+    """A window for all tests: each tab has its own state, and loads the page from the cache."""
+    with browser.new_context(**WINDOW) as context:
+        yield context
+
+
+@pytest.fixture
+def page(shared_context, server):
+    """A page without errors and without requests to other hosts."""
+    driver = PageDriver(shared_context, server.address)
+    yield driver
+    driver.tab.close()
+    assert driver.errors == []
+    assert driver.hosts <= {server.address.split("/")[2], ""}

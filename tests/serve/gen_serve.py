@@ -33,13 +33,15 @@ class GenServe:
 
     Args:
         arguments: more flags.
-        model: the model.
+        model: the model; None for the bundled one.
         constants: values of constants of modules, such as shorter limits of time.
         waits: False to return while the model is loaded.
     """
 
-    def __init__(self, *arguments, model, constants=None, waits=True):
-        words = ["serve", "-m", str(model), "--port", "0", "-t", "1", *arguments]
+    def __init__(self, *arguments, model=None, constants=None, waits=True):
+        words = ["serve", "--port", "0", "-t", "1", *arguments]
+        if model is not None:
+            words += ["-m", str(model)]
         kept = {key: value for key, value in os.environ.items() if key not in ("GEN_MODEL", "FORCE_COLOR")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", START.format(constants=constants or {}, arguments=words)],
@@ -60,6 +62,11 @@ class GenServe:
         except BaseException:
             self.process.kill()
             raise
+
+    @property
+    def address(self):
+        """The beginning of the addresses of its routes."""
+        return f"http://127.0.0.1:{self.port}"
 
     def pause_reading(self):
         """Read no more lines from stderr."""
@@ -155,13 +162,17 @@ class GenServe:
         )
         return int(float(running)), int(float(waiting))
 
+    def wait_until_no_text_runs(self):
+        """Wait until requests of earlier tests, whose clients have left, have ended."""
+        self.wait_until(lambda: self.counts_of_texts() == (0, 0))
+
     def wait_until_idle(self):
         """Wait until a request gets a slot immediately, so that earlier requests have left theirs."""
         self.wait_until(lambda: self.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200)
 
     def assert_all_slots_are_free(self, count):
         """Check that the engine, too, computes no text of earlier requests. ``count``: number of slots."""
-        self.wait_until(lambda: self.counts_of_texts() == (0, 0))
+        self.wait_until_no_text_runs()
         body = {"prompt": "The sea", "n": count, "max_tokens": 200, "ignore_eos": True, "stream": True}
         status, content = self.post("/v1/completions", body)
         assert status == 200
@@ -174,6 +185,12 @@ class GenServe:
         while not is_true():
             assert time.monotonic() < end, "what the test waits for does not happen"
             time.sleep(0.05)
+
+
+def parts_of_stream(text):
+    """Return the JSON of each part of a stream of events."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {")]
+    return [json.loads(line) for line in lines]
 
 
 def run_async(coroutine):
@@ -192,7 +209,7 @@ def post_bytes(body, path="/v1/completions", **headers):
 
 def assert_texts_run_together(content, count):
     """Check a stream of ``count`` texts: each begins before another one ends, so that all have slots."""
-    choices = [json.loads(line[6:])["choices"][0] for line in content.splitlines() if line.startswith("data: {")]
+    choices = [part["choices"][0] for part in parts_of_stream(content)]
     first_end = next(place for place, choice in enumerate(choices) if choice["finish_reason"] is not None)
     assert {choice["index"] for choice in choices[:first_end]} == set(range(count))
 

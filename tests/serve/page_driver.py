@@ -6,9 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from ..browser import IS_REQUIRED, expect
+from ..browser import IS_REQUIRED
 
 SECONDS_TO_WAIT = 60
+WAIT = f"""async (isTrue) => {{
+    const end = Date.now() + {SECONDS_TO_WAIT * 1000};
+    while (!isTrue()) {{
+        if (Date.now() > end) throw Error(`what the test waits for does not happen: ${{isTrue}}`);
+        await new Promise(done => setTimeout(done, 10));
+    }}
+}}"""
+DO_WHAT_IS_DUE = """async () => {
+    await page.chain.settle().catch(() => {});
+    for (const call of [page.grammar.checkSoon, page.renderTemplateSoon, page.tokenizeSoon, page.nextAfterMove,
+                        page.saveSoon]) await call.settled();
+}"""
 
 
 class PageDriver:
@@ -37,7 +49,7 @@ class PageDriver:
             self.wait_until_ready()
 
     def wait_until_ready(self):
-        self.tab.wait_for_selector("html[data-state=ready]")
+        self.wait_for("document.documentElement.dataset.state === 'ready'")
 
     def __getattr__(self, name):
         return getattr(self.tab, name)
@@ -45,6 +57,14 @@ class PageDriver:
     @property
     def text(self):
         return self.get_by_role("textbox", name="Text")
+
+    @property
+    def notation(self):
+        return self.get_by_role("textbox", name="Notation", exact=True)
+
+    @property
+    def grammar(self):
+        return self.get_by_role("textbox", name="Grammar", exact=True)
 
     @property
     def items(self):
@@ -59,11 +79,20 @@ class PageDriver:
         return self.get_by_role("tree", name="Branches").get_by_role("treeitem")
 
     @property
+    def generated(self):
+        """The places of the branches that the model wrote."""
+        return [place for place, text in enumerate(self.branches.all_inner_texts()) if "generated" in text]
+
+    @property
     def next_rows(self):
         return self.get_by_role("table", name="Next token").locator("tbody tr")
 
     def card(self, name):
         return self.get_by_role("list", name="Chain").get_by_role("listitem", name=name, exact=True)
+
+    def parameter(self, sampler, name, role="spinbutton"):
+        """The control of a parameter."""
+        return self.card(sampler).get_by_role(role, name=name, exact=True)
 
     def press(self, name):
         self.get_by_role("button", name=name, exact=True).click()
@@ -90,6 +119,15 @@ class PageDriver:
         self.press("Generate")
         self.wait_for_end()
 
+    def take_another(self, place=-1):
+        """Continue with another candidate for a token. Returns what its button says."""
+        self.items.nth(place).click()
+        button = self.why.locator("[aria-label^='Continue with']").first
+        word = button.get_attribute("aria-label").removeprefix("Continue with ")
+        button.click()
+        self.wait_for_end()
+        return word
+
     def stop_while_writing(self):
         """Generate, and press Stop when the seventh token comes.
 
@@ -111,18 +149,40 @@ class PageDriver:
         )
         self.generate()
 
+    def download(self, button, path):
+        """Press a button, and keep the file that it makes. Returns its name."""
+        with self.tab.expect_download() as download:
+            self.press(button)
+        download.value.save_as(path)
+        return download.value.suggested_filename
+
+    def open_file(self, kind, path, content=None):
+        """Choose a file, ``open`` or ``preset``, of this content if it is given."""
+        if content is not None:
+            path.write_text(content)
+        self.locator(f"#{kind}-file").set_input_files(path)
+
+    def reload_when_saved(self):
+        self.settle()
+        self.tab.reload()
+        self.wait_until_ready()
+
+    def wait_for(self, condition):
+        """Wait until an expression is true in the page."""
+        self.tab.evaluate(f"() => ({WAIT})(() => {condition})")
+
     def wait_for_end(self):
         """Wait until the model does not write any more."""
-        self.tab.wait_for_timeout(60)
-        expect(self.get_by_role("button", name="Generate", exact=True)).to_be_enabled(
-            timeout=SECONDS_TO_WAIT * 1000
-        )
+        self.wait_for("!document.getElementById('generate').disabled")
+
+    def settle(self):
+        """Let the page do now what it does after a pause, such as storing its state, and wait for it."""
+        self.tab.evaluate(DO_WHAT_IS_DUE)
 
     def wait_for_next(self):
         """Wait until the table of the next token is that of the text."""
-        self.tab.locator("#next:not(.is-stale) tbody tr").first.wait_for()
-        self.tab.wait_for_timeout(250)
-        self.tab.locator("#next:not(.is-stale) tbody tr").first.wait_for()
+        self.settle()
+        self.wait_for("!page.updateNext.isRunning && !document.querySelector('#next.is-stale')")
 
     def next_shares(self):
         """The probabilities in the table of the next token, by token id."""
@@ -137,7 +197,15 @@ class PageDriver:
         end = time.monotonic() + SECONDS_TO_WAIT
         while not is_true():
             assert time.monotonic() < end, "what the test waits for does not happen"
-            self.tab.wait_for_timeout(50)
+            self.tab.wait_for_timeout(10)
+
+
+def open_report(browser, path):
+    """Open a report. Returns its tab."""
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-state=ready]")
+    return tab
 
 
 AXE = Path(sys.prefix) / "browser" / "node_modules" / "axe-core" / "axe.min.js"

@@ -1,11 +1,9 @@
 """Drafts in `gen serve`: on by its flags, on or off for each request, and without an effect on the tokens."""
 
-import json
-
 import pytest
 
 from ..engine.small_models import write_model
-from .gen_serve import GenServe
+from .gen_serve import GenServe, parts_of_stream
 
 STORY = {"prompt": "The sea was", "seed": 5, "temperature": 0.5}
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -51,12 +49,13 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(("fields", "drafts"), FIELDS.values(), ids=FIELDS)
-def test_the_tokens_and_logprobs_are_those_without(small_server, drafting, fields, drafts):
-    plain, drafted = post(small_server, BODY), post(drafting, BODY | fields)
+def test_the_tokens_and_logprobs_are_those_without(server, drafting, fields, drafts):
+    plain, drafted = post(server, BODY), post(drafting, BODY | fields)
     assert content(drafted) == content(plain)
     assert len(drafted["completion_probabilities"]) == 24
     assert all(token["logprob"] < 0 for token in drafted["completion_probabilities"])
     assert drafted["x_gen"]["ignored"] == []
+    assert drafted["x_gen"]["exactness"] == "exact"
     assert ("draft_n" in drafted["timings"]) == drafts
     assert "draft_n" not in plain["timings"]
     if drafts:
@@ -67,15 +66,12 @@ def test_the_tokens_and_logprobs_are_those_without(small_server, drafting, field
     ("path", "body"),
     [
         ("/v1/completions", STORY | {"max_tokens": 12, "logprobs": 2, "n": 3}),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12, "seed": 4},
-        ),
+        ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 12, "seed": 4}),
     ],
     ids=["texts", "chat"],
 )
-def test_openais_routes_count_drafts(small_server, drafting, path, body):
-    plain, drafted = post(small_server, body, path), post(drafting, body, path)
+def test_openais_routes_count_drafts(server, drafting, path, body):
+    plain, drafted = post(server, body, path), post(drafting, body, path)
     assert drafted["choices"] == plain["choices"]
     usage = drafted["usage"]
     assert 0 <= usage.pop("accepted_tokens") <= usage.pop("draft_tokens")
@@ -84,80 +80,48 @@ def test_openais_routes_count_drafts(small_server, drafting, path, body):
     assert (off["choices"], off["usage"]) == (plain["choices"], plain["usage"])
 
 
-def test_a_stream(small_server, drafting):
+def test_a_stream(server, drafting):
     body = STORY | {"max_tokens": 12, "stream": True, "logprobs": 1}
-    texts = []
-    for server in (small_server, drafting):
-        lines = post(server, body, "/v1/completions").splitlines()
-        chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-        texts.append([chunk["choices"] for chunk in chunks])
-    assert texts[0] == texts[1]
+    plain, drafted = (parts_of_stream(post(each, body, "/v1/completions")) for each in (server, drafting))
+    assert [chunk["choices"] for chunk in drafted] == [chunk["choices"] for chunk in plain]
 
 
-def test_fields_without_effect_are_named(small_server, looking_up):
-    asked = {"speculative": True, **LIMITS}
-    assert post(small_server, BODY | asked)["x_gen"]["ignored"] == [
-        "speculative.n_max",
-        "speculative.n_min",
-        "speculative.p_min",
-        "speculative",
-    ]
-    assert post(small_server, BODY | {"speculative": False})["x_gen"]["ignored"] == []
-    assert post(looking_up, BODY | asked)["x_gen"]["ignored"] == [*LIMITS]
+def test_fields_without_effect_are_named(looking_up):
+    assert post(looking_up, BODY | {"speculative": True, **LIMITS})["x_gen"]["ignored"] == [*LIMITS]
 
 
-def test_a_lookup_for_each_request(small_server, looking_up):
+def test_a_lookup_for_each_request(server, looking_up):
     body = BODY | {"prompt": "one two three one two three one two", "temperature": 0}
-    plain, drafted = post(small_server, body), post(looking_up, body)
+    plain, drafted = post(server, body), post(looking_up, body)
     off = post(looking_up, body | {"speculative": False})
     assert content(plain) == content(drafted) == content(off)
     assert drafted["timings"]["draft_n"] > 0
     assert "draft_n" not in off["timings"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"speculative": "yes"}, "speculative"),
-        ({"speculative.n_max": 65}, "speculative.n_max"),
-        ({"speculative.n_max": -1}, "speculative.n_max"),
-        ({"speculative.n_min": 4}, "speculative.n_min: 4 is more than speculative.n_max, 3; set both"),
-        (
-            {"speculative.n_min": 4, "speculative.n_max": 2},
-            "speculative.n_min: 4 is more than speculative.n_max, 2",
-        ),
-        ({"speculative.p_min": 1.5}, "speculative.p_min"),
-        ({"speculative.n_mxa": 3}, "did you mean speculative.n_max?"),
-    ],
-    ids=str,
-)
-def test_values_that_are_rejected(drafting, fields, message):
-    status, answer = drafting.post("/completion", BODY | fields)
-    assert status == 400
-    assert message in answer["error"]["message"]
+def test_a_limit_above_the_other_is_an_error(drafting):
+    for fields in ({"speculative.n_min": 4}, {"speculative.n_min": 4, "speculative.n_max": 2}):
+        status, answer = drafting.post("/completion", BODY | fields)
+        assert (status, answer["error"]["param"]) == (400, "speculative.n_min")
 
 
-def test_kobolds_numbers_of_the_last_answer_count_drafts(small_server, drafting):
+def test_kobolds_numbers_of_the_last_answer_count_drafts(server, drafting):
     body = {"prompt": "The sea was", "max_length": 24, "sampler_seed": 5, "temperature": 0.5}
-    for server, drafts in ((small_server, False), (drafting, True)):
-        post(server, body, "/api/v1/generate")
-        perf = server.request("GET", "/api/extra/perf")[2]
+    for each, drafts in ((server, False), (drafting, True)):
+        post(each, body, "/api/v1/generate")
+        perf = each.request("GET", "/api/extra/perf")[2]
         accepted, rejected = perf["last_draft_success"], perf["last_draft_failed"]
         assert (accepted > 0, rejected > 0) == (drafts, drafts)
 
 
-def test_the_slots_say_whether_there_are_drafts(small_server, drafting, looking_up):
-    for server, drafts in ((small_server, False), (drafting, True), (looking_up, True)):
-        slots = server.request("GET", "/slots")[2]
-        assert [slot["speculative"] for slot in slots] == [drafts, drafts]
-
-
-def test_the_promise_counts_the_drafts(drafting):
-    assert post(drafting, BODY)["x_gen"]["exactness"] == "exact"
+def test_the_slots_say_whether_there_are_drafts(server, drafting, looking_up):
+    for each, drafts in ((server, False), (drafting, True), (looking_up, True)):
+        slots = each.request("GET", "/slots")[2]
+        assert {slot["speculative"] for slot in slots} == {drafts}
 
 
 def test_a_draft_model_of_another_family_ends_the_start(pruned_model, tmp_path):
     path = write_model(tmp_path / "other.gguf", "llama", "llama")
     with GenServe("-md", str(path), model=pruned_model, waits=False) as server:
-        server.wait_for("other.gguf cannot draft for .*; give a draft model of the same family")
+        server.wait_for("other.gguf cannot draft for ")
         assert server.wait() == 1

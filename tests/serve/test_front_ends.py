@@ -9,15 +9,13 @@ import time
 
 import pytest
 
-from .clients import MIKUPAD, OPEN_WEBUI
-from .gen_serve import GenServe, assert_texts_run_together
+from .clients import CLASSIC, MIKUPAD, OPEN_WEBUI, SILLYTAVERN_CHAT
+from .gen_serve import assert_texts_run_together, parts_of_stream
 from .sillytavern import PACKAGE, SillyTavern, skip_without
 from .sillytavern_bodies import recorded_bodies
-from .test_kobold import CLASSIC
-from .test_openai import gen
 
 RECORDED = recorded_bodies()
-MODEL = "SmolLM2-135M-Instruct.Q4_1"
+MODEL = "pruned"
 TEXT = "The sea was"
 IDS = [504, 3426, 436]
 
@@ -39,15 +37,15 @@ IGNORED |= {"generic": set(), "vllm": set(), "aphrodite": {"include_reasoning", 
 
 def test_every_type_finds_the_model(tavern, server):
     for kind in BODIES:
-        answer = tavern.post("backends/text-completions/status", api_type=kind, api_server=server)
+        answer = tavern.post("backends/text-completions/status", api_type=kind, api_server=server.address)
         assert answer.json()["result"] == MODEL, kind
         assert ("x-supports-tokenization" in answer.headers) == (kind == "ooba")
 
 
 def test_the_chat_template_is_recognized(tavern, server):
     """SillyTavern derives its templates from the hash."""
-    facts = tavern.post("backends/text-completions/props", api_type="llamacpp", api_server=server).json()
-    assert facts["default_generation_settings"]["n_ctx"] == 1024
+    facts = tavern.post("backends/text-completions/props", api_type="llamacpp", api_server=server.address).json()
+    assert facts["default_generation_settings"]["n_ctx"] == 4096
     assert len(facts["chat_template_hash"]) == 64
     assert "<|im_start|>" in facts["chat_template"]
 
@@ -55,28 +53,21 @@ def test_the_chat_template_is_recognized(tavern, server):
 @pytest.mark.parametrize("kind", [kind for kind in BODIES if kind != "generic"])
 def test_tokens_are_counted(tavern, server, kind):
     path = "tokenizers/remote/textgenerationwebui/encode"
-    found = tavern.post(path, api_type=kind, url=f"{server}/v1", text=TEXT, model="undefined").json()
+    found = tavern.post(path, api_type=kind, url=f"{server.address}/v1", text=TEXT, model="undefined").json()
     assert found == {"count": len(IDS), "ids": IDS}
 
 
-def streamed(response):
-    """Return the JSON of a stream's parts."""
-    parts = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
-    return [json.loads(part) for part in parts if part != "[DONE]"]
-
-
 @pytest.mark.parametrize("kind", BODIES)
-def test_sillytavern_continues_a_text(tavern, server, kind):
-    body = BODIES[kind] | {"api_server": f"{server}/", "temperature": 1.5}
+def test_sillytavern_continues_a_text(tavern, server, gen, kind):
+    body = BODIES[kind] | {"api_server": f"{server.address}/", "temperature": 1.5}
     answer = tavern.post("backends/text-completions/generate", **body).json()
     text = answer["content"] if kind == "llamacpp" else answer["choices"][0]["text"]
     facts = answer["x_gen"]
     assert facts["seed"] == body["seed"]
     assert set(facts["ignored"]) == IGNORED[kind]
     assert "temperature=1.5" in facts["chain"]
-    words = shlex.split(facts["command"])
-    assert gen(words[1], "-t", "1", *words[2:]) == text
-    parts = streamed(tavern.post("backends/text-completions/generate", **(body | {"stream": True})))
+    assert gen(*shlex.split(facts["command"])[1:]) == text
+    parts = parts_of_stream(tavern.post("backends/text-completions/generate", **(body | {"stream": True})).text)
     if kind == "llamacpp":
         assert "".join(part["content"] for part in parts) == text
         # The page reads the alternatives of each part here.
@@ -92,7 +83,7 @@ def test_sillytavern_continues_a_text(tavern, server, kind):
 
 def test_the_page_of_koboldai(tavern, server):
     """SillyTavern's older type of program, with the routes of KoboldAI."""
-    address = f"{server}/api"
+    address = f"{server.address}/api"
     assert tavern.post("backends/kobold/status", api_server=address).json() == {
         "koboldUnitedVersion": "1.2.5",
         "koboldCppVersion": "KoboldCpp",
@@ -101,40 +92,14 @@ def test_the_page_of_koboldai(tavern, server):
     assert tavern.post("tokenizers/remote/kobold/count", url=address, text=TEXT).json()["ids"][-3:] == IDS
     body = {**CLASSIC, "api_server": address, "gui_settings": False, "sampler_seed": 3, "can_abort": True}
     answer = tavern.post("backends/kobold/generate", **body, streaming=False).json()
-    parts = streamed(tavern.post("backends/kobold/generate", **body, streaming=True))
+    parts = parts_of_stream(tavern.post("backends/kobold/generate", **body, streaming=True).text)
     assert "".join(part["token"] for part in parts) == answer["results"][0]["text"]
     assert answer["x_gen"]["seed"] == 3
     assert answer["x_gen"]["ignored"] == []
 
 
-CHAT = {
-    "chat_completion_source": "custom",
-    "model": MODEL,
-    "messages": [
-        {"role": "system", "content": "Write the next reply."},
-        {"role": "assistant", "content": "Hello. Who are you?"},
-        {"role": "user", "content": "A sailor."},
-        {"role": "system", "content": "[Continue]"},
-    ],
-    "temperature": 1,
-    "max_tokens": 12,
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.1,
-    "top_p": 0.9,
-    "top_k": 40,
-    "seed": 4,
-    "logprobs": 5,
-    "stop": ["\nSailor:"],
-    "custom_include_body": "min_p: 0.02\npreset: creative",
-    "custom_exclude_body": "- presence_penalty",
-    "custom_include_headers": "",
-    "type": "normal",
-}
-"""The body of SillyTavern's page for a custom server of OpenAI's API. The user adds and removes fields."""
-
-
 def test_sillytavern_chats(tavern, server):
-    body = CHAT | {"custom_url": f"{server}/v1"}
+    body = SILLYTAVERN_CHAT | {"custom_url": f"{server.address}/v1"}
     found = tavern.post("backends/chat-completions/status", **body).json()
     assert [model["id"] for model in found["data"]] == [MODEL]
     answer = tavern.post("backends/chat-completions/generate", **body).json()
@@ -144,40 +109,27 @@ def test_sillytavern_chats(tavern, server):
     assert "min_p=0.02" in answer["x_gen"]["chain"]
     assert "present" not in answer["x_gen"]["chain"]
     assert all(len(token["top_logprobs"]) >= 5 for token in choice["logprobs"]["content"])
-    parts = streamed(tavern.post("backends/chat-completions/generate", **(body | {"stream": True})))
+    parts = parts_of_stream(tavern.post("backends/chat-completions/generate", **(body | {"stream": True})).text)
     deltas = [part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"]]
     assert "".join(deltas) == choice["message"]["content"]
 
 
 def test_an_error_reaches_the_user(tavern, server):
-    body = BODIES["ooba"] | {"api_server": server, "temperature": -1}
+    body = BODIES["ooba"] | {"api_server": server.address, "temperature": -1}
     answer = tavern.post("backends/text-completions/generate", **body).json()
     assert answer["status"] == 400
-    assert "temperature: -1 is not ≥ 0" in json.loads(answer["response"])["error"]["message"]
-
-
-@pytest.fixture(scope="module")
-def locked(pruned_model):
-    """A server with a key, for requests whose answers do not matter."""
-    with GenServe("--api-key", "sea-key", "--slots", "2", model=pruned_model) as running:
-        yield running, f"http://127.0.0.1:{running.port}"
+    assert json.loads(answer["response"])["error"]["param"] == "temperature"
 
 
 def test_sillytavern_sends_the_key(tavern, locked):
-    _, address = locked
-    body = {"api_type": "llamacpp", "api_server": address}
+    body = {"api_type": "llamacpp", "api_server": locked.address}
     path = "/api/backends/text-completions/status"
     assert tavern.http.post(path, json=body).status_code == 400
-    secret = tavern.post("secrets/write", key="api_key_llamacpp", value="sea-key", label="gen").json()
+    secret = tavern.post("secrets/write", key="api_key_llamacpp", value="first-key", label="gen").json()
     try:
         assert tavern.http.post(path, json=body).status_code == 200
     finally:
         tavern.http.post("/api/secrets/delete", json={"key": "api_key_llamacpp", "id": secret["id"]})
-
-
-def completion_tokens(http):
-    """Return the number of tokens that the server has generated for requests that have ended."""
-    return total(http, "gen_completion_tokens_total{")
 
 
 def total(http, beginning):
@@ -186,26 +138,28 @@ def total(http, beginning):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(beginning))
 
 
+TOKENS = "gen_completion_tokens_total{"
+"""The tokens of requests that have ended."""
 ABORTS = 'gen_requests_total{route="/api/extra/abort",status="200"}'
 
 
 @pytest.mark.parametrize("kind", ["llamacpp", "koboldcpp", "ooba"])
 def test_stop_in_sillytavern_ends_the_text(tavern, server, http, kind):
     body = BODIES[kind] | {
-        "api_server": server,
-        **dict.fromkeys(("max_tokens", "max_new_tokens", "n_predict", "num_predict"), 1000),
+        "api_server": server.address,
+        **dict.fromkeys(("max_tokens", "max_new_tokens", "n_predict", "num_predict"), 4000),
         **dict.fromkeys(("ban_eos_token", "ignore_eos"), True),
         **{name: [] for name in ("stop", "stopping_strings", "logit_bias")},
         "stream": True,
     }
-    before, aborts_before = completion_tokens(http), total(http, ABORTS)
+    before, aborts_before = total(http, TOKENS), total(http, ABORTS)
     path, headers = "/api/backends/text-completions/generate", {"Accept-Encoding": "identity"}
     with tavern.http.stream("POST", path, json=body, headers=headers) as response:
         assert response.status_code == 200
         assert next(response.iter_text())
-    while (count := completion_tokens(http) - before) == 0:
+    while (count := total(http, TOKENS) - before) == 0:
         time.sleep(0.1)
-    assert count < 1000
+    assert count < 4000
     fields = {"prompt": TEXT, "n": 4, "max_tokens": 20, "ignore_eos": True, "stream": True}
     assert_texts_run_together(http.post("/v1/completions", json=fields).text, 4)
     assert total(http, ABORTS) - aborts_before == (kind == "koboldcpp")
@@ -254,7 +208,7 @@ def test_mikupad_reads_each_token(http, is_chat):
     else:
         assert any(len(table) > 1 for _, table in tokens)  # a token that is not the most likely one was chosen
         assert all(token in table for token, table in tokens)
-    parts = streamed(http.post(path, json=body))
+    parts = parts_of_stream(http.post(path, json=body).text)
     shown = [part["choices"][0] for part in parts]
     pieces = [(piece["delta"].get("content") if is_chat else piece["text"]) or "" for piece in shown]
     assert "".join(pieces) == text
@@ -281,7 +235,7 @@ def test_open_webui_chats(http, body):
         return
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.text.endswith("data: [DONE]\n\n")
-    parts = streamed(answer)
+    parts = parts_of_stream(answer.text)
     assert "".join(part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"])
     if body.get("stream_options"):
         assert parts[-1]["usage"]["completion_tokens"] > 0
@@ -311,15 +265,14 @@ def test_biases_and_stop_strings_are_applied(http, path, body):
     assert texts == [" the the the the", ""]
 
 
-def test_open_webui_continues_an_answer(http):
+def test_open_webui_continues_an_answer(http, gen):
     body = OPEN_WEBUI["continue"] | {"stream": False}
     answer = http.post("/v1/chat/completions", json=body).json()
     words = shlex.split(answer["x_gen"]["command"])
     assert words[-1].endswith("<|im_start|>assistant\nI like the color")
-    assert gen(words[1], "-t", "1", *words[2:]) == answer["choices"][0]["message"]["content"] != ""
-    parts = streamed(
-        http.post("/v1/chat/completions", json=OPEN_WEBUI["continue"] | {"seed": answer["x_gen"]["seed"]})
-    )
+    assert gen(*words[1:]) == answer["choices"][0]["message"]["content"] != ""
+    body = OPEN_WEBUI["continue"] | {"seed": answer["x_gen"]["seed"]}
+    parts = parts_of_stream(http.post("/v1/chat/completions", json=body).text)
     deltas = [part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"]]
     assert "".join(deltas) == answer["choices"][0]["message"]["content"]
 
@@ -340,21 +293,19 @@ CURL = """curl -X POST https://api.together.xyz/v1/chat/completions \\
 """The lines of Together's documentation of logprobs. The second ones also have `echo`."""
 
 
-@pytest.mark.parametrize("echo", ["", ',\n     "echo": true'], ids=["logprobs", "echo"])
-def test_the_curl_lines_of_together(server, echo):
+def test_the_curl_lines_of_together(server):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    lines = CURL.replace("ECHO", echo).replace("https://api.together.xyz", server)
-    done = subprocess.run(["sh", "-c", lines], capture_output=True, text=True, check=True)
-    answer = json.loads(done.stdout)
-    choice = answer["choices"][0]
-    logprobs = choice["logprobs"]
-    assert len(logprobs["tokens"]) == len(logprobs["token_logprobs"]) == answer["usage"]["completion_tokens"] == 10
-    assert "".join(logprobs["tokens"]) == choice["message"]["content"]
-    assert choice["finish_reason"] == "length"
-    if not echo:
-        assert answer.get("prompt") in (None, [])
-        return
+    for echo in ("", ',\n     "echo": true'):
+        lines = CURL.replace("ECHO", echo).replace("https://api.together.xyz", server.address)
+        done = subprocess.run(["sh", "-c", lines], capture_output=True, text=True, check=True)
+        answer = json.loads(done.stdout)
+        (choice,) = answer["choices"]
+        tokens, values = choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"]
+        assert len(tokens) == len(values) == answer["usage"]["completion_tokens"] == 10
+        assert "".join(tokens) == choice["message"]["content"]
+        assert choice["finish_reason"] == "length"
+        assert bool(answer.get("prompt")) == bool(echo)
     (prompt,) = answer["prompt"]
     assert "write an async function in python" in prompt["text"]
     assert "".join(prompt["logprobs"]["tokens"]) == prompt["text"]

@@ -6,11 +6,9 @@ import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from logitsmith.models.errors import ModelError
-from logitsmith.serve import limits
 from logitsmith.serve.errors import client_message
 from logitsmith.serve.request_log import RequestLog, RequestRecord, printable
 
@@ -26,8 +24,6 @@ def endless_lark(number):
 
 
 PROMPT = {"prompt": "Once", "max_tokens": 1}
-MANY = [f"b{number}" for number in range(limits.MAX_ITEMS + 1)]
-LONG = "a" * (limits.MAX_STRING_CHARACTERS + 1)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +37,29 @@ SECONDS_FOR_REQUEST = "serve.http_protocol.SECONDS_FOR_REQUEST"
 
 
 @pytest.fixture(scope="module")
-def strict(pruned_model):
+def private_folder(tmp_path_factory, pruned_model):
+    """A folder with the models and grammars that presets name; its presets are those of the server."""
+    folder = tmp_path_factory.mktemp("not told") / "a folder"
+    (folder / "logitsmith" / "presets").mkdir(parents=True)
+    (folder / "other.gguf").symlink_to(pruned_model)
+    (folder / "text.gguf").write_text("no model")
+    (folder / "wrong.gbnf").write_text("root ::= (")
+    settings = {
+        "guided": {"guidance": {"scale": 2, "model": f"{folder}/other.gguf"}},
+        "missing-model": {"guidance": {"scale": 2, "model": f"{folder}/none.gguf"}},
+        "no-model": {"guidance": {"scale": 2, "model": f"{folder}/text.gguf"}},
+        "missing-grammar": {"grammar": {"file": f"{folder}/none.gbnf"}},
+        "wrong-grammar": {"grammar": {"file": f"{folder}/wrong.gbnf"}},
+        "missing-schema": {"grammar": {"json_schema_file": f"{folder}/none.json"}},
+        "unknown-key": {"tempretaure": 1},
+    }
+    for name, table in settings.items():
+        (folder / "logitsmith" / "presets" / f"{name}.yaml").write_text(json.dumps(table))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def strict(private_folder, pruned_model):
     """A server whose limits are so low that tests need not wait."""
     constants = {
         "serve.http_protocol.SECONDS_WITHOUT_READING": 1.0,
@@ -50,113 +68,21 @@ def strict(pruned_model):
         "serve.openai.model_entry": None,  # calling it fails
     }
     flags = ("--slots", "2", "--queue", "0", "--log-format", "json")
-    with GenServe(*flags, model=pruned_model, constants=constants) as server:
-        yield server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(private_folder))
+        with GenServe(*flags, model=pruned_model, constants=constants) as server:
+            yield server
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        pytest.param(b"", "not JSON", id="empty"),
-        pytest.param(b"\x00", "not JSON", id="null-byte"),
-        pytest.param(b'{"prompt": "\xff"}', "is not UTF-8", id="not-utf-8"),
-        pytest.param('{"prompt": "a"}'.encode("utf-16"), "byte 0 is not UTF-8", id="utf-16"),
-        pytest.param(b"[" * 100_000, "nested too deeply", id="nested"),
-        pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply", id="nested-objects"),
-        pytest.param(b'{"prompt": NaN}', "NaN", id="nan"),
-        pytest.param(b'{"prompt": "a", "seed": ' + b"1" * 10_000 + b"}", "digits", id="digits"),
-        pytest.param(b'{"prompt": "a", "temperature": 1e999}', "temperature", id="infinity"),
-        pytest.param(b'{"prompt": "\\ud800"}', "", id="surrogate"),
-        pytest.param(b'{"prompt": "a", "stop": "\\udfff"}', "", id="surrogate-in-stop"),
-        pytest.param(b'{"prompt": "a", "\\ud800": 1}', "", id="surrogate-in-name"),
-        pytest.param(b"[1]", "not a JSON object", id="list"),
-        pytest.param(b'{"prompt": [' + b"1," * 1_000_001 + b"1]}", "values", id="values"),
-        pytest.param(b'{"prompt": ["a", 1]}', "prompt", id="mixed"),
-        pytest.param(b'{"prompt": [-1]}', "", id="negative-id"),
-        pytest.param(b'{"prompt": [99999999999999999999]}', "", id="huge-id"),
-        pytest.param(b'{"prompt": "a", "max_tokens": -99999999999999999999}', "max_tokens", id="huge-length"),
-    ],
-)
-def test_bodies(small_server, body, message):
-    body = body.replace(b'{"prompt"', b'{"max_tokens": 1, "prompt"')
-    status, answer = small_server.post("/v1/completions", body)
-    assert status == 400
-    assert message in answer["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        pytest.param({"prompt": ["a"] * (limits.MAX_PROMPTS + 1)}, "prompt", id="prompts"),
-        pytest.param({"prompt": ["a"] * 100, "n": 100}, "n", id="choices"),
-        pytest.param({"n": 129}, "n", id="n"),
-        pytest.param({"stop": ["a"] * (limits.MAX_ITEMS + 1)}, "stop", id="stops"),
-        pytest.param({"stop": "a" * (limits.MAX_STRING_CHARACTERS + 1)}, "stop", id="long-stop"),
-        pytest.param({"logit_bias": {str(token): 1 for token in range(1100)}}, "logit_bias", id="biases"),
-        pytest.param({"prompt": [1] * 5000}, "prompt", id="tokens"),
-        pytest.param({"prompt": "a " * 5000}, "prompt", id="tokens-of-text"),
-        pytest.param({"prompt": "a" * 3_000_000}, "prompt", id="long-text"),
-        pytest.param({"logprobs": 1000, "max_tokens": 4000}, "logprobs", id="logprobs"),
-        pytest.param({"chain": "top_k " * 2000}, "chain", id="chain"),
-        pytest.param({"stop_sequence": MANY}, "stop_sequence", id="stops-of-kobold"),
-        pytest.param({"set": {"stop": MANY}}, "set", id="stops-of-set"),
-        pytest.param({"bans": MANY}, "bans", id="bans"),
-        pytest.param({"bans": [{"text": LONG}]}, "bans", id="long-ban"),
-        pytest.param({"bans": [{"regex": LONG}]}, "bans", id="long-regex"),
-        pytest.param({"banned_regex": MANY}, "banned_regex", id="regexes"),
-        pytest.param({"bans": MANY[:600], "banned_strings": MANY[:600]}, "bans", id="bans-of-two-fields"),
-        pytest.param({"set": {"bans": MANY}}, "set", id="bans-of-set"),
-        pytest.param({"set": [f"bans={json.dumps(MANY)}"]}, "set", id="bans-in-a-text"),
-        pytest.param({"set": [f"bans={'a' * 200_000}"]}, "set", id="long-text"),
-        pytest.param({"set": {"ban.strings": MANY}}, "set", id="strings-of-set"),
-        pytest.param({"set": {"sequence_bias.bias": dict.fromkeys(MANY, 1)}}, "set", id="sequences-of-set"),
-        pytest.param({"bad_words": [LONG]}, "bad_words", id="long-bad-word"),
-        pytest.param({"logit_bias": json.dumps(dict.fromkeys(MANY, 1))}, "logit_bias", id="biases-in-a-text"),
-        pytest.param({"logit_bias": {LONG: 1}}, "logit_bias", id="long-bias"),
-        pytest.param({"banned_tokens": ",".join(map(str, range(1100)))}, "banned_tokens", id="ids-in-a-text"),
-        pytest.param(
-            {"dry_multiplier": 1, "dry_sequence_breakers": [LONG]}, "dry_sequence_breakers", id="long-breaker"
-        ),
-        pytest.param({"phases": [{"until": LONG, "chain": "temp1"}, {}]}, "phases", id="long-end-of-a-phase"),
-    ],
-)
-def test_fields(small_server, fields, field):
-    status, answer = small_server.post("/v1/completions", PROMPT | fields)
-    assert (status, answer["error"]["param"]) == (400, field)
-    assert answer["error"]["message"].startswith(field)
-
-
-@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/api/v1/generate", "/gen/next"])
-def test_fields_have_limits_on_every_route(small_server, path):
-    body = {"prompt": "a", "stop": "a" * (limits.MAX_STRING_CHARACTERS + 1)}
-    status, answer = small_server.post(path, body)
-    assert (status, answer["error"]["param"]) == (400, "stop")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"guided_choice": MANY}, {"structured_outputs": {"choice": MANY}}, {"allowed_token_ids": list(range(2000))}],
-    ids=["choices", "choices-of-vllm", "vocabulary"],
-)
-def test_grammars_and_vocabularies_have_no_limit_of_items(small_server, fields):
-    status, answer = small_server.post("/v1/completions", PROMPT | fields)
-    assert status == 200, answer
-
-
-def test_messages(small_server):
-    body = {"messages": [{"role": "user", "content": "a"}] * (limits.MAX_MESSAGES + 1)}
-    assert small_server.post("/v1/chat/completions", body)[1]["error"]["param"] == "messages"
-
-
-def test_a_body_that_is_announced_to_be_too_large(small_server):
+def test_a_body_that_is_announced_to_be_too_large(server):
     """The answer comes before the body."""
-    with small_server.connect() as client:
+    with server.connect() as client:
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n")
         assert read_answer(client).startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_in_chunks_that_is_too_large(small_server):
-    with small_server.connect() as client:
+def test_a_body_in_chunks_that_is_too_large(server):
+    with server.connect() as client:
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
         for _ in range(17):
             client.sendall(b"f4240\r\n" + b" " * 1_000_000 + b"\r\n")
@@ -174,9 +100,9 @@ def test_an_endless_body_after_the_answer_is_cut_off(strict):
         send_endlessly(client)
 
 
-def test_a_body_that_is_longer_than_announced(small_server):
+def test_a_body_that_is_longer_than_announced(server):
     data = post_bytes(PROMPT, **{"content-length": "10"})
-    answer = small_server.send(data)
+    answer = server.send(data)
     assert answer.count(b"HTTP/1.1 400") == 2
 
 
@@ -190,8 +116,8 @@ def test_a_body_that_is_longer_than_announced(small_server):
         pytest.param(b"GET /\xff HTTP/1.1\r\nhost: localhost\r\n\r\n", id="path"),
     ],
 )
-def test_bytes_that_are_not_a_request(small_server, data):
-    answer = small_server.send(data)
+def test_bytes_that_are_not_a_request(server, data):
+    answer = server.send(data)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
@@ -227,10 +153,10 @@ def test_a_client_that_sends_a_byte_at_a_time(hasty):
 
 def test_a_connection_is_kept_after_an_answer(hasty):
     with hasty.connect() as client:
-        for _ in range(2):
+        for seconds in (0, 0.9):  # longer than the limit for a request
+            time.sleep(seconds)
             client.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert read_answer(client).startswith(b"HTTP/1.1 200")
-            time.sleep(0.9)  # longer than the limit for a request
 
 
 @pytest.mark.slow
@@ -285,49 +211,37 @@ def test_a_client_that_sends_more_and_leaves_frees_its_slot(strict):
     assert_slots_of_strict_are_free(strict)
 
 
-def post_until_taken(server, body):
+def post_until_taken(server, path, body):
     """Return the status and the answer of a request, which is sent again while the server is full."""
     answers = []
-    server.wait_until(lambda: answers.append(server.post("/v1/completions", body)) or answers[-1][0] != 503)
+    server.wait_until(lambda: answers.append(server.post(path, body)) or answers[-1][0] != 503)
     return answers[-1]
 
 
+# Each row: the path, the request, and the status of the answer.
+UNCOMPILED = {
+    "lark": ("/v1/completions", PROMPT | {"guided_grammar": endless_lark(20)}, 400),
+    "choices": ("/v1/completions", PROMPT | {"guided_grammar": endless_lark(19), "n": 5}, 400),
+    "check": ("/gen/grammars/check", {"grammar": endless_lark(18), "text": "a"}, 200),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"guided_grammar": endless_lark(20)}, id="lark"),
-        pytest.param({"guided_grammar": endless_lark(19), "n": 5}, id="choices"),
-    ],
-)
-def test_a_grammar_that_does_not_compile_holds_up_no_other_request(strict, fields):
+@pytest.mark.parametrize(("path", "body", "expected"), UNCOMPILED.values(), ids=UNCOMPILED)
+def test_a_grammar_that_does_not_compile_holds_up_no_other_request(strict, path, body, expected):
     with ThreadPoolExecutor(2) as pool:
-        evil = pool.submit(post_until_taken, strict, PROMPT | fields)
+        evil = pool.submit(post_until_taken, strict, path, body)
         answered = 0
         while not evil.done():
             assert strict.post("/v1/completions", PROMPT)[0] == 200
             answered += 1
             time.sleep(0.05)  # a request for several texts begins only if no other one runs
         status, answer = evil.result()
-    assert status == 400
-    assert "processor time" in answer["error"]["message"]
+    assert status == expected
+    message = answer["error"]["message"] if status == 400 else answer["message"]
+    assert "processor time" in message
     assert answered
     assert strict.post("/v1/completions", PROMPT | {"regex": "a+"})[0] == 200
-
-
-@pytest.mark.slow
-def test_a_grammar_that_does_not_compile_is_not_checked(strict):
-    with ThreadPoolExecutor(1) as pool:
-        checked = pool.submit(strict.post, "/gen/grammars/check", {"grammar": endless_lark(18), "text": "a"})
-        answered = 0
-        while not checked.done():
-            assert strict.post("/v1/completions", PROMPT)[0] == 200
-            answered += 1
-            time.sleep(0.05)  # a request for several texts begins only if no other one runs
-        status, answer = checked.result()
-    assert (status, answer["ok"]) == (200, False)
-    assert "processor time" in answer["message"]
-    assert answered
 
 
 @pytest.mark.parametrize(
@@ -343,31 +257,10 @@ def test_a_grammar_that_does_not_compile_is_not_checked(strict):
         pytest.param("{{ cycler.__init__.__globals__ }}", id="globals"),
     ],
 )
-def test_templates(small_server, template):
+def test_templates(server, template):
     body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "chat_template": template}
-    status, answer = small_server.post("/v1/chat/completions", body)
+    status, answer = server.post("/v1/chat/completions", body)
     assert status == 400, answer
-    assert "root:" not in str(answer)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"preset": "../../etc/passwd"}, id="preset"),
-        pytest.param({"preset": "missing"}, id="missing-preset"),
-        pytest.param({"grammar": "/etc/passwd"}, id="grammar"),
-        pytest.param({"grammar": {"file": "/etc/passwd"}}, id="grammar-file"),
-        pytest.param({"set": {"grammar": {"file": "/etc/passwd"}}}, id="set-grammar"),
-        pytest.param({"json_schema": {"$ref": "file:///etc/passwd"}}, id="schema"),
-        pytest.param({"chat_template": "/etc/passwd"}, id="template"),
-        pytest.param({"model": "/etc/passwd", "grammar": "missing"}, id="missing-grammar"),
-    ],
-)
-def test_errors_name_no_folder(small_server, fields):
-    status, answer = small_server.post("/v1/completions", PROMPT | fields)
-    assert status == 400
-    for folder in (Path.home(), Path.cwd(), Path(__file__).parents[2]):
-        assert f"{folder}/" not in str(answer)
     assert "root:" not in str(answer)
 
 
@@ -388,45 +281,25 @@ def test_paths_in_messages(message, told):
 
 
 @pytest.fixture(scope="module")
-def private_folder(tmp_path_factory, pruned_model):
-    """A folder with the models and grammars that presets name; its presets are those of the server."""
-    folder = tmp_path_factory.mktemp("not told") / "a folder"
-    (folder / "logitsmith" / "presets").mkdir(parents=True)
-    (folder / "other.gguf").symlink_to(pruned_model)
-    (folder / "text.gguf").write_text("no model")
-    (folder / "wrong.gbnf").write_text("root ::= (")
-    settings = {
-        "guided": {"guidance": {"scale": 2, "model": f"{folder}/other.gguf"}},
-        "missing-model": {"guidance": {"scale": 2, "model": f"{folder}/none.gguf"}},
-        "no-model": {"guidance": {"scale": 2, "model": f"{folder}/text.gguf"}},
-        "missing-grammar": {"grammar": {"file": f"{folder}/none.gbnf"}},
-        "wrong-grammar": {"grammar": {"file": f"{folder}/wrong.gbnf"}},
-        "missing-schema": {"grammar": {"json_schema_file": f"{folder}/none.json"}},
-        "unknown-key": {"tempretaure": 1},
-    }
-    for name, table in settings.items():
-        (folder / "logitsmith" / "presets" / f"{name}.yaml").write_text(json.dumps(table))
-    return folder
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["guided by a flag", "guided by presets"])
-def server_with_presets(request, private_folder, pruned_model):
-    flags = ("--cfg-scale", "2", "--cfg-model", str(private_folder / "other.gguf")) if request.param else ()
+def guided_by_a_flag(private_folder, pruned_model):
+    flags = ("--cfg-scale", "2", "--cfg-model", str(private_folder / "other.gguf"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(private_folder))
         with GenServe(*flags, model=pruned_model) as server:
             yield server
 
 
-@pytest.mark.parametrize("route", ["/v1/completions", "/gen/generate", "/gen/next", "/api/v1/generate"])
-def test_no_answer_tells_a_folder(server_with_presets, private_folder, route):
+@pytest.mark.parametrize("name", ["guided_by_a_flag", "strict"])
+def test_no_answer_tells_a_folder(request, private_folder, name):
+    server = request.getfixturevalue(name)
     names = [path.stem for path in (private_folder / "logitsmith" / "presets").iterdir()]
-    for fields in ({}, *({"preset": name} for name in names), {"against": names[:3]}):
-        length = {} if route == "/gen/next" else {"max_tokens": 1}
-        _, _, answer = server_with_presets.request("POST", route, PROMPT | length | fields)
-        assert "a folder" not in str(answer), fields
-        assert "not told" not in str(answer), fields
-    _, _, listed = server_with_presets.request("GET", "/gen/presets")
+    for route in ("/v1/completions", "/gen/generate", "/gen/next", "/api/v1/generate"):
+        for fields in ({}, *({"preset": name} for name in names), {"against": names[:3]}):
+            length = {} if route == "/gen/next" else {"max_tokens": 1}
+            _, _, answer = server.request("POST", route, PROMPT | length | fields)
+            assert "a folder" not in str(answer), (route, fields)
+            assert "not told" not in str(answer), (route, fields)
+    _, _, listed = server.request("GET", "/gen/presets")
     assert "unknown-key" in str(listed)
     assert "a folder" not in str(listed)
 

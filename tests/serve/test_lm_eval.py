@@ -10,25 +10,33 @@ from pathlib import Path
 
 import pytest
 
+from .gen_serve import GenServe
 from .sillytavern import skip_without
-from .test_openai import batch, gen
 
 TASKS = Path(__file__).parent / "data" / "lm_eval"
 QUESTIONS = [json.loads(line) for line in (TASKS / "sea.jsonl").read_text().splitlines()]
 
 
-def lm_eval(address, folder, flags, **model_arguments):
+EVALUATE = """
+import json, sys
+from lm_eval import simple_evaluate
+from lm_eval.tasks import TaskManager
+given = json.load(sys.stdin)
+tasks = TaskManager(include_path=".", include_defaults=False)  # it would read thousands of other tasks
+given |= {"tasks": ["sea", "sea_text"], "task_manager": tasks, "bootstrap_iters": 0}
+found = simple_evaluate("local-completions", **given)
+json.dump(found["samples"], open(sys.argv[1], "w"))
+"""
+
+
+def lm_eval(address, folder, batch_size, **model_arguments):
     """Run both tasks. Returns the answers of the model, by task, in the order of the questions."""
     skip_without(find_spec("lm_eval"), "lm-eval")
     given = {"model": "gen", "base_url": f"{address}/v1/completions", "tokenizer_backend": "remote"}
-    arguments = ",".join(f"{name}={value}" for name, value in {**given, **model_arguments}.items())
     offline = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "lm_eval", "run", "--model", "local-completions", "--model_args", arguments),
-            *("--tasks", "sea,sea_text", "--include_path", ".", "--log_samples", "--output_path", str(folder)),
-            *flags,
-        ],
+        [sys.executable, "-c", EVALUATE, folder / "samples.json"],
+        input=json.dumps({"model_args": given | model_arguments, "batch_size": batch_size}),
         cwd=TASKS,
         env=os.environ | offline,
         capture_output=True,
@@ -36,41 +44,65 @@ def lm_eval(address, folder, flags, **model_arguments):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answers = {}
-    for task in ("sea", "sea_text"):
-        (file,) = folder.glob(f"gen/samples_{task}_2*.jsonl")
-        samples = sorted(map(json.loads, file.read_text().splitlines()), key=lambda sample: sample["doc_id"])
+    answers = json.loads((folder / "samples.json").read_text())
+    for samples in answers.values():
+        samples.sort(key=lambda sample: sample["doc_id"])
         assert [sample["doc"]["prompt"] for sample in samples] == [question["prompt"] for question in QUESTIONS]
-        answers[task] = samples
     return answers
 
 
 @pytest.fixture(scope="module")
-def scores():
-    """The scores of `gen score --choices`, by question."""
-    lines = gen("score", "--jsonl", str(TASKS / "sea.jsonl"), "-t", "1", "-c", "1024").splitlines()
-    return [json.loads(line)["choices"] for line in lines]
+def server():
+    """A server with the bundled model: some of its answers to the questions are right."""
+    with GenServe("--slots", "4", "-c", "1024") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def texts():
+def gen(gen_server):
+    """Run a command with the bundled model. Returns the JSON of its lines."""
+    environment = {key: value for key, value in os.environ.items() if key != "GEN_MODEL"}
+
+    def run(command, *words, stdin=""):
+        words = [command, "-t", "1", *words]
+        out, err, code = gen_server.run(words, stdin=stdin.encode(), cwd=TASKS, env=environment, timeout=300)
+        assert code == 0, err
+        return [json.loads(line) for line in out.splitlines()]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def scores(gen):
+    """The scores of `gen score --choices`, by question."""
+    return [line["choices"] for line in gen("score", "--jsonl", "sea.jsonl", "-c", "1024")]
+
+
+@pytest.fixture(scope="module")
+def texts(gen):
     """The most likely continuation by `gen batch`, up to the end of the line, by question."""
     bodies = [{"prompt": question["prompt"], "max_tokens": 8, "temperature": 0} for question in QUESTIONS]
-    return [answer["choices"][0]["text"].split("\n")[0] for answer in batch(*bodies)]
+    sent = [
+        {"custom_id": str(number), "method": "POST", "url": "/v1/completions", "body": body}
+        for number, body in enumerate(bodies)
+    ]
+    results = gen("batch", "-", stdin="\n".join(map(json.dumps, sent)))
+    answers = {int(result["custom_id"]): result["response"]["body"] for result in results}
+    return [answers[number]["choices"][0]["text"].split("\n")[0] for number in range(len(bodies))]
 
 
 @pytest.mark.parametrize(
-    ("flags", "model_arguments"),
+    ("batch_size", "model_arguments"),
     [
-        pytest.param(["--batch_size", "3"], {"num_concurrent": 2}, id="batches of ids, two at a time"),
-        pytest.param([], {}, id="one prompt of ids at a time", marks=pytest.mark.slow),
-        pytest.param([], {"tokenized_requests": False}, id="texts", marks=pytest.mark.slow),
+        pytest.param(3, {"num_concurrent": 2}, id="batches of ids, two at a time"),
+        pytest.param(1, {}, id="one prompt of ids at a time", marks=pytest.mark.slow),
+        pytest.param(1, {"tokenized_requests": False}, id="texts", marks=pytest.mark.slow),
     ],
 )
-def test_the_numbers_are_those_of_gen_score(server, scores, texts, tmp_path, flags, model_arguments):
-    answers = lm_eval(server, tmp_path, flags, **model_arguments)
+def test_the_numbers_are_those_of_gen_score(server, scores, texts, tmp_path, batch_size, model_arguments):
+    answers = lm_eval(server.address, tmp_path, batch_size, **model_arguments)
     for sample, choices in zip(answers["sea"], scores, strict=True):
-        found = [(float(value), word == "True") for value, word in sample["filtered_resps"]]
+        found = sample["filtered_resps"]
         assert [is_greedy for _, is_greedy in found] == [choice["is_greedy"] for choice in choices]
         for (value, _), choice in zip(found, choices, strict=True):
             # Each token has the same logprob, to the last bit. The sums differ by their rounding.

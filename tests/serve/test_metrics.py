@@ -1,6 +1,5 @@
 """The numbers for Prometheus, read with Prometheus' own parser."""
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from .gen_serve import post_bytes
@@ -20,15 +19,16 @@ def numbers(server):
 
 def difference(server, requests):
     """Return the numbers that changed while requests were answered, each with its change."""
+    server.wait_until_no_text_runs()
     before = numbers(server)
     for body in requests:
         server.post("/v1/completions", body)
     return {key: value - before.get(key, 0) for key, value in numbers(server).items() if value != before.get(key)}
 
 
-def test_requests_and_tokens_are_counted_per_route(small_server):
+def test_requests_and_tokens_are_counted_per_route(server):
     body = {"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True, "n": 2}
-    found = difference(small_server, [body, body, {"prompt": "a", "top_p": 2}])
+    found = difference(server, [body, body, {"prompt": "a", "top_p": 2}])
     route = ("route", "/v1/completions")
     assert found["gen_requests_total", route, ("status", "200")] == 2
     assert found["gen_requests_total", route, ("status", "400")] == 1
@@ -44,11 +44,11 @@ def test_requests_and_tokens_are_counted_per_route(small_server):
     assert found["gen_request_seconds_sum", route] >= found["gen_first_token_seconds_sum", route] > 0
 
 
-def test_unknown_paths_share_one_label(small_server):
-    before = numbers(small_server)
+def test_unknown_paths_share_one_label(server):
+    before = numbers(server)
     for path in ("/nothing", "/v1/nothing", "/x%00"):
-        assert small_server.request("GET", path)[0] in (400, 404)
-    found = numbers(small_server)
+        assert server.request("GET", path)[0] in (400, 404)
+    found = numbers(server)
     routes = {value for key in found for name, value in key[1:] if name == "route"}
     assert "other" in routes
     assert not any("nothing" in route for route in routes)
@@ -56,30 +56,31 @@ def test_unknown_paths_share_one_label(small_server):
     assert found[key] - before.get(key, 0) >= 2
 
 
-@pytest.mark.parametrize("path", ["/completion", "/api/v1/generate"])
-def test_each_route_has_numbers_of_its_own(small_server, path):
-    small_server.post(path, {"prompt": "The sea", "n_predict": 2, "max_length": 2})
-    assert numbers(small_server)["gen_first_token_seconds_count", ("route", path)] >= 1
+def test_each_route_has_numbers_of_its_own(server):
+    for path in ("/completion", "/api/v1/generate"):
+        server.post(path, {"prompt": "The sea", "n_predict": 2, "max_length": 2})
+        assert numbers(server)["gen_first_token_seconds_count", ("route", path)] >= 1
 
 
-def test_slots_and_queue(small_server):
-    assert numbers(small_server)[("gen_slots",)] == 2
-    connections = [small_server.start_stream(), small_server.start_stream(), small_server.connect()]
+def test_slots_and_queue(server):
+    server.wait_until_no_text_runs()
+    assert numbers(server)[("gen_slots",)] == 4
+    connections = [server.start_stream(n=4), server.connect()]
     try:
-        connections[2].sendall(post_bytes({"prompt": "The sea", "max_tokens": 1}))
-        found = next(found for found in polled(small_server) if found[("gen_texts_waiting",)])
+        connections[1].sendall(post_bytes({"prompt": "The sea", "max_tokens": 1}))
+        found = next(found for found in polled(server) if found[("gen_texts_waiting",)])
         assert found[("gen_texts_waiting",)] == 1
-        assert found[("gen_texts_running",)] == found[("llamacpp:requests_processing",)] == 2
+        assert found[("gen_texts_running",)] == found[("llamacpp:requests_processing",)] == 4
         assert found[("llamacpp:requests_deferred",)] == 1
     finally:
         for connection in connections:
             connection.close()
-    small_server.wait_until_idle()
-    assert numbers(small_server)[("gen_texts_waiting",)] == 0
+    server.wait_until_idle()
+    assert numbers(server)[("gen_texts_waiting",)] == 0
 
 
 def polled(server):
-    """Yield the samples again and again, until two slots are free."""
+    """Yield the samples again and again, until all slots are free."""
     found = numbers(server)
     while found[("gen_texts_running",)]:
         yield found

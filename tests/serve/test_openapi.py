@@ -61,7 +61,7 @@ def send(schema, server, path, method, count):
         @settings(max_examples=count, suppress_health_check=list(HealthCheck), database=None)
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case):
-            case.call_and_validate(base_url=f"http://127.0.0.1:{server.port}", timeout=SECONDS_TO_WAIT)
+            case.call_and_validate(base_url=server.address, timeout=SECONDS_TO_WAIT)
 
         check()
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import pytest
 from logitsmith.engine.model import Model
@@ -24,35 +22,31 @@ def next_token(http, **fields):
     return response.json()
 
 
-@pytest.mark.parametrize(
-    ("fields", "flags"),
-    [
-        ({"prompt": "The sea was"}, ["--no-chat", "The sea was"]),
-        (
-            {"prompt": "The sea was", "chain": "top-k5 > temp0.7", "top": 4, "against": ["creative", "min-p0.2"]},
-            [
-                *("--no-chat", "--chain", "top-k5 > temp0.7", "--top", "4", "The sea was"),
-                *("--against", "creative", "--against", "min-p0.2"),
-            ],
-        ),
-        (
-            {
-                "messages": [{"role": "user", "content": "Is it wet?"}],
-                "grammar": 'root ::= "yes" | "no"',
-                "min_p": 0,
-            },
-            ["--chat", "Is it wet?", "--grammar", 'root ::= "yes" | "no"', "--min-p", "0"],
-        ),
-        (
-            {"prompt": "Yes or", "preset": "min-p", "set": {"min_p": 0.3}, "grammar": 'root ::= " no"'},
-            ["--no-chat", "-P", "min-p", "--set", "min_p=0.3", "--grammar", 'root ::= " no"', "Yes or"],
-        ),
-    ],
-    ids=["prompt", "against", "messages", "preset"],
-)
-def test_the_next_token_is_that_of_the_command(http, fields, flags):
-    words = [sys.executable, "-m", "logitsmith.cli", "next", "--format", "json", "-t", "1", "-s", "3", *flags]
-    expected = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+YES_NO = 'root ::= "yes" | "no"'
+# Each row: what a request says, and the same as flags.
+NEXT = {
+    "prompt": ({"prompt": "The sea was"}, ["--no-chat", "The sea was"]),
+    "against": (
+        {"prompt": "The sea was", "chain": "top-k5 > temp0.7", "top": 4, "against": ["creative", "min-p0.2"]},
+        [
+            *("--no-chat", "--chain", "top-k5 > temp0.7", "--top", "4", "The sea was"),
+            *("--against", "creative", "--against", "min-p0.2"),
+        ],
+    ),
+    "messages": (
+        {"messages": [{"role": "user", "content": "Is it wet?"}], "grammar": YES_NO, "min_p": 0},
+        ["--chat", "Is it wet?", "--grammar", YES_NO, "--min-p", "0"],
+    ),
+    "preset": (
+        {"prompt": "Yes or", "preset": "min-p", "set": {"min_p": 0.3}, "grammar": 'root ::= " no"'},
+        ["--no-chat", "-P", "min-p", "--set", "min_p=0.3", "--grammar", 'root ::= " no"', "Yes or"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "flags"), NEXT.values(), ids=NEXT)
+def test_the_next_token_is_that_of_the_command(http, gen, fields, flags):
+    expected = json.loads(gen("next", "--format", "json", "-s", "3", *flags))
     found = next_token(http, seed=3, **fields)
     facts = found.pop("x_gen")
     assert found == expected
@@ -119,36 +113,6 @@ def test_another_chain_decodes_nothing(counted):
     assert count > 0
 
 
-def test_a_full_context_is_an_error(counted):
-    response = counted.client.post("/gen/next", json={"prompt": "sea " * 300})
-    assert response.status_code == 400
-    assert "128" in response.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "part"),
-    [
-        ({}, "prompt"),
-        ({"prompt": ["a", "b"]}, "one prompt only"),
-        ({"prompt": "a", "top": 0}, "top"),
-        ({"prompt": "a", "against": ["LICENSE"]}, "against: 'LICENSE' is not a preset or a chain"),
-        ({"prompt": "a", "against": ["presets/builtin/min-p.yaml"]}, "against"),
-        ({"prompt": "a", "against": ["top-k1"] * 17}, "against"),
-        (
-            {"prompt": "a", "preset": "../presets/builtin/min-p.yaml"},
-            "unknown preset '../presets/builtin/min-p.yaml'",
-        ),
-        ({"prompt": "a", "grammar": {"file": "/etc/hostname"}}, "grammar"),
-        ({"prompt": "a", "grammar": "root ::= b"}, "unknown rule 'b'"),
-        ({"prompt": "a", "tops": 3}, "did you mean top"),
-    ],
-)
-def test_errors_of_the_next_token(http, fields, part):
-    response = http.post("/gen/next", json=fields)
-    assert response.status_code == 400, response.text
-    assert part in response.json()["error"]["message"]
-
-
 def test_samplers_have_their_parameters(http):
     samplers = {entry["name"]: entry for entry in http.get("/gen/samplers").json()["samplers"]}
     top_p = samplers["top_p"]
@@ -190,25 +154,26 @@ KOBOLD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"text": json.dumps(KOBOLD), "name": "My.settings"}, {"format": "koboldai", "name": "My"}),
-        ({"text": "temperature: 0.7\ntop_p: 0.8\n", "format": "oobabooga"}, {"format": "webui", "name": "preset"}),
-        ({"text": "llama-cli --top-k 5 --temp 0.6"}, {"format": "llama.cpp"}),
-        ({"text": "FROM /etc/hostname\nPARAMETER top_k 7\n"}, {"format": "ollama"}),
-        (
-            {"text": "chain:\n- top_k: 3\n", "name": "/home/a/mine.yaml"},
-            {"format": "logitsmith", "name": "mine", "chain": "top_k=3", "preset": "chain:\n- top_k: 3\n"},
-        ),
-    ],
-    ids=["koboldai", "webui", "llama.cpp", "ollama", "logitsmith"],
-)
-def test_presets_are_imported(http, fields, expected):
+OWN = "chain:\n- top_k: 3\n"
+IMPORTED = {
+    "koboldai": ({"text": json.dumps(KOBOLD), "name": "My.settings"}, {"name": "My"}),
+    "webui": ({"text": "temperature: 0.7\ntop_p: 0.8\n", "format": "oobabooga"}, {"name": "preset"}),
+    "llama.cpp": ({"text": "llama-cli --top-k 5 --temp 0.6"}, {}),
+    "ollama": ({"text": "FROM /etc/hostname\nPARAMETER top_k 7\n"}, {}),
+    "logitsmith": (
+        {"text": OWN, "name": "/home/a/mine.yaml"},
+        {"name": "mine", "chain": "top_k=3", "preset": OWN},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", IMPORTED)
+def test_presets_are_imported(http, form):
+    fields, expected = IMPORTED[form]
     response = http.post("/gen/presets/import", json=fields)
     assert response.status_code == 200, response.text
     found = response.json()
-    assert found.items() >= expected.items()
+    assert found.items() >= (expected | {"format": form}).items()
     again = http.post("/gen/presets/import", json={"text": found["preset"]}).json()
     assert again["format"] == "logitsmith"
     assert again["chain"] == found["chain"]
@@ -228,23 +193,6 @@ def test_one_of_several_presets_is_chosen(http):
     assert response.json()["error"]["param"] == "section"
     found = http.post("/gen/presets/import", json={"text": text, "section": "Two"}).json()
     assert found["sections"] == ["One", "Two"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "part"),
-    [
-        ({"text": "nothing of the kind"}, ""),
-        ({"text": "chain:\n- top_q: 3\n"}, "top_q"),
-        ({"text": "{}", "format": "word"}, "word"),
-        ({"text": "a" * 1_000_001}, "1,000,000 bytes"),
-        ({"text": "chain: []", "path": "/etc/hostname"}, "'path': there is no such field"),
-        ({"text": "\ud800"}, ""),
-    ],
-)
-def test_wrong_presets_are_errors(http, fields, part):
-    response = http.post("/gen/presets/import", content=json.dumps(fields))
-    assert response.status_code == 400, response.text
-    assert part in response.json()["error"]["message"]
 
 
 def test_grammars_are_listed(http):
@@ -276,28 +224,9 @@ def test_grammars_are_checked(http, fields, expected):
     assert found["ok"] or found["message"]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column"), [("a\nax", 2, 2), ("a", 1, 2), ("", 1, 1)], ids=["wrong", "short", "empty"]
-)
-def test_a_mismatch_has_its_place(http, text, line, column):
-    body = {"grammar": 'root ::= "a\\nab"', "text": text}
-    found = http.post("/gen/grammars/check", json=body).json()
-    assert found["matches"] is False
-    assert (found["mismatch"]["line"], found["mismatch"]["column"]) == (line, column)
-    assert "expected" in found["mismatch"]["message"]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"grammar": {"file": "/etc/hostname"}},
-        {"grammar": {"name": "../grammars/library/json"}},
-        {"grammar": "json", "text": "[" * 100_001},
-        {"text": "a"},
-    ],
-    ids=["file", "path", "long text", "no grammar"],
-)
-def test_requests_that_are_not_checked(http, fields):
-    response = http.post("/gen/grammars/check", json=fields)
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] in ("grammar", "text")
+def test_a_mismatch_has_its_place(http):
+    for text, line, column in (("a\nax", 2, 2), ("a", 1, 2), ("", 1, 1)):
+        body = {"grammar": 'root ::= "a\\nab"', "text": text}
+        found = http.post("/gen/grammars/check", json=body).json()
+        assert found["matches"] is False
+        assert (found["mismatch"]["line"], found["mismatch"]["column"]) == (line, column)

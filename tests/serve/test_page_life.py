@@ -9,43 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ..browser import expect
 from .gen_serve import GenServe
-from .page_driver import PageDriver, expect, require_axe
-
-
-@pytest.fixture(scope="module")
-def server(pruned_model):
-    with GenServe("--slots", "2", "-c", "4096", model=pruned_model) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def address(server):
-    return f"http://127.0.0.1:{server.port}"
-
-
-@pytest.fixture
-def context(browser):
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def page(context, address):
-    driver = PageDriver(context, address)
-    yield driver
-    assert driver.errors == []
+from .page_driver import PageDriver, require_axe
 
 
 def test_settings_of_the_server_can_be_cleared(context, pruned_model):
     flags = ("--grammar", 'root ::= "yes" | "no"', "--stop", "zz")
     with GenServe("--slots", "1", *flags, model=pruned_model) as server:
-        page = PageDriver(context, f"http://127.0.0.1:{server.port}")
-        grammar = page.get_by_role("textbox", name="Grammar", exact=True)
-        expect(grammar).not_to_have_value("")
+        page = PageDriver(context, server.address)
+        expect(page.grammar).not_to_have_value("")
         expect(page.locator("#stop-strings")).to_have_value("zz")
-        grammar.fill("")
+        page.grammar.fill("")
         page.locator("#stop-strings").fill("")
         assert page.write("The answer is ", tokens=6) not in ("The answer is yes", "The answer is no")
         expect(page.locator("#command")).to_contain_text("gen run")
@@ -56,77 +31,74 @@ def test_settings_of_the_server_can_be_cleared(context, pruned_model):
 
 def test_a_reload_keeps_text_reasons_branches_and_chain(page):
     text = page.write("The sea was", tokens=6)
-    page.card("min_p").get_by_role("spinbutton", name="p", exact=True).fill("0.21")
-    page.card("top_k").get_by_role("checkbox", name="on", exact=True).uncheck()
+    page.parameter("min_p", "p").fill("0.21")
+    page.parameter("top_k", "on", "checkbox").uncheck()
     page.get_by_role("combobox", name="Tint").select_option("entropy")
-    page.get_by_role("textbox", name="Grammar", exact=True).fill("[")
+    page.grammar.fill("[")
     names = page.names()
-    page.tab.wait_for_timeout(700)
+    page.tab.wait_for_timeout(700)  # the page stores its state after a pause
     for _ in range(2):
         page.reload()
         page.wait_until_ready()
         expect(page.text).to_have_value(text)
         assert page.names() == names
-        expect(page.card("min_p").get_by_role("spinbutton", name="p", exact=True)).to_have_value("0.21")
-        expect(page.card("top_k").get_by_role("checkbox", name="on", exact=True)).not_to_be_checked()
+        expect(page.parameter("min_p", "p")).to_have_value("0.21")
+        expect(page.parameter("top_k", "on", "checkbox")).not_to_be_checked()
         expect(page.get_by_role("combobox", name="Tint")).to_have_value("entropy")
-        expect(page.get_by_role("textbox", name="Grammar", exact=True)).to_have_value("[")
+        expect(page.grammar).to_have_value("[")
     page.items.last.click()
     expect(page.why).to_contain_text("lies in")
     page.press("Undo")
     expect(page.text).to_have_value("The sea was")
 
 
-def test_a_reload_keeps_what_a_saved_preset_gets(page, tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("system: Be brief.\ngrammar: {name: yes_no}\nchain: [{min_p: 0.1}, dist]\n")
-    page.locator("#preset-file").set_input_files(path)
+def test_a_reload_keeps_what_a_saved_preset_gets(context, server, tmp_path):
+    page = PageDriver(context, server.address)
+    preset = "system: Be brief.\ngrammar: {name: yes_no}\nchain: [{min_p: 0.1}, dist]\n"
+    page.open_file("preset", tmp_path / "mine.yaml", preset)
     expect(page.locator("#import-notes")).to_contain_text("mine")
     page.set("Seed", 99)
     page.press("Theme")
-    page.tab.wait_for_timeout(1500)
-    page.reload()
-    page.wait_until_ready()
+    page.reload_when_saved()
     expect(page.get_by_role("button", name="Light", exact=True)).to_have_count(1)
-    with page.expect_download() as download:
-        page.press("Save preset")
-    assert download.value.suggested_filename == "mine.yaml"
-    assert yaml.safe_load(download.value.path().read_text()) == {
+    assert page.download("Save preset", tmp_path / "saved.yaml") == "mine.yaml"
+    assert yaml.safe_load((tmp_path / "saved.yaml").read_text()) == {
         "system": "Be brief.",
         "grammar": {"name": "yes_no"},  # as the file has it, because nobody has changed it
         "chain": [{"min_p": {"p": 0.1}}, "dist"],
         "seed": 99,
     }
+    assert page.errors == []
 
 
-def test_tabs_do_not_disturb_each_other(context, page, address):
+def test_tabs_do_not_disturb_each_other(context, server):
+    page, other = (PageDriver(context, server.address) for _ in range(2))
     page.text.fill("first")
-    page.wait_until(lambda: page.items.count() > 0 and page.locator(".pending").count() == 0)
-    page.tab.wait_for_timeout(700)
-    other = PageDriver(context, address)
+    page.settle()
     assert other.value() == ""
     other.text.fill("second")
     with context.expect_page() as opened:
         page.evaluate("window.open(location.href)")  # the copy of a tab has its session storage
+    ready = "html[data-state=ready]"
     copy = opened.value
-    copy.wait_for_selector("html[data-state=ready]", timeout=60_000)
+    copy.wait_for_selector(ready)
     copied_text = copy.get_by_role("textbox", name="Text")
     expect(copied_text).to_have_value("first")
     copied_text.fill("third")
-    copy.wait_for_timeout(900)
+    for tab in (page, other, copy):
+        tab.evaluate("page.saveSoon.settled()")
     for tab in (page.tab, other.tab, copy):
         tab.reload()
-        tab.wait_for_selector("html[data-state=ready]", timeout=60_000)
+        tab.wait_for_selector(ready)
     expect(page.text).to_have_value("first")
     expect(other.text).to_have_value("second")
     expect(copied_text).to_have_value("third")
+    assert page.errors == other.errors == []
 
 
-def test_a_lost_server_is_told_and_found_again(browser, pruned_model):
-    context = browser.new_context()
+def test_a_lost_server_is_told_and_found_again(context, pruned_model):
     with GenServe(model=pruned_model) as server:
-        port = server.port
-        page = PageDriver(context, f"http://127.0.0.1:{port}")
+        page = PageDriver(context, server.address)
         page.text.fill("The sea was")
         page.set("Tokens", 3000)
         page.press("Generate")
@@ -143,10 +115,10 @@ def test_a_lost_server_is_told_and_found_again(browser, pruned_model):
         page.keyboard.type(" and more")
         assert page.value() == text + " and more"
         page.get_by_role("combobox", name="Preset", exact=True).select_option("creative")
-        page.get_by_role("textbox", name="Grammar", exact=True).fill("root ::= [ a-z]+")
+        page.grammar.fill("root ::= [ a-z]+")
         expect(page.locator("#grammar-note")).to_contain_text("does not answer")
         expect(page.get_by_role("combobox", name="Preset", exact=True)).to_have_value("")
-    with GenServe("--port", str(port), model=pruned_model):
+    with GenServe("--port", str(server.port), model=pruned_model):
         expect(page.locator("#lost")).to_be_hidden(timeout=10_000)
         page.wait_until(lambda: page.locator(".pending").count() == 0)
         expect(page.locator("#grammar-note")).to_have_text("gbnf")
@@ -154,77 +126,61 @@ def test_a_lost_server_is_told_and_found_again(browser, pruned_model):
         page.generate()
         assert page.value().startswith(text + " and more")
         assert len(page.value()) > len(text) + 9
-    context.close()
-
-
-def test_stop_keeps_what_was_written(page):
-    page.text.fill("The sea was")
-    page.set("Tokens", 3000)
-    page.press("Generate")
-    page.wait_until(lambda: len(page.value()) > 40)
-    page.press("Stop")
-    page.wait_for_end()
-    text = page.value()
-    page.tab.wait_for_timeout(300)
-    assert page.value() == text
-    assert text.startswith("The sea was")
-    page.press("Undo")
-    assert page.value() == "The sea was"
 
 
 def test_slow_answers_do_not_overtake_each_other(page):
     page.text.fill("The sea was")
     page.wait_for_next()
-    delays = iter([900, 0, 0, 0])
+    delays = iter([400, 0, 0, 0])
 
     def delay(route):
         page.tab.wait_for_timeout(next(delays, 0))
         route.continue_()
 
     page.route("**/gen/next", delay)
-    field = page.card("top_k").get_by_role("spinbutton", name="k", exact=True)
     for value in ("7", "6", "5"):
-        field.fill(value)
-    expect(page.locator("#next-note")).to_contain_text(re.compile(r"^[1-5] of"), timeout=10_000)
-    page.tab.wait_for_timeout(500)
+        page.parameter("top_k", "k").fill(value)
+    page.wait_for_next()
+    expect(page.locator("#next-note")).to_contain_text(re.compile(r"^[1-5] of"))
     expect(page.locator("#stages")).to_contain_text("top_k5")
 
 
-def test_the_key_is_asked_for_and_stays_in_the_tab(browser, pruned_model):
-    context = browser.new_context(accept_downloads=True)
-    key = "right-key"
-    with GenServe("--api-key", key, model=pruned_model) as server:
-        address = f"http://127.0.0.1:{server.port}"
-        page = PageDriver(context, address, is_ready=False)
-        field = page.get_by_label("API key")
-        for wrong in ("wrong", "Schl\u00fcssel \u9375"):
-            field.fill(wrong)
-            page.press("Use key")
-            expect(page.locator("#key-problem")).to_contain_text("not the key")
-            expect(page.locator("#lost")).to_be_hidden()
-        field.fill(key)
+STORED = """new Promise(done => {
+    const open = indexedDB.open('gen-page');
+    open.onsuccess = () => {
+        const all = open.result.transaction('tabs').objectStore('tabs').getAll();
+        all.onsuccess = () => done(JSON.stringify(all.result));
+    };
+})"""
+
+
+def test_the_key_is_asked_for_and_stays_in_the_tab(context, locked, tmp_path):
+    key = "first-key"
+    page = PageDriver(context, locked.address, is_ready=False)
+    field = page.get_by_label("API key")
+    for wrong in ("wrong", "Schl\u00fcssel \u9375"):
+        field.fill(wrong)
         page.press("Use key")
-        page.wait_until_ready()
-        expect(field).to_be_hidden()
-        assert page.write("The sea", tokens=3) != "The sea"
-        with page.expect_download() as download:
-            page.press("Export")
-        assert key not in download.value.path().read_text()
-        page.tab.wait_for_timeout(600)
-        stored = page.evaluate(
-            "new Promise(done => { const open = indexedDB.open('gen-page'); open.onsuccess = () => {"
-            " const all = open.result.transaction('tabs').objectStore('tabs').getAll();"
-            " all.onsuccess = () => done(JSON.stringify(all.result)); }; })"
-        )
-        assert key not in stored
-        assert key not in page.url
-        assert page.evaluate("localStorage.length") == 0
-        page.reload()
-        page.wait_until_ready()
-        assert page.value().startswith("The sea")
-        other = PageDriver(context, address, is_ready=False)
-        expect(other.get_by_label("API key")).to_be_visible()
-    context.close()
+        expect(page.locator("#key-problem")).to_contain_text("not the key")
+        expect(page.locator("#lost")).to_be_hidden()
+    field.fill(key)
+    page.press("Use key")
+    page.wait_until_ready()
+    expect(field).to_be_hidden()
+    assert page.write("The sea", tokens=3) != "The sea"
+    page.download("Export", tmp_path / "page.json")
+    assert key not in (tmp_path / "page.json").read_text()
+    page.settle()
+    stored = page.evaluate(STORED)
+    assert "The sea" in stored
+    assert key not in stored
+    assert key not in page.url
+    assert page.evaluate("localStorage.length") == 0
+    page.reload()
+    page.wait_until_ready()
+    assert page.value().startswith("The sea")
+    other = PageDriver(context, locked.address, is_ready=False)
+    expect(other.get_by_label("API key")).to_be_visible()
 
 
 def test_the_page_may_load_and_run_only_its_own_files(page, server):
@@ -247,7 +203,8 @@ def test_the_page_may_load_and_run_only_its_own_files(page, server):
 def test_all_is_done_with_the_keyboard(page):
     page.text.focus()
     page.keyboard.type("The sea was")
-    page.wait_until(lambda: page.items.count() == 3 and page.locator(".pending").count() == 0)
+    page.settle()
+    assert page.items.count() == 3
     page.set("Tokens", 4)
     page.text.focus()
     page.keyboard.press("Control+Enter")
@@ -280,10 +237,10 @@ MORE_WINDOWS = [(400, "dark"), (820, "light"), (820, "dark"), (1440, "light")]
 @pytest.mark.parametrize(
     ("width", "scheme"), [*WINDOWS, *(pytest.param(*window, marks=pytest.mark.slow) for window in MORE_WINDOWS)]
 )
-def test_it_is_for_everyone_at_all_widths(browser, address, width, scheme):
+def test_it_is_for_everyone_at_all_widths(browser, server, width, scheme):
     axe = require_axe()
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
-    page = PageDriver(context, address)
+    page = PageDriver(context, server.address)
     page.write("The old king looked at the sea and", tokens=30)
     page.get_by_role("checkbox", name="Chat template").scroll_into_view_if_needed()
     page.items.last.click()
@@ -303,7 +260,6 @@ def test_it_is_for_everyone_at_all_widths(browser, address, width, scheme):
 
 
 PAGE = Path(__file__).parents[2] / "serve" / "page"
-SCRIPTS = sorted(PAGE.glob("*.js"))
 
 
 def test_the_scripts_pass_the_linter():
@@ -313,10 +269,12 @@ def test_the_scripts_pass_the_linter():
     assert linted.returncode == 0, linted.stdout
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_the_scripts_make_no_markup(path):
+def test_the_scripts_make_no_markup():
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|import\(|https?:"
-    assert re.findall(forbidden, path.read_text()) == []
+    scripts = sorted(PAGE.glob("*.js"))
+    assert scripts
+    for path in scripts:
+        assert re.findall(forbidden, path.read_text()) == [], path
 
 
 def test_the_page_is_small():

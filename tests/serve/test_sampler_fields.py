@@ -6,13 +6,11 @@ import pytest
 import yaml
 from logitsmith.presets.errors import PresetError
 from logitsmith.presets.foreign.formats import import_text
-from logitsmith.presets.parameter_names import PARAMETERS
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
 from logitsmith.requests.fields import GenerationFields, read_settings
 from logitsmith.requests.sampler_fields import SamplerFields, read_chain_changes
 from logitsmith.samplers.building import chain_notation
-from pydantic import ValidationError
 
 
 def resolved(fields, chain=None):
@@ -122,16 +120,8 @@ CHAINS = {
     "SillyTavern's names for llama.cpp": (
         {
             "samplers": [
-                "penalties",
-                "dry",
-                "top_k",
-                "tfs_z",
-                "typical_p",
-                "top_p",
-                "min_p",
-                "xtc",
-                "temperature",
-                "adaptive_p",
+                *("penalties", "dry", "top_k", "tfs_z", "typical_p"),
+                *("top_p", "min_p", "xtc", "temperature", "adaptive_p"),
             ],
             "typical_p": 0.9,
         },
@@ -146,105 +136,6 @@ CHAINS = {
         {"sampler_priority": ["temperature", "top_k"], "temperature_last": True, "smoothing_factor": 0.2},
         "top_p > min_p > top_k > temperature > quadratic=0.2 > dist",
     ),
-}
-
-
-@pytest.mark.parametrize(("fields", "chain"), CHAINS.values(), ids=CHAINS)
-def test_the_chain(fields, chain):
-    assert resolved(fields)[0] == chain
-
-
-NAMES = [(name, row) for row in PARAMETERS for name in row.request_names]
-
-
-@pytest.mark.parametrize(("name", "row"), NAMES, ids=[f"{row.target}, {name}" for name, row in NAMES])
-def test_a_name_of_the_table_is_a_field(name, row):
-    SamplerFields.model_validate({name: row.off_value})
-    assert name in SamplerFields.model_fields
-    if isinstance(row.off_value, (int, float)):
-        with pytest.raises(ValidationError):
-            SamplerFields.model_validate({name: "x"})
-
-
-UNUSED = {
-    "greedy with mirostat": ({"do_sample": False, "mirostat": 2}, ["do_sample"]),
-    "greedy with adaptive_p": ({"do_sample": False, "adaptive_target": 0.5}, ["do_sample"]),
-    "adaptive_p with mirostat": ({"adaptive_target": 0.5, "mirostat": 1}, ["adaptive_target"]),
-    "one value twice": ({"typical": 0.5, "typical_p": 0.5}, []),
-    "two values": ({"typical": 0.5, "typical_p": 0.6, "typ_p": 0.7}, ["typical_p", "typ_p"]),
-    "an order beside mirostat": ({"mirostat": 2, "samplers": ["top_k"]}, ["samplers"]),
-    "two orders": ({"samplers": ["top_k"], "sampler_order": [0]}, ["sampler_order"]),
-    "one end of a range": ({"dynatemp_high": 2}, ["dynatemp_high"]),
-}
-
-
-@pytest.mark.parametrize(("fields", "names"), UNUSED.values(), ids=UNUSED)
-def test_fields_without_effect(fields, names):
-    assert resolved(fields)[1] == names
-
-
-WRONG = {
-    "a number that KoboldCpp does not have": ({"sampler_order": [7]}, "sampler_order: 7 is not a number"),
-    "a name that llama.cpp does not have": ({"samplers": ["top_x"]}, "samplers: unknown sampler of llama.cpp"),
-    "a name that nobody has": ({"sampler_priority": ["top_x"]}, "sampler_priority: unknown sampler 'top_x'"),
-    "a cutoff in units": ({"epsilon_cutoff": -1}, "epsilon_cutoff: -1 is not within 0..10000, in units of 1e-4"),
-    "another cutoff in units": ({"eta_cutoff": 10000}, "eta_cutoff: 10000 is not within 0..10000"),
-    "an end of a range": ({"dynatemp_low": -1, "dynatemp_high": 1}, "dynatemp_low: -1 is not ≥ 0"),
-    "a list of biases": ({"logit_bias": "5:1"}, "logit_bias: '5:1' is not a list of biases"),
-    "a version of mirostat": ({"mirostat": 3}, "mirostat: 3 is not 0, 1 or 2"),
-    "a bias without a number": ({"logit_bias": {"5": "x"}}, "logit_bias: 'x' is not a number or false"),
-    "a bias without a token": ({"logit_bias": [[None, 1]]}, "logit_bias: null is not a token's id or text"),
-    "bans that are no ids": ({"custom_token_bans": "a,b"}, "custom_token_bans: 'a,b' is not a list of token ids"),
-    "breakers that are no JSON": (
-        {"dry_multiplier": 1, "dry_sequence_breakers": '["a'}, "dry_sequence_breakers: this is not a JSON array"
-    ),
-    "a range upside down": ({"dynatemp_low": 2, "dynatemp_high": 1}, "dynatemp_low: 2 is above dynatemp_high 1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "message"), WRONG.values(), ids=WRONG)
-def test_wrong_values(fields, message):
-    with pytest.raises(PresetError) as caught:
-        resolved(fields)
-    assert str(caught.value).startswith(message)
-
-
-QUOTES = '"\\n", ":", "\\"", "#"'
-"""A list as text-generation-webui writes it."""
-BREAKERS = {
-    "JSON text": ('["\\n", ":"]', ["\n", ":"]),
-    "list": (["\n", ":"], ["\n", ":"]),
-    "empty text": ("", []),
-    "empty list": ([], []),
-    "lines": ("a\nb", ["a", "b"]),
-    "quoted strings": (QUOTES, ["\n", ":", '"', "#"]),
-    "one quoted string": ('"a, b"', ["a, b"]),
-    "single quotes": ("'a', 'b'", ["a", "b"]),
-    "no quotes": ("a, b,c", ["a", "b", "c"]),
-    "a trailing comma": ('"a", "b",', ["a", "b"]),
-    "a real newline in quotes": ('"\n", "a"', ["\n", "a"]),
-}
-
-
-@pytest.mark.parametrize(("breakers", "expected"), BREAKERS.values(), ids=BREAKERS)
-def test_breakers(breakers, expected):
-    chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
-    assert chain == f"dry(multiplier=2.0, breakers={json.dumps(expected)}) > {DEFAULT}"
-
-
-@pytest.mark.parametrize(
-    "breakers",
-    [case[0] for case in BREAKERS.values() if case[0]],
-    ids=[name for name in BREAKERS if BREAKERS[name][0]],
-)
-def test_breakers_are_those_of_an_imported_file(breakers):
-    text = yaml.safe_dump({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
-    ((_, params), *_) = import_text(text, "file", "webui").chain
-    chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
-    assert f"breakers={json.dumps(params['breakers'])}" in chain
-
-
-TEXTS_OF_LISTS = {
     "an order with semicolons": ({"samplers": "top_k;temperature"}, "top_k > temperature > dist"),
     "an order of letters": ({"samplers": "kt"}, "top_k > temperature > dist"),
     "an order as JSON text": ({"samplers": '["top_k", "temperature"]'}, "top_k > temperature > dist"),
@@ -281,9 +172,81 @@ TEXTS_OF_LISTS = {
 }
 
 
-@pytest.mark.parametrize(("fields", "chain"), TEXTS_OF_LISTS.values(), ids=TEXTS_OF_LISTS)
-def test_lists_that_are_texts(fields, chain):
+@pytest.mark.parametrize(("fields", "chain"), CHAINS.values(), ids=CHAINS)
+def test_the_chain(fields, chain):
     assert resolved(fields)[0] == chain
+
+
+UNUSED = {
+    "greedy with mirostat": ({"do_sample": False, "mirostat": 2}, ["do_sample"]),
+    "greedy with adaptive_p": ({"do_sample": False, "adaptive_target": 0.5}, ["do_sample"]),
+    "adaptive_p with mirostat": ({"adaptive_target": 0.5, "mirostat": 1}, ["adaptive_target"]),
+    "one value twice": ({"typical": 0.5, "typical_p": 0.5}, []),
+    "two values": ({"typical": 0.5, "typical_p": 0.6, "typ_p": 0.7}, ["typical_p", "typ_p"]),
+    "an order beside mirostat": ({"mirostat": 2, "samplers": ["top_k"]}, ["samplers"]),
+    "two orders": ({"samplers": ["top_k"], "sampler_order": [0]}, ["sampler_order"]),
+    "one end of a range": ({"dynatemp_high": 2}, ["dynatemp_high"]),
+}
+
+
+@pytest.mark.parametrize(("fields", "names"), UNUSED.values(), ids=UNUSED)
+def test_fields_without_effect(fields, names):
+    assert resolved(fields)[1] == names
+
+
+WRONG = {
+    "a number that KoboldCpp does not have": ("sampler_order", {"sampler_order": [7]}),
+    "a name that llama.cpp does not have": ("samplers", {"samplers": ["top_x"]}),
+    "a name that nobody has": ("sampler_priority", {"sampler_priority": ["top_x"]}),
+    "a cutoff in units": ("epsilon_cutoff", {"epsilon_cutoff": -1}),
+    "another cutoff in units": ("eta_cutoff", {"eta_cutoff": 10000}),
+    "an end of a range": ("dynatemp_low", {"dynatemp_low": -1, "dynatemp_high": 1}),
+    "a list of biases": ("logit_bias", {"logit_bias": "5:1"}),
+    "a version of mirostat": ("mirostat", {"mirostat": 3}),
+    "a bias without a number": ("logit_bias", {"logit_bias": {"5": "x"}}),
+    "a bias without a token": ("logit_bias", {"logit_bias": [[None, 1]]}),
+    "bans that are no ids": ("custom_token_bans", {"custom_token_bans": "a,b"}),
+    "breakers that are no JSON": (
+        "dry_sequence_breakers",
+        {"dry_multiplier": 1, "dry_sequence_breakers": '["a'},
+    ),
+    "a range upside down": ("dynatemp_low", {"dynatemp_low": 2, "dynatemp_high": 1}),
+}
+
+
+@pytest.mark.parametrize(("field", "fields"), WRONG.values(), ids=WRONG)
+def test_wrong_values(field, fields):
+    with pytest.raises(PresetError) as caught:
+        resolved(fields)
+    assert str(caught.value).startswith(f"{field}: ")
+
+
+QUOTES = '"\\n", ":", "\\"", "#"'
+"""A list as text-generation-webui writes it."""
+BREAKERS = {
+    "JSON text": ('["\\n", ":"]', ["\n", ":"]),
+    "list": (["\n", ":"], ["\n", ":"]),
+    "empty text": ("", []),
+    "empty list": ([], []),
+    "lines": ("a\nb", ["a", "b"]),
+    "quoted strings": (QUOTES, ["\n", ":", '"', "#"]),
+    "one quoted string": ('"a, b"', ["a, b"]),
+    "single quotes": ("'a', 'b'", ["a", "b"]),
+    "no quotes": ("a, b,c", ["a", "b", "c"]),
+    "a trailing comma": ('"a", "b",', ["a", "b"]),
+    "a real newline in quotes": ('"\n", "a"', ["\n", "a"]),
+}
+
+
+@pytest.mark.parametrize(("breakers", "expected"), BREAKERS.values(), ids=BREAKERS)
+def test_breakers(breakers, expected):
+    """They are those of an imported file, too."""
+    chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
+    assert chain == f"dry(multiplier=2.0, breakers={json.dumps(expected)}) > {DEFAULT}"
+    if breakers:
+        text = yaml.safe_dump({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
+        ((_, params), *_) = import_text(text, "file", "webui").chain
+        assert params["breakers"] == expected
 
 
 STRINGS = {

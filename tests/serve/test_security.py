@@ -2,23 +2,14 @@
 
 import pytest
 from logitsmith.common.errors import UsageError
-from logitsmith.serve.security import MAX_HEADER_BYTES, MAX_HEADER_COUNT, Access, read_access
+from logitsmith.serve.errors import ForbiddenError
+from logitsmith.serve.security import MAX_HEADER_BYTES, MAX_HEADER_COUNT, Access, check_request, read_access
 from starlette.datastructures import Headers
 
-from .gen_serve import GenServe, post_bytes
+from .conftest import PAGE
+from .gen_serve import post_bytes
 
-PAGE = "http://localhost:3000"
 NO_FLAGS = {"api_keys": (), "api_key_file": None, "has_no_auth": False, "origins": (), "host_names": ()}
-
-
-@pytest.fixture(scope="module")
-def locked(pruned_model, tmp_path_factory):
-    """A server with keys, for all addresses, which pages of one origin may use."""
-    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
-    keys.write_text("\ufefffirst-key\n\n  second-key \n")
-    flags = ("--host", "0.0.0.0", "--api-key-file", str(keys), "--cors", PAGE, "--cors", "null")
-    with GenServe(*flags, "--allow-host", "Gen.Example.org", "--slots", "1", model=pruned_model) as server:
-        yield server
 
 
 @pytest.mark.parametrize(
@@ -64,14 +55,15 @@ def test_a_body_without_a_key_is_not_used(locked):
 
 
 def test_keys_are_not_logged(locked):
+    start = len(locked.lines)
     locked.request("GET", "/v1/models?first-key", authorization="Bearer first-key")
-    locked.wait_for("/v1/models 200")
-    assert not any("key" in str(line) for line in locked.lines)
+    locked.wait_for("/v1/models 200", start)
+    assert not any("key" in str(line) for line in locked.lines[start:])
 
 
-def test_an_authorization_that_is_not_needed_does_no_harm(small_server):
+def test_an_authorization_that_is_not_needed_does_no_harm(server):
     for value in ("Bearer ", "Bearer x", "Basic eDp5", ""):
-        assert small_server.request("GET", "/v1/models", authorization=value)[0] == 200
+        assert server.request("GET", "/v1/models", authorization=value)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -91,8 +83,8 @@ def test_an_authorization_that_is_not_needed_does_no_harm(small_server):
         pytest.param("127.0.0.1:80:80", False, id="two-ports"),
     ],
 )
-def test_host(small_server, host, is_known):
-    status = small_server.request("GET", "/health", host=host)[0]
+def test_host(server, host, is_known):
+    status = server.request("GET", "/health", host=host)[0]
     assert status == (200 if is_known else 403)
 
 
@@ -101,11 +93,18 @@ def test_hosts_of_a_server_for_all_addresses(locked):
         assert locked.request("GET", "/health", host=host)[0] == status
 
 
-def test_a_request_without_host(small_server):
-    assert small_server.send(b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 400")
-    assert small_server.send(b"GET /health HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+def test_a_request_without_host(server):
+    assert server.send(b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert server.send(b"GET /health HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
     twice = b"GET /health HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n"
-    assert small_server.send(twice).startswith(b"HTTP/1.1 400")
+    assert server.send(twice).startswith(b"HTTP/1.1 400")
+
+
+def test_a_request_without_host_is_rejected_also_without_h11():
+    scope = {"http_version": "1.1", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    with pytest.raises(ForbiddenError):
+        check_request(scope, Access(), {})
+    assert check_request(scope | {"http_version": "1.0"}, Access(), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -123,20 +122,17 @@ def test_a_request_without_host(small_server):
         pytest.param({"sec_fetch_site": "same-origin"}, 200, id="same-origin"),
     ],
 )
-def test_pages_without_cors(small_server, headers, status):
-    got, sent, _ = small_server.request("GET", "/health", **headers)
+def test_pages_without_cors(server, headers, status):
+    got, sent, _ = server.request("GET", "/health", **headers)
     assert got == status
     assert "access-control-allow-origin" not in sent
 
 
-def test_a_form_of_a_page_is_rejected(small_server):
+def test_a_form_of_a_page_is_rejected(server):
     """A page may send text/plain without asking first."""
     body = {"prompt": "a", "max_tokens": 1}
-    status, answer = small_server.post(
-        "/v1/completions", body, origin="http://evil.example", content_type="text/plain"
-    )
-    assert status == 403
-    assert "--cors" in answer["error"]["message"]
+    headers = {"origin": "http://evil.example", "content_type": "text/plain"}
+    assert server.post("/v1/completions", body, **headers)[0] == 403
 
 
 def test_preflight(locked):
@@ -169,57 +165,57 @@ def test_an_allowed_page_reads_answers_and_errors(locked):
         pytest.param("x: " + "a" * 20_000, 200, id="allowed"),
     ],
 )
-def test_headers(small_server, head, status):
+def test_headers(server, head, status):
     request = f"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n\r\n"
-    assert small_server.send(request.encode()).split()[1] == str(status).encode()
+    assert server.send(request.encode()).split()[1] == str(status).encode()
 
 
-def test_a_long_path(small_server):
+def test_a_long_path(server):
     request = f"GET /{'a' * MAX_HEADER_BYTES} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    assert small_server.send(request.encode()).startswith(b"HTTP/1.1 431")
+    assert server.send(request.encode()).startswith(b"HTTP/1.1 431")
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        pytest.param({"host": "0.0.0.0"}, "--api-key-file FILE", id="open-address"),
-        pytest.param({"host": "::"}, "--no-auth", id="open-ipv6"),
-        pytest.param({"host": "gen.example"}, "other machines", id="open-name"),
-        pytest.param({"api_keys": ("k",), "has_no_auth": True}, "--no-auth", id="both"),
-        pytest.param({"api_keys": ("",)}, "--api-key", id="empty-key"),
-        pytest.param({"api_keys": ("a b",)}, "without spaces", id="key-with-space"),
-        pytest.param({"origins": ("localhost:3000",)}, "--cors", id="origin-without-scheme"),
-        pytest.param({"origins": ("http://a/",)}, "without a path", id="origin-with-path"),
-        pytest.param({"origins": ("*",)}, "--cors *", id="any-origin"),
-        pytest.param({"host_names": ("a:80",)}, "without a port", id="host-with-port"),
-        pytest.param({"host_names": ("*",)}, "--allow-host", id="any-host"),
-    ],
-)
-def test_flags_that_are_wrong(flags, message):
+WRONG_FLAGS = {
+    "open address": ({"host": "0.0.0.0"}, "--api-key-file FILE"),
+    "open IPv6": ({"host": "::"}, "--no-auth"),
+    "open name": ({"host": "gen.example"}, "--no-auth"),
+    "both": ({"api_keys": ("k",), "has_no_auth": True}, "--no-auth"),
+    "empty key": ({"api_keys": ("",)}, "--api-key"),
+    "key with a space": ({"api_keys": ("a b",)}, "--api-key"),
+    "origin without a scheme": ({"origins": ("localhost:3000",)}, "--cors"),
+    "origin with a path": ({"origins": ("http://a/",)}, "--cors"),
+    "any origin": ({"origins": ("*",)}, "--cors *"),
+    "host with a port": ({"host_names": ("a:80",)}, "--allow-host"),
+    "any host": ({"host_names": ("*",)}, "--allow-host"),
+}
+
+
+@pytest.mark.parametrize(("flags", "named"), WRONG_FLAGS.values(), ids=WRONG_FLAGS)
+def test_flags_that_are_wrong(flags, named):
     flags = {"host": "127.0.0.1"} | NO_FLAGS | flags
     with pytest.raises(UsageError) as caught:
         read_access(flags.pop("host"), **flags)
-    assert message in str(caught.value)
+    assert named in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(None, "no such file", id="missing"),
-        pytest.param(b"", "no key", id="empty"),
-        pytest.param(b"\n  \n", "no key", id="blank-lines"),
-        pytest.param(b"good\nsecret bad\n", "line 2", id="space"),
-        pytest.param(b"caf\xe9\n", "UTF-8", id="encoding"),
-        pytest.param(b"\xff\xfe\n", "UTF-16", id="half-a-character"),
-    ],
-)
-def test_files_of_keys_that_are_wrong(tmp_path, content, message):
+WRONG_FILES = {
+    "missing": None,
+    "empty": b"",
+    "blank lines": b"\n  \n",
+    "a space": b"good\nsecret bad\n",
+    "an encoding": b"caf\xe9\n",
+    "half a character": b"\xff\xfe\n",
+}
+
+
+@pytest.mark.parametrize("content", WRONG_FILES.values(), ids=WRONG_FILES)
+def test_files_of_keys_that_are_wrong(tmp_path, content):
     path = tmp_path / "keys"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         read_access("127.0.0.1", **NO_FLAGS | {"api_key_file": path})
-    assert message in str(caught.value)
+    assert "--api-key-file" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

@@ -131,25 +131,3 @@ def test_a_wrong_format_is_named(answer_format, words):
     assert words in str(of_request.value)
     assert words in str(of_line.value)
     assert of_request.value.field == "response_format"
-
-
-def test_advice_about_a_schema_is_possible_over_http(small_server):
-    schema = {"type": "integer", "not": {"const": 5}}
-    for body in ({"json_schema": schema}, {"response_format": {"type": "json_schema", "schema": schema}}):
-        status, answer = small_server.post("/v1/completions", {"prompt": "x", "max_tokens": 3, **body})
-        message = answer["error"]["message"]
-        assert (status, answer["error"]["param"]) == (400, next(iter(body)))
-        assert "/not: 'not' is not supported (here {\"const\": 5})" in message
-        assert "schema_lenient" not in message
-        assert '"x-guidance": {"lenient": true}' in message
-    status, answer = small_server.post("/gen/grammars/check", {"grammar": schema})
-    assert '"x-guidance": {"lenient": true}' in answer["message"]
-    lenient = {**schema, "x-guidance": {"lenient": True}}
-    status, answer = small_server.post("/v1/completions", {"prompt": "x", "max_tokens": 3, "json_schema": lenient})
-    assert (status, answer["x_gen"]["ignored"]) == (200, ["grammar /not"])
-
-
-def test_an_unknown_format_is_listed(small_server):
-    schema = {"type": "string", "format": "byte", "maxLength": 4}
-    status, answer = small_server.post("/v1/completions", {"prompt": "x", "max_tokens": 9, "json_schema": schema})
-    assert (status, answer["x_gen"]["ignored"]) == (200, ["grammar /format"])

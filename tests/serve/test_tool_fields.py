@@ -89,85 +89,93 @@ def test_the_bodies_are_those_of_the_page():
     assert recorded == RECORDED
 
 
+OF_ALL_TOOLS = {
+    "temperature": [0, 0.5, 1],
+    "top_k": [0, 7],
+    "top_p": [0.5, 1],
+    "min_p": [0, 0.1],
+    "presence_penalty": [0, 0.3],
+    "xtc_probability": [0, 0.5],
+    "xtc_threshold": [0.1, 0.2],
+}
+OF_MOST_TOOLS = OF_ALL_TOOLS | {
+    "dynatemp_exponent": [1, 2],
+    "dry_multiplier": [0, 0.8],
+    "mirostat_tau": [3, 5],
+    "dry_sequence_breakers": [["\n"], ["a", "b"]],
+}
 SLIDERS = {
-    "webui": {
-        "temperature": st.sampled_from([0, 0.5, 1, 1.5]),
-        "dynamic_temperature": st.booleans(),
-        "dynatemp_low": st.sampled_from([0.1, 0.5]),
-        "dynatemp_high": st.sampled_from([0.5, 2]),
-        "dynatemp_exponent": st.sampled_from([1, 2]),
-        "smoothing_factor": st.sampled_from([0, 0.3]),
-        "smoothing_curve": st.sampled_from([1, 2]),
-        "top_p": st.sampled_from([0.5, 1]),
-        "top_k": st.sampled_from([0, 7, -1]),
-        "typical_p": st.sampled_from([0.8, 1]),
-        "min_p": st.sampled_from([0, 0.1]),
-        "tfs": st.sampled_from([0.9, 1]),
-        "top_a": st.sampled_from([0, 0.2]),
-        "top_n_sigma": st.sampled_from([0, 1.5]),
-        "epsilon_cutoff": st.sampled_from([0, 3]),
-        "eta_cutoff": st.sampled_from([0, 6]),
-        "repetition_penalty": st.sampled_from([1, 1.2]),
-        "repetition_penalty_range": st.sampled_from([0, 600]),
-        "presence_penalty": st.sampled_from([0, 0.3]),
-        "frequency_penalty": st.sampled_from([0, 0.2]),
-        "encoder_repetition_penalty": st.sampled_from([1, 1.1]),
-        "no_repeat_ngram_size": st.sampled_from([0, 3]),
-        "dry_multiplier": st.sampled_from([0, 0.8]),
-        "dry_base": st.sampled_from([1.75, 2]),
-        "dry_sequence_breakers": st.sampled_from(['"\\n", ":"', '["a"]', '"\\"", "*"']),
-        "xtc_probability": st.sampled_from([0, 0.5]),
-        "xtc_threshold": st.sampled_from([0.1, 0.2]),
-        "mirostat_mode": st.sampled_from([0, 1, 2]),
-        "mirostat_tau": st.sampled_from([3, 5]),
-        "adaptive_target": st.sampled_from([-0.01, 0.4]),
-        "do_sample": st.booleans(),
-        "temperature_last": st.booleans(),
-        "sampler_priority": st.permutations(
-            ["temperature", "dynamic_temperature", "top_k", "min_p", "dry", "xtc"]
-        ),
+    "webui": OF_MOST_TOOLS
+    | {
+        "temperature": [0, 0.5, 1, 1.5],
+        "dynamic_temperature": [False, True],
+        "dynatemp_low": [0.1, 0.5],
+        "dynatemp_high": [0.5, 2],
+        "smoothing_factor": [0, 0.3],
+        "smoothing_curve": [1, 2],
+        "top_k": [0, 7, -1],
+        "typical_p": [0.8, 1],
+        "tfs": [0.9, 1],
+        "top_a": [0, 0.2],
+        "top_n_sigma": [0, 1.5],
+        "epsilon_cutoff": [0, 3],
+        "eta_cutoff": [0, 6],
+        "repetition_penalty": [1, 1.2],
+        "repetition_penalty_range": [0, 600],
+        "frequency_penalty": [0, 0.2],
+        "encoder_repetition_penalty": [1, 1.1],
+        "no_repeat_ngram_size": [0, 3],
+        "dry_base": [1.75, 2],
+        "dry_sequence_breakers": ['"\\n", ":"', '["a"]', '"\\"", "*"'],
+        "mirostat_mode": [0, 1, 2],
+        "adaptive_target": [-0.01, 0.4],
+        "do_sample": [False, True],
+        "temperature_last": [False, True],
     },
-    "koboldcpp": {
-        "temperature": st.sampled_from([0, 0.5, 1]),
-        "dynatemp_range": st.sampled_from([0, 0.3]),
-        "dynatemp_exponent": st.sampled_from([1, 2]),
-        "smoothing_factor": st.sampled_from([0, 0.3]),
-        "top_k": st.sampled_from([0, 7]),
-        "top_a": st.sampled_from([0, 0.2]),
-        "top_p": st.sampled_from([0.5, 1]),
-        "min_p": st.sampled_from([0, 0.1]),
-        "tfs": st.sampled_from([0.9, 1]),
-        "typical": st.sampled_from([0.8, 1]),
-        "nsigma": st.sampled_from([0, 1.5]),
-        "rep_pen": st.sampled_from([1, 1.2]),
-        "rep_pen_range": st.sampled_from([0, 1, 600]),
-        "rep_pen_slope": st.sampled_from([0, 0.7, 1]),
-        "presence_penalty": st.sampled_from([0, 0.3]),
-        "dry_multiplier": st.sampled_from([0, 0.8]),
-        "dry_penalty_last_n": st.sampled_from([0, 512]),
-        "dry_sequence_breakers": st.sampled_from([["\n"], ["a", "b"]]),
-        "xtc_probability": st.sampled_from([0, 0.5]),
-        "xtc_threshold": st.sampled_from([0.1, 0.2]),
-        "mirostat": st.sampled_from([0, 1, 2]),
-        "mirostat_tau": st.sampled_from([3, 5]),
-        "adaptive_target": st.sampled_from([-0.01, 0, 0.4]),
-        "sampler_order": st.permutations(range(7)),
+    "koboldcpp": OF_MOST_TOOLS
+    | {
+        "dynatemp_range": [0, 0.3],
+        "smoothing_factor": [0, 0.3],
+        "top_a": [0, 0.2],
+        "tfs": [0.9, 1],
+        "typical": [0.8, 1],
+        "nsigma": [0, 1.5],
+        "rep_pen": [1, 1.2],
+        "rep_pen_range": [0, 1, 600],
+        "rep_pen_slope": [0, 0.7, 1],
+        "dry_penalty_last_n": [0, 512],
+        "mirostat": [0, 1, 2],
+        "adaptive_target": [-0.01, 0, 0.4],
     },
-    "tabbyapi": {
-        "temperature": st.sampled_from([0, 0.5, 1]),
-        "temperature_last": st.booleans(),
-        "top_k": st.sampled_from([0, 7]),
-        "top_p": st.sampled_from([0.5, 1]),
-        "min_p": st.sampled_from([0, 0.1]),
-        "nsigma": st.sampled_from([0, 1.5]),
-        "repetition_penalty": st.sampled_from([1, 1.2]),
-        "penalty_range": st.sampled_from([-1, 0, 600]),
-        "presence_penalty": st.sampled_from([0, 0.3]),
-        "frequency_penalty": st.sampled_from([0, 0.2]),
-        "xtc_probability": st.sampled_from([0, 0.5]),
-        "xtc_threshold": st.sampled_from([0.1, 0.2]),
-        "adaptive_target": st.sampled_from([-0.01, 0.4, 1]),
+    "tabbyapi": OF_ALL_TOOLS
+    | {
+        "temperature_last": [False, True],
+        "nsigma": [0, 1.5],
+        "repetition_penalty": [1, 1.2],
+        "penalty_range": [-1, 0, 600],
+        "frequency_penalty": [0, 0.2],
+        "adaptive_target": [-0.01, 0.4, 1],
     },
+    "llama.cpp": OF_MOST_TOOLS
+    | {
+        "temperature": [0.5, 1],
+        "dynatemp_range": [0, 0.3],
+        "top_k": [0, 7, -1],
+        "typical_p": [0.8, 1],
+        "top_n_sigma": [-1, 1.5],
+        "repeat_penalty": [1, 1.2],
+        "repeat_last_n": [0, 64, 600],
+        "frequency_penalty": [0, 0.2],
+        "dry_penalty_last_n": [0, 512],
+        "xtc_threshold": [0.1, 0.2, 0.6],
+        "mirostat": [0, 1, 2],
+    },
+}
+"""The values of each tool's fields from which bodies are made."""
+ORDERS = {
+    "webui": ("sampler_priority", ["temperature", "dynamic_temperature", "top_k", "min_p", "dry", "xtc"]),
+    "koboldcpp": ("sampler_order", range(7)),
+    "llama.cpp": ("samplers", ["penalties", "dry", "top_k", "top_p", "min_p", "xtc", "temperature"]),
 }
 OFF = {
     "webui": {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0, "repetition_penalty_range": 1024},
@@ -177,47 +185,31 @@ OFF = {
 """The values that turn off the steps of a server without settings of its own."""
 
 
-@pytest.mark.parametrize("name", SLIDERS)
+@st.composite
+def bodies(draw, name):
+    """Draw some fields of a tool."""
+    fields = draw(st.sets(st.sampled_from(sorted(SLIDERS[name])), max_size=8))
+    fields |= {"dynatemp_low", "dynatemp_high"} if "dynamic_temperature" in fields else set()
+    body = {field: draw(st.sampled_from(SLIDERS[name][field])) for field in sorted(fields)}
+    if name in ORDERS and draw(st.booleans()):
+        field, steps = ORDERS[name]
+        body[field] = draw(st.permutations(steps))
+    return body
+
+
+@pytest.mark.parametrize("name", OFF)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_settings_of_a_tool(name, data):
-    sliders = data.draw(st.sets(st.sampled_from(sorted(SLIDERS[name])), max_size=8))
-    sliders |= {"dynatemp_low", "dynatemp_high"} if "dynamic_temperature" in sliders else set()
-    body = OFF[name] | {slider: data.draw(SLIDERS[name][slider]) for slider in sorted(sliders)}
+    body = OFF[name] | data.draw(bodies(name))
     chain, tool, _ = of_server(body)
     assert tool == name
     assert chain == of_import(body, name)
 
 
-LLAMA_CPP = {
-    "temperature": st.sampled_from([0.5, 1]),
-    "dynatemp_range": st.sampled_from([0, 0.3]),
-    "dynatemp_exponent": st.sampled_from([1, 2]),
-    "top_k": st.sampled_from([0, 7, -1]),
-    "top_p": st.sampled_from([0.5, 1]),
-    "min_p": st.sampled_from([0, 0.1]),
-    "typical_p": st.sampled_from([0.8, 1]),
-    "top_n_sigma": st.sampled_from([-1, 1.5]),
-    "repeat_penalty": st.sampled_from([1, 1.2]),
-    "repeat_last_n": st.sampled_from([0, 64, 600]),
-    "presence_penalty": st.sampled_from([0, 0.3]),
-    "frequency_penalty": st.sampled_from([0, 0.2]),
-    "dry_multiplier": st.sampled_from([0, 0.8]),
-    "dry_penalty_last_n": st.sampled_from([0, 512]),
-    "dry_sequence_breakers": st.sampled_from([["\n"], ["a", "b"]]),
-    "xtc_probability": st.sampled_from([0, 0.5]),
-    "xtc_threshold": st.sampled_from([0.1, 0.2, 0.6]),
-    "mirostat": st.sampled_from([0, 1, 2]),
-    "mirostat_tau": st.sampled_from([3, 5]),
-    "samplers": st.permutations(["penalties", "dry", "top_k", "top_p", "min_p", "xtc", "temperature"]),
-}
-
-
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_any_settings_of_llama_server(data):
-    sliders = data.draw(st.sets(st.sampled_from(sorted(LLAMA_CPP)), max_size=8))
-    body = {slider: data.draw(LLAMA_CPP[slider]) for slider in sorted(sliders)}
+@given(body=bodies("llama.cpp"))
+def test_any_settings_of_llama_server(body):
     chain, _, _ = of_server(body, CompletionFields)
     imported = import_text(json.dumps(body | {"cache_prompt": True}), "file", "llama.cpp").chain
     samplers = [make_sampler({step: params}, origin="") for step, params in imported]
@@ -226,16 +218,6 @@ def test_any_settings_of_llama_server(data):
 
 
 MEANINGS = {
-    "KoboldCpp's penalties beside mirostat": (
-        KoboldFields,
-        {"rep_pen": 1.1, "presence_penalty": 0.2, "mirostat": 2, "temperature": 1},
-        "penalties(repeat=1.1, presence=0.2, last_n=320) > mirostat_v2",
-    ),
-    "KoboldCpp's TFS": (
-        KoboldFields,
-        {"tfs": 0.9},
-        "top_k > tfs(z=0.9, pad=false) > top_p > min_p > temperature > dist",
-    ),
     "KoboldCpp's window": (
         KoboldFields,
         {"rep_pen": 1.1, "rep_pen_range": 0},
@@ -402,85 +384,36 @@ def test_the_usual_body_of_tabbyapi_ignores_nothing():
 
 
 WRONG = {
-    "a temperature below 0": (KoboldFields, {"temperature": -1}, "temperature: -1 is not ≥ 0"),
-    "a cutoff in units": (PromptFields, {"epsilon_cutoff": -1}, "epsilon_cutoff: -1 is not within 0..10000"),
-    "another cutoff in units": (PromptFields, {"eta_cutoff": 20000}, "eta_cutoff: 20000 is not within 0..10000"),
-    "half a version of mirostat": (KoboldFields, {"mirostat": 1.5}, "mirostat: 1.5 is not an integer"),
-    "half a version, webui": (PromptFields, {"mirostat_mode": 1.5}, "mirostat_mode: 1.5 is not an integer"),
-    "a version that nobody has": (KoboldFields, {"mirostat": 3}, "mirostat: 3 is not 0, 1 or 2"),
-    "a version below 0": (
-        PromptFields,
-        {"api_type": "ooba", "mirostat_mode": -1},
-        "mirostat_mode: -1 is not 0, 1",
-    ),
+    "a temperature below 0": (KoboldFields, "temperature", {"temperature": -1}),
+    "a cutoff in units": (PromptFields, "epsilon_cutoff", {"epsilon_cutoff": -1}),
+    "another cutoff in units": (PromptFields, "eta_cutoff", {"eta_cutoff": 20000}),
+    "half a version of mirostat": (KoboldFields, "mirostat", {"mirostat": 1.5}),
+    "half a version, webui": (PromptFields, "mirostat_mode", {"mirostat_mode": 1.5}),
+    "a version that nobody has": (KoboldFields, "mirostat", {"mirostat": 3}),
+    "a version below 0": (PromptFields, "mirostat_mode", {"api_type": "ooba", "mirostat_mode": -1}),
     "a range upside down": (
         PromptFields,
+        "dynatemp_low",
         {"dynamic_temperature": True, "dynatemp_low": 2, "dynatemp_high": 1},
-        "dynatemp_low: 2 is not at most dynatemp_high 1",
     ),
     "a negative temperature of a range": (
         PromptFields,
+        "dynatemp_low",
         {"dynamic_temperature": True, "dynatemp_low": -1, "dynatemp_high": 0.5},
-        "dynatemp_low: -1 is not ≥ 0",
     ),
     "a negative temperature of a range, elsewhere": (
         CompletionFields,
+        "dynatemp_low",
         {"dynatemp_low": -1, "dynatemp_high": 0.5},
-        "dynatemp_low: -1 is not ≥ 0",
     ),
-    "an unknown number": (KoboldFields, {"sampler_order": [9]}, "sampler_order: 9 is not a number from 0 to 6"),
-    "a detail": (
-        KoboldFields,
-        {"xtc_probability": 0.5, "xtc_threshold": 7},
-        "xtc_threshold: 7 is not within 0..1",
-    ),
+    "an unknown number": (KoboldFields, "sampler_order", {"sampler_order": [9]}),
+    "a detail": (KoboldFields, "xtc_threshold", {"xtc_probability": 0.5, "xtc_threshold": 7}),
 }
 
 
-@pytest.mark.parametrize(("fields_type", "body", "message"), WRONG.values(), ids=WRONG)
-def test_errors_name_the_number_that_was_written(fields_type, body, message):
+@pytest.mark.parametrize(("fields_type", "field", "body"), WRONG.values(), ids=WRONG)
+def test_errors_name_the_field_and_the_number_that_was_written(fields_type, field, body):
     with pytest.raises((PresetError, InvalidFieldError)) as caught:
         of_server(body, fields_type)
-    assert str(caught.value).startswith(message)
-
-
-ROUTES = {
-    "webui, text": ("/v1/completions", {"prompt": "a"}, RECORDED["ooba", "dynatemp"], "webui"),
-    "webui, chat": ("/v1/chat/completions", {}, RECORDED["ooba", "mirostat with penalties"], "webui"),
-    "webui without a type": (
-        "/v1/completions",
-        {"prompt": "a"},
-        {**OFF["webui"], "repetition_penalty": 1.2, "repetition_penalty_range": 0},
-        "webui",
-    ),
-    "KoboldCpp, its own route": (
-        "/api/v1/generate",
-        {"prompt": "a"},
-        {**OFF["koboldcpp"], "rep_pen": 1.2, "tfs": 0.9, "mirostat": 0},
-        "koboldcpp",
-    ),
-    "KoboldCpp, text": ("/v1/completions", {"prompt": "a"}, RECORDED["koboldcpp", "tfs"], "koboldcpp"),
-    "TabbyAPI, text": ("/v1/completions", {"prompt": "a"}, RECORDED["tabby", "usual"], "tabbyapi"),
-    "the next token": (
-        "/gen/next",
-        {"prompt": "a"},
-        {**OFF["koboldcpp"], "rep_pen": 1.2, "tfs": 0.9},
-        "koboldcpp",
-    ),
-}
-
-
-@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("path", "prompt", "body", "name"), ROUTES.values(), ids=ROUTES)
-def test_routes(small_server, path, prompt, body, name, is_stream):
-    fields = {key: body[key] for key in (CHAIN_FIELDS | {"api_type"}) & body.keys()}
-    prompt = prompt or {"messages": [{"role": "user", "content": "a"}]}
-    if is_stream and not path.startswith("/v1"):
-        pytest.skip("one answer")
-    lengths = {} if path == "/gen/next" else {"max_tokens": 2, "stream": is_stream}
-    status, answer = small_server.post(path, {**fields, **prompt, **lengths})
-    assert status == 200, answer
-    if is_stream:
-        parts = [part.removeprefix("data: ") for part in answer.split("\n\n") if part and "[DONE]" not in part]
-        answer = next(part for part in map(json.loads, reversed(parts)) if part.get("x_gen"))
-    assert answer["x_gen"]["chain"] == of_import(body, name)
+    (number,) = body[field] if isinstance(body[field], list) else [body[field]]
+    assert str(caught.value).startswith(f"{field}: {number} is not ")

@@ -1,8 +1,5 @@
 """The line editor without a terminal: SIGINT at moments that a test with real keys could not hit."""
 
-import subprocess
-import sys
-
 import pytest
 
 START = """
@@ -109,24 +106,17 @@ print([number for number in numbers if press_again(number)[0] != 130])
 """
 
 
-def run_program(program):
-    """Run a program in a separate process, because the browser of another test keeps an event loop in this one."""
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 @pytest.mark.parametrize(("actions", "expected"), ACTIONS.values(), ids=ACTIONS)
-def test_what_is_read(actions, expected):
-    done = run_program(START + actions)
-    assert (done.stdout, done.stderr) == (expected, "")
+def test_what_is_read(gen, actions, expected):
+    done = gen(program=START + actions)
+    assert (done.out, done.err) == (expected, "")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "keys", ["\\x03", "half\\x03\\x03"], ids=["in an empty line", "after a line that was cleared"]
 )
-def test_ctrl_c_again_leaves_whatever_line_runs(keys):
+def test_ctrl_c_again_leaves_whatever_line_runs(gen, keys):
     """No line of code between the note and the next prompt loses the second Ctrl-C."""
-    done = run_program(START.partition("\nwith ")[0] + AT_EACH_LINE.replace("KEYS", keys))
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    done = gen(program=START.partition("\nwith ")[0] + AT_EACH_LINE.replace("KEYS", keys))
+    assert (done.out, done.err) == ("[]\n", "")

@@ -34,6 +34,11 @@ CONTENTS = {
 }
 
 
+def test_a_name_says_nothing_of_the_tool(load):
+    with pytest.raises(PresetError, match="does not know most of its keys"):
+        load("name: foo\nversion: 3\nhost: localhost\ntemperature: 0.7\n")
+
+
 @pytest.mark.parametrize(("form", "content"), CONTENTS.items(), ids=CONTENTS)
 def test_recognized_by_the_content(load, form, content):
     assert load(content).format == form

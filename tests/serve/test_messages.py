@@ -1,0 +1,130 @@
+"""What a chat template reads of the messages that clients send, and numbers that clients write as floats."""
+
+import pytest
+
+from .routes import CHAT, PROMPT, QUESTION
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+READING = (
+    "{% for m in messages %}{{ m.role }}({{ m.reasoning_content }}|{{ m.content }}|{{ m.name }}|"
+    "{{ m.tool_call_id }}|"
+    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}){% endfor %}"
+)
+HELLO, THOUGHT = {"type": "text", "text": "Hello"}, {"type": "text", "text": "Hm"}
+# Each row: a message of the assistant, and what the template shows of it.
+ANSWERS = {
+    "reasoning_content": ({"content": "Hello", "reasoning_content": "Hm"}, "(Hm|Hello|||)"),
+    "reasoning": ({"content": "Hello", "reasoning": "Hm"}, "(Hm|Hello|||)"),
+    "both": ({"content": "Hello", "reasoning_content": "Hm", "reasoning": "Hm"}, "(Hm|Hello|||)"),
+    "a part of Anthropic's": ({"content": [{"type": "thinking", "thinking": "Hm"}, HELLO]}, "(Hm|Hello|||)"),
+    "a part of Mistral's": ({"content": [{"type": "thinking", "thinking": [THOUGHT]}]}, "(Hm||||)"),
+    "a call": ({"content": None, "tool_calls": [CALL]}, '(||||f{"a": 1})'),
+    "a call without JSON": ({"tool_calls": [{"function": {"name": "f", "arguments": "x"}}]}, '(||||f"x")'),
+    "a name": ({"content": "Hello", "name": "Ann"}, "(|Hello|Ann||)"),
+}
+
+
+def apply(server, *messages, **fields):
+    """Return the answer to messages under the template."""
+    status, answer = server.post("/apply-template", {"messages": messages, "chat_template": READING} | fields)
+    assert status == 200, answer
+    return answer
+
+
+@pytest.mark.parametrize(("message", "shown"), ANSWERS.values(), ids=ANSWERS)
+def test_a_template_reads_what_clients_send_back(server, message, shown):
+    answer = apply(server, QUESTION, {"role": "assistant", **message}, QUESTION)
+    assert answer == {"prompt": f"user(|Hi|||)assistant{shown}user(|Hi|||)"}
+
+
+def test_other_reasoning_and_reasoning_of_a_continued_message_are_named(server):
+    message = {"role": "assistant", "content": "Hello", "reasoning_content": "Hm", "reasoning": "So"}
+    assert apply(server, QUESTION, message, QUESTION)["x_gen"]["ignored"] == ["messages[1].reasoning"]
+    assert apply(server, QUESTION, message | {"reasoning": None}) == {
+        "prompt": "user(|Hi|||)Hello",
+        "x_gen": {"ignored": ["messages[1].reasoning_content"]},
+    }
+
+
+def test_a_switch_that_the_template_reads_is_not_named(server):
+    fields = {
+        "chat_template": READING + "{{ enable_thinking }}",
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    assert apply(server, QUESTION, **fields) == {"prompt": "user(|Hi|||)False"}
+
+
+TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+THINKS = TURNS + "{% if add_generation_prompt %}[assistant]<think>\n{% endif %}{# </think> #}"
+PARTS = [{"type": "text", "text": "First line."}, {"type": "text", "text": "Second line."}]
+ANSWER = {"role": "assistant", "content": "The answer"}
+PROMPTS = {
+    "parts": (TURNS, [{"role": "user", "content": PARTS}], "[user]First line.\nSecond line."),
+    "parts of a system message": (
+        TURNS,
+        [{"role": "system", "content": PARTS}, QUESTION],
+        "[system]First line.\nSecond line.[user]Hi",
+    ),
+    "parts of a begun answer": (
+        THINKS,
+        [QUESTION, {"role": "assistant", "content": PARTS}],
+        "[user]Hi[assistant]<think></think>First line.\nSecond line.",
+    ),
+    "a begun answer": (THINKS, [QUESTION, ANSWER], "[user]Hi[assistant]<think></think>The answer"),
+    "a template in JSON": ('{"chat_template": "{{ messages[0].content }}!"}', [QUESTION], "Hi!"),
+}
+
+
+@pytest.mark.parametrize(("template", "messages", "prompt"), PROMPTS.values(), ids=PROMPTS)
+def test_prompts_of_chats(server, template, messages, prompt):
+    body = {"messages": messages, "chat_template": template}
+    assert server.post("/apply-template", body) == (200, {"prompt": prompt})
+    status, answer = server.post("/v1/chat/completions", CHAT | body | {"echo": True})
+    assert (status, answer["prompt"][0]["text"]) == (200, prompt)
+
+
+def test_the_models_own_template_is_applied(server):
+    body = {"messages": [QUESTION], "model": "undefined"}
+    prompt = server.post("/apply-template", body)[1]["prompt"]
+    assert prompt.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    begun = server.post("/apply-template", {"messages": [QUESTION, {"role": "assistant", "content": "Yo"}]})[1]
+    assert begun["prompt"] == prompt + "Yo"
+
+
+# Each row: a body with whole floats, and the same one with integers.
+WHOLE = {
+    "max_tokens": ({"max_tokens": 2.0}, {"max_tokens": 2}),
+    "seed": ({"seed": 5.0}, {"seed": 5}),
+    "lists of ids": (
+        {"prompt": [4.0, 5.0], "stop_token_ids": [7.0], "logprobs": 1.0, "logprob_token_ids": [3.0]},
+        {"prompt": [4, 5], "stop_token_ids": [7], "logprobs": 1, "logprob_token_ids": [3]},
+    ),
+    "lists of lists": ({"prompt": [[4.0, 5.0]], "n": 2.0}, {"prompt": [[4, 5]], "n": 2}),
+    "biases": ({"logit_bias": [[5.0, -1.0], [6, False]]}, {"logit_bias": [[5, -1], [6, False]]}),
+    "keys of biases": ({"logit_bias": {"5.0": -1.0}}, {"logit_bias": {"5": -1}}),
+    "samplers": (
+        {"top_k": 40.0, "rep_pen_range": 64.0, "rep_pen": 1.1, "sampler_order": [6.0, 0.0, 5.0]},
+        {"top_k": 40, "rep_pen_range": 64, "rep_pen": 1.1, "sampler_order": [6, 0, 5]},
+    ),
+    "settings": ({"set": {"top_k.k": 40.0, "max_tokens": 2.0}}, {"set": {"top_k.k": 40, "max_tokens": 2}}),
+    "tables": (
+        {"loop_guard": {"repeats": 4.0}, "bans": [{"text": "zz"}], "trace": 1.0},
+        {"loop_guard": {"repeats": 4}, "bans": [{"text": "zz"}], "trace": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("floats", "integers"), WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/api/v1/generate"])
+def test_whole_floats_are_integers(server, path, floats, integers):
+    found, expected = (server.post(path, PROMPT | {"seed": 1} | fields) for fields in (floats, integers))
+    assert (found[0], expected[0]) == (200, 200), (found, expected)
+    assert written(found[1]) == written(expected[1])
+
+
+def written(answer):
+    """Return the texts of an answer, and what it says about its settings."""
+    answers = answer if isinstance(answer, list) else [answer]
+    choices = answers[0].get("choices") or answers[0].get("results") or [{"text": a["content"]} for a in answers]
+    facts = [{name: a["x_gen"][name] for name in ("seed", "chain", "command")} for a in answers]
+    return [choice["text"] for choice in choices], facts
