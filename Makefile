@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck docs docs-serve browser ray clients transformers clean
+.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck docs docs-serve browser ray clients transformers gpu clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -13,7 +13,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 proof: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP -o faulthandler_timeout=3600
 	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset or saved_state or sorted"
 
 # The fast tests with other versions. pythons: the tests of five packages with every supported Python that is installed.
@@ -23,7 +23,7 @@ pythons dependencies:
 
 # Part of the proof: every command that writes files, under signals, with full disks and closed streams.
 faults: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP tests/faults
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP -o faulthandler_timeout=3600 tests/faults
 
 # Odd inputs for SECONDS of processor time, for all targets or the named ones: make fuzz SECONDS=600 TARGETS="gbnf score-lines".
 SECONDS ?= 60
@@ -91,6 +91,14 @@ clients: $(VENV)/.clients
 $(VENV)/.clients: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,clients
 	npm install --prefix $(VENV)/clients --ignore-scripts --no-audit --no-fund --loglevel=error $(SILLYTAVERN)
+	@touch $@
+
+# A GPU in software, for the proofs of what is computed on a GPU: llama.cpp's Vulkan backend on Mesa's lavapipe. Without it these proofs are
+# skipped. It needs apt-get install cmake g++ ninja-build glslc mesa-vulkan-drivers libvulkan-dev spirv-headers, and about 20 minutes.
+gpu: $(VENV)/.gpu
+
+$(VENV)/.gpu: $(VENV)/.test
+	$(BIN)/python -m benchmarks.build_llama_cpp --software-gpu
 	@touch $@
 
 # transformers with torch, for the proofs that compare samplers, watermarks and beam searches with transformers. Without it these proofs are
