@@ -247,10 +247,11 @@ class BatchEngine:
         Waiting requests join where a slot is free, and their prompts are read. Then all running requests get the
         logits that they need, and make the next token, or several tokens that the grammar forces.
 
-        An error of one request, such as a prompt that is too long, is a `BatchFailure`. Other errors are raised:
-        ``AbortedError`` after `Model.abort`, and ``ModelError`` if llama.cpp cannot decode or the engine is
-        closed. After an ``AbortedError``, the next step continues. An exception such as ``KeyboardInterrupt`` ends
-        the request in whose code it was raised; the next step returns its `BatchFailure`.
+        An error of one request, such as a prompt that is too long or tokens that llama.cpp cannot decode, is a
+        `BatchFailure`. Other errors are raised: ``AbortedError`` after `Model.abort`, and ``ModelError`` if the
+        engine is closed. After an ``AbortedError``, the next step continues. An exception such as
+        ``KeyboardInterrupt`` ends the request in whose code it was raised; the next step returns its
+        `BatchFailure`.
         """
         events = self._undelivered
         self._undelivered = []

@@ -269,6 +269,8 @@ class Model:
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],
             "overrides": dict(options.overrides),
             "gpu_layers": options.gpu_layers,
+            # On a GPU, a default context depends on the free memory.
+            **({"context": self.context_length} if options.gpu_layers else {}),
             "batch": self._context_size.batch_tokens,
             "threads": self.threads,
             "compute": compute_options,

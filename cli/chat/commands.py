@@ -237,7 +237,8 @@ def _settings(chat: Chat, _argument: str) -> None:
     from ..render.settings import show_settings
 
     settings = chat.settings
-    show_settings(settings.settings, settings.grammar, settings.chosen_model(), settings.planned_device())
+    device = settings.computing_device(chat.session.model)
+    show_settings(settings.settings, settings.grammar, settings.chosen_model(), device)
 
 
 def _completer(kind: CompletionKind) -> Callable[[Chat, str], list[CompletionItem]]:

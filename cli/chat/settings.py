@@ -14,7 +14,7 @@ from ...common.errors import UsageError
 from ...common.flags import CompletionKind, OptionalValue
 from ...common.seeds import fixed_seed, following_seed
 from ..flags import Options, flag
-from ..inputs.model import chosen_model, planned_device
+from ..inputs.model import chosen_model, computing_device
 from ..inputs.settings import MODEL_PRESET, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note
 from ..options.drafts import DraftingOptions
@@ -25,6 +25,7 @@ from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...engine.drafts import DraftOptions
+    from ...engine.model import Model
     from ...engine.request import GenerationRequest
     from ...presets.settings import Settings, SettingValue
 
@@ -142,9 +143,9 @@ class ChatSettings:
         """Return the model that the command line, the environment or the user's config names."""
         return chosen_model(self._options.model)
 
-    def planned_device(self) -> SettingValue:
-        """Return where the command line computes the model."""
-        return planned_device(self._options.model)
+    def computing_device(self, model: Model) -> SettingValue:
+        """Return where the model of the chat is computed."""
+        return computing_device(self._options.model, model)
 
     def stored_fields(self) -> dict[str, Any]:
         """Return the settings in a form that can be stored. A ``max_tokens`` of 0 is stored as no limit."""

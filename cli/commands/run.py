@@ -195,7 +195,7 @@ def run(options: RunOptions) -> None:
     needs_model = preset_name(options.sampling.preset) == MODEL_PRESET
     setup = None if needs_model else _resolve_setup(options, None)
     if options.output.show_config and setup is not None:
-        _show_config(setup)
+        _show_config(setup, None)
         return
     template = ChatTemplateFlags(options.chat.template)
     typed_prompt = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
@@ -206,7 +206,7 @@ def run(options: RunOptions) -> None:
         with load_model(options.model, interrupt, slots=slots) as model:
             setup = setup or _resolve_setup(options, model.metadata)
             if options.output.show_config:
-                _show_config(setup)
+                _show_config(setup, model)
             else:
                 open_draft_model(draft, model)
                 _generate_text(setup, draft, model, typed_prompt, template, interrupt)
@@ -232,12 +232,13 @@ def _reject_rules_of_drawn_text(settings: Settings) -> None:
             raise UsageError(f"--beams draws no token, but {place} is for a text that is drawn; leave one out")
 
 
-def _show_config(setup: Setup[RunOptions]) -> None:
-    from ..inputs.model import chosen_model, planned_device
+def _show_config(setup: Setup[RunOptions], model: Model | None) -> None:
+    from ..inputs.model import chosen_model, computing_device
     from ..render.settings import show_settings
 
     model_options = setup.options.model
-    show_settings(setup.settings, setup.grammar, chosen_model(model_options), planned_device(model_options))
+    device = computing_device(model_options, model)
+    show_settings(setup.settings, setup.grammar, chosen_model(model_options), device)
 
 
 def _generate_text(

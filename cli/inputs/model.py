@@ -367,12 +367,14 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     return SettingValue(typed_name, origin)
 
 
-def planned_device(options: ModelOptions) -> SettingValue:
-    """Return where the model will be computed. Its origin is the flag that says so."""
+def computing_device(options: ModelOptions, model: Model | None) -> SettingValue:
+    """Return where the loaded model is computed; None: where it will be. The origin is the flag for it."""
     from ...models.errors import BindingError, ModelError
     from ...presets.settings import SettingValue
 
     flag = "-dev" if options.device is not None else "-ngl" if options.gpu_layers != "auto" else "default"
+    if model is not None:
+        return SettingValue(str(model.placement), flag)
     try:
         from ...engine.placement import plan_placement
 
