@@ -252,6 +252,7 @@ def workers_of(pid):
 
 
 @pytest.mark.usefixtures("ray", "with_pruned_model")
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing_and_a_driver_that_is_killed_is_gone_on_from(gen, home, environment):
     work = home / "work"
     write_requests(work, 60)

@@ -9,6 +9,8 @@ from logitsmith.cluster.connection import connect
 from .driver import Driver
 from .services import EchoFactory
 
+pytestmark = pytest.mark.slow
+
 NODES = 2
 
 
