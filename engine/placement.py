@@ -135,7 +135,7 @@ class _GpuLoad:
         metadata = {**header.values, **overrides}
         self._layer_count = count_layers(metadata)
         self._cpu_expert_layers = at_most(options.cpu_expert_layers, self._layer_count)
-        tensors = LayerTensors.of(read_tensors(path), self._layer_count - 1)
+        tensors = LayerTensors.of(read_tensors(path, header), self._layer_count - 1)
         adapter_bytes = sum(Path(file).stat().st_size for file, _ in options.lora)
         self._sizes = measure_model(tensors, metadata, options, adapter_bytes)
         shares = () if options.split_mode == "none" else options.tensor_split

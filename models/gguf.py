@@ -115,9 +115,11 @@ def read_header(path: str | Path) -> GgufHeader:
     return header
 
 
-def read_tensors(path: Path) -> list[GgufTensor]:
+def read_tensors(path: Path, header: GgufHeader) -> list[GgufTensor]:
     """Return the tensors of all parts of a model. Raises ``ModelError``."""
-    return [tensor for part in part_paths(path) for tensor in read_header(part).tensors]
+    # ``header``: that of the first part, whose vocabulary takes long to read again
+    other_headers = map(read_header, part_paths(path)[1:])
+    return [tensor for each in (header, *other_headers) for tensor in each.tensors]
 
 
 def check_is_model(path: Path) -> GgufHeader:

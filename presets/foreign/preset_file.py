@@ -16,7 +16,6 @@ from .table import first_content_line, parse_json, parse_yaml_1_1
 # A line that may begin a table in YAML. Other texts, such as long Modelfiles, are not read as YAML, which is slow.
 _YAML_LINE_PATTERN = re.compile(r"\s*(?:---|[%?!&]|.*:(?:\s|$))")
 
-
 # keys that identify a preset, and do not affect sampling
 LABEL_KEYS = frozenset(other_keys("labels"))
 

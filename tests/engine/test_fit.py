@@ -223,8 +223,9 @@ def test_experts_that_stay_in_the_memory_of_the_cpu(layers, sizes):
 @pytest.mark.parametrize("architecture", ["llama", "phi3", "jamba", "deepseek2", next(iter(sorted(MIXTURES)))])
 def test_the_sizes_of_a_file_add_up(tmp_path, architecture):
     path = write_model(Path(tmp_path, "m.gguf"), architecture)
-    metadata = read_header(path).values
-    tensors = read_tensors(path)
+    header = read_header(path)
+    metadata = header.values
+    tensors = read_tensors(path, header)
     layers = LayerTensors.of(tensors, count_layers(metadata) - 1)
     sizes = measure_model(layers, metadata, LoadOptions(), 0)
     input_bytes = sum(each.byte_count for each in tensors if each.name.startswith("token_embd"))
