@@ -9,18 +9,16 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from enum import Enum
 from functools import partial
 from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ..common.errors import UsageError
 from ..common.flags import Flag
-from .completion.values import completer
+from .flag_values import EMPTY_NAME, completer_of, element_type, process_escapes, read_path, reader_of
 from .flags import DeclaredFlag, Options, flag_of_field, iterate_flags, typer_names
 from .messages import FLAGS, report_failures, require_stdout
 
@@ -31,7 +29,6 @@ _CONTEXT_PARAMETER = Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=type
 _ESCAPE_FIELD = "escape"
 # The types of the fields of each class, cached because finding them is the slowest step of the conversion.
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
-EMPTY_NAME = "'' is empty, where a name is needed; is a variable of the shell not set?"
 
 
 def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
@@ -125,16 +122,16 @@ def _typer_parameter(flag: Flag, annotation: Any) -> Any:
     parse = flag.parse
     if annotation in (Path, Path | None):
         metavar = metavar or "FILE"
-        parse = parse or _read_path
+        parse = parse or read_path
     elif annotation in (bool, bool | None):
         metavar = metavar or ""  # without it, Typer shows <bool>
     elif parse is None:
-        parse, default_metavar = _reader(_element_type(annotation))
+        parse, default_metavar = reader_of(element_type(annotation))
         metavar = metavar or default_metavar
     declaration: dict[str, Any] = {
         "metavar": metavar,
         "show_default": flag.shows_default,
-        "autocompletion": _completer(flag, annotation),
+        "autocompletion": completer_of(flag, annotation),
         "parser": _parser(parse),
     }
     if flag.action is not None:
@@ -189,70 +186,6 @@ def _parser(parse: Callable[[str], Any] | None) -> Callable[[str], Any] | None:
     return parse_or_reject
 
 
-def _element_type(annotation: Any) -> Any:
-    """Return the type of one value of a flag: ``int`` for ``int | None`` and for ``list[int] | None``."""
-    types = [each for each in get_args(annotation) if each is not NoneType] or [annotation]
-    return _element_type(types[0]) if get_origin(annotation) is not None else types[0]
-
-
-def _completer(flag: Flag, annotation: Any) -> Callable[[str], list[tuple[str, str]]] | None:
-    """Return a function that Typer calls with a typed value; None where shells offer files."""
-    choices = _choices(_element_type(annotation))
-    if flag.completion_kind is not None or not choices:
-        return completer(flag.completion_kind)
-
-    def complete(incomplete: str) -> list[tuple[str, str]]:
-        return [(choice, "") for choice in choices if choice.startswith(incomplete)]
-
-    return complete
-
-
-def _choices(value_type: Any) -> list[str]:
-    """Return the words of an enumeration; no words for other types."""
-    is_enumeration = isinstance(value_type, type) and issubclass(value_type, Enum)
-    return [member.value for member in value_type] if is_enumeration else []
-
-
-def _reader(value_type: Any) -> tuple[Callable[[str], Any] | None, str | None]:
-    """Return the function that reads a value of this type, and the value's name in the help; None for text."""
-    # Typer reads these types as well, but its errors are sentences about types of Python.
-    if value_type is int:
-        return _read_integer, "<int>"
-    if value_type is float:
-        return _read_number, "<float>"
-    choices = _choices(value_type)
-    if choices:
-        return partial(_read_choice, value_type), f"<{'|'.join(choices)}>"
-    return None, None
-
-
-def _read_integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
-
-
-def _read_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
-
-
-def _read_choice(choices: type[Enum], text: str) -> Enum:
-    try:
-        return choices(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not one of {', '.join(_choices(choices))}") from None
-
-
-def _read_path(text: str) -> Path:
-    if not text:
-        raise ValueError(EMPTY_NAME)
-    return Path(text)
-
-
 def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     value_of_field: dict[str, Any] = {}
     for declared in fields(cls):
@@ -284,27 +217,6 @@ def _unescape(value: Any) -> Any:
     if value is None:
         return None
     return [process_escapes(text) for text in value] if isinstance(value, list) else process_escapes(value)
-
-
-_ESCAPE_REGEX = re.compile(rb"""\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrt'"\\]))""")
-_CHARACTER_BY_LETTER = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-
-
-def process_escapes(text: str) -> str:
-    r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8."""
-    # Like llama.cpp's ``string_process_escapes``, which leaves other backslashes unchanged. Bytes that are not
-    # UTF-8 become surrogates, as Python does for arguments of the command line.
-    if "\\" not in text:
-        return text
-    data = text.encode(errors="surrogateescape")
-    return _ESCAPE_REGEX.sub(_unescape_match, data).decode(errors="surrogateescape")
-
-
-def _unescape_match(match: re.Match[bytes]) -> bytes:
-    if match["hex"] is not None:
-        return bytes.fromhex(match["hex"].decode())
-    letter = match["letter"]
-    return _CHARACTER_BY_LETTER.get(letter, letter)
 
 
 def check_options(options: Options) -> None:

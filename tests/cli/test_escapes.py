@@ -3,7 +3,7 @@ r"""The escapes of llama.cpp's command line, in texts that are typed: \n \r \t \
 import re
 
 import pytest
-from logitsmith.cli.command_options import process_escapes
+from logitsmith.cli.flag_values import process_escapes
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 

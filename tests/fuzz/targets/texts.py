@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from functools import cache
 
-from logitsmith.cli.command_options import process_escapes
+from logitsmith.cli.flag_values import process_escapes
 from logitsmith.cli.inputs.model import read_overrides
 from logitsmith.cli.inputs.settings import logprob_request
 from logitsmith.cli.options.output import OutputOptions
