@@ -1,6 +1,7 @@
 """How the words of a command line become values, and what is used of Typer for it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,14 @@ def defined_names(tree):
             yield node.id if isinstance(node, ast.Name) else node.attr
 
 
-OWN = {name for path in FILES for name in defined_names(ast.parse(path.read_text()))}
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+@cache
+def own_names():
+    return {name for path in FILES for name in defined_names(tree_of(path))}
 
 
 def private_names(tree):
@@ -173,19 +181,23 @@ def private_names(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             is_own = ast.unparse(node.value) in ("self", "cls", "super()")
-            if node.attr not in (OWN if is_own else in_module) | PUBLIC:
+            if node.attr not in (own_names() if is_own else in_module) | PUBLIC:
                 yield node.attr
 
 
-@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
-def test_only_documented_names_of_libraries_are_used(path):
-    tree = ast.parse(path.read_text())
-    assert [found for found in names_of_typer(tree) if found[1] not in FROM_TYPER.get(found[0], ())] == []
-    assert set(private_names(tree)) == PRIVATE.get(str(path.relative_to(ROOT)), set())
+def test_only_documented_names_of_libraries_are_used():
+    names = {str(path.relative_to(ROOT)): set(names_of_typer(tree_of(path))) for path in FILES}
+    unknown = {
+        path: {name for name in found if name[1] not in FROM_TYPER.get(name[0], ())}
+        for path, found in names.items()
+    }
+    assert {path: found for path, found in unknown.items() if found} == {}
+    private = {str(path.relative_to(ROOT)): set(private_names(tree_of(path))) for path in FILES}
+    assert {path: found for path, found in private.items() if found} == PRIVATE
 
 
 def test_each_name_of_typer_that_is_allowed_is_used():
-    used = {found for path in FILES for found in names_of_typer(ast.parse(path.read_text()))}
+    used = {found for path in FILES for found in names_of_typer(tree_of(path))}
     assert used == {(module, name) for module, names in FROM_TYPER.items() for name in names}
 
 
