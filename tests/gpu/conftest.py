@@ -17,13 +17,10 @@ NAME = "Vulkan0"
 """llama.cpp's name of the device."""
 
 
-def pytest_collection_modifyitems(items):
-    """Skip the tests of this folder where the software GPU is not built, unless it is required."""
-    if BINDING.is_dir() or IS_REQUIRED:
-        return
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason="the GPU in software is not built: make gpu"))
+@pytest.fixture(autouse=True)
+def _software_gpu():
+    if not BINDING.is_dir() and not IS_REQUIRED:
+        pytest.skip("the GPU in software is not built: make gpu")
 
 
 @dataclass(frozen=True)
