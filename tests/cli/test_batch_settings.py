@@ -80,6 +80,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output_format", ["openai", "jsonl"])
 def test_resume_goes_on_with_the_same_only(gen, home, output_format):
     work = home / "work"

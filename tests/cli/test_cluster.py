@@ -211,6 +211,7 @@ def test_the_results_are_those_of_one_machine(gen, home, environment):
     assert "0 answered, 0 failed, 24 already existed, 2 of them failed" in again.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray", "with_pruned_model")
 def test_scores_are_those_of_one_machine_in_the_order_of_the_file(gen, home):
     lines = [{"id": n, "prompt": "The sea is", "choices": [" blue", f" {n}"]} for n in range(40)]
@@ -285,6 +286,7 @@ PIPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "line", "end"), PIPES.values(), ids=PIPES)
 @pytest.mark.usefixtures("ray", "with_pruned_model")
 def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment, arguments, line, end):
@@ -302,6 +304,7 @@ def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment, arguments
         assert ("being finished" in driver.stderr.read()) == (end is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray", "with_pruned_model")
 def test_an_adapter_goes_along(gen, home):
     work = home / "work"

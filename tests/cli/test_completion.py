@@ -278,6 +278,7 @@ class Terminal:
         os.close(self._terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SCRIPTS)
 @pytest.mark.usefixtures("chats")
 def test_in_a_real_shell(shell, home, environment):

@@ -42,6 +42,7 @@ def start(abort="pass", context="nullcontext()"):
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_second_ctrl_c_ends_a_call_that_never_returns():
     with start() as hung:
         hung.send_signal(signal.SIGINT)
@@ -52,6 +53,7 @@ def test_the_second_ctrl_c_ends_a_call_that_never_returns():
     assert (hung.returncode, out, err) == (130, "a line of the run", "")
 
 
+@pytest.mark.slow
 def test_one_ctrl_c_waits_for_it():
     with start() as hung:
         hung.send_signal(signal.SIGINT)
@@ -67,6 +69,7 @@ def test_one_signal_aborts_what_ends_soon(number):
     assert (process.returncode, out, err) == (0, "a line of the run, aborted", "")
 
 
+@pytest.mark.slow
 def test_other_work_goes_on_until_the_second_signal():
     with start(ABORT) as process:
         process.send_signal(signal.SIGTERM)

@@ -202,6 +202,7 @@ def test_logits_stand_in_the_same_table(tab):
         assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_keys_go_to_surprises_and_to_dropped_tokens(tab):
     order = sorted(range(80), key=lambda index: TOKENS[index]["logprob"])
     surprises = sorted(order[:10])
@@ -311,6 +312,7 @@ def background(tab):
     return tab.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast_in_both_schemes(tab, scheme):
     tab.emulate_media(color_scheme=scheme)
@@ -333,6 +335,7 @@ def test_the_theme_is_changed_by_a_key_and_printed_light(tab):
     assert printed[0][0] != colors[2]
 
 
+@pytest.mark.slow
 def test_several_runs_stand_side_by_side_from_the_first_difference_on(open_report):
     runs = [traced_events(50, seed, same=12) for seed in (1, 2, 3)]
     tokens = [events[1:-1] for events in runs]
@@ -361,6 +364,7 @@ def test_several_runs_stand_side_by_side_from_the_first_difference_on(open_repor
     tab.locator("#column-headers .column-header:first-child .note", has_text="seed 1").wait_for()
 
 
+@pytest.mark.slow
 def test_many_runs_are_chosen_from(open_report):
     tab = open_report(*[traced_events(4, seed) for seed in range(6)])
     assert tab.locator("#columns .text").count() == 1
@@ -392,6 +396,7 @@ def test_a_run_says_how_it_was_made(tab):
     assert tab.is_visible("#token")
 
 
+@pytest.mark.slow
 def test_a_run_without_a_trace_says_what_one_would_add(open_report):
     events = traced_events(5, traced=False)
     tab = open_report(events)
@@ -416,6 +421,7 @@ def test_a_run_without_logprobs_or_without_tokens_is_shown(open_report):
 HALVES = '{"event": "token", "bytes": [237, 160, 128], "logprob": -1, "text": "a\\ud800b", "x": "\\udc00"}\n'
 
 
+@pytest.mark.slow
 def test_a_half_written_file_shows_its_complete_lines(open_file, gen, home):
     """Halves of surrogate pairs in it are shown as replaced."""
     data = jsonl(traced_events(9))
@@ -457,6 +463,7 @@ def check_prompt(tab, events):
         assert low_contrasts(tab) == []
 
 
+@pytest.mark.slow
 def test_the_prompt_is_dimmed_before_the_text(tab, open_report):
     check_prompt(tab, EVENTS)
     events = echoed(traced_events(12))
@@ -467,6 +474,7 @@ PROMPTS = {"Once": (b" upon", "inline"), "Once\n": (b"upon", "inline"), "Who?": 
 """Prompts with the first token of the text: one that would touch its prompt begins on a new line."""
 
 
+@pytest.mark.slow
 def test_runs_with_different_prompts_have_nothing_in_common(open_report):
     runs = [traced_events(3, pieces={0: first}) for first, _ in PROMPTS.values()]
     for events, prompt in zip(runs, PROMPTS, strict=True):
@@ -492,6 +500,7 @@ SPLIT_MARKS = """(width) => {
 }"""
 
 
+@pytest.mark.slow
 def test_the_mark_stays_with_its_word(open_report):
     tab = open_report(traced_events(200))
     assert tab.locator(".top-dropped").count() > 10
@@ -521,6 +530,7 @@ def test_it_speaks_to_a_screen_reader(tab):
     assert not tab.is_visible("#help-dialog")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [320, 390, 820])
 def test_a_narrow_window_shows_all_without_scrolling_sideways(tab, width):
     tab.set_viewport_size({"width": width, "height": 800})
@@ -532,6 +542,7 @@ def test_a_narrow_window_shows_all_without_scrolling_sideways(tab, width):
     assert span["bottom"] <= panel["top"]
 
 
+@pytest.mark.slow
 def test_it_prints_text_and_panel(tab):
     tab.emulate_media(media="print")
     assert [tab.is_visible(name) for name in ("#run", "#token", "#query")] == [True, True, False]

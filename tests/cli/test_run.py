@@ -329,6 +329,7 @@ def test_a_stdin_that_cannot_be_read_is_no_input(start_gen):
     assert out.startswith(b"The sea")
 
 
+@pytest.mark.slow
 def test_a_stdin_that_stays_silent_is_named(start_gen):
     command = start_gen("Summary:", "-n", "1", "--echo", has_stdin=True)
     assert b"waiting for stdin" in command.stderr.readline()

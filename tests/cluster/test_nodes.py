@@ -35,6 +35,7 @@ def nodes(cluster, monkeypatch):
     return cluster, [*cluster.worker_nodes]
 
 
+@pytest.mark.slow
 def test_a_node_that_fails_and_one_that_is_added(nodes):
     cluster, members = nodes
     with connect(cluster.address) as head_monitor:
@@ -59,6 +60,7 @@ def test_a_node_that_fails_and_one_that_is_added(nodes):
 NO_WORKER_FITS = re.compile(r"\b0 of \d+ workers fit on the cluster")
 
 
+@pytest.mark.slow
 def test_without_any_node_the_run_waits_for_one(nodes):
     cluster, members = nodes
     with connect(cluster.address) as head_monitor:

@@ -36,6 +36,7 @@ def test_a_task_that_crashes_its_worker_is_found_and_the_others_are_answered(hea
     assert any("was lost (its process ended)" in report for report in driver.reports)
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_at_random_lose_nothing(head_monitor):
     driver = Driver(head_monitor, EchoFactory(0.002), size=2)
     chance = random.Random(3)
@@ -65,6 +66,7 @@ NO_START = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("service", "options", "error", "message"), NO_START.values(), ids=NO_START)
 def test_without_a_worker_that_starts_the_run_ends(head_monitor, service, options, error, message):
     driver = Driver(head_monitor, EchoFactory(**service), workers=1, **options)
@@ -73,6 +75,7 @@ def test_without_a_worker_that_starts_the_run_ends(head_monitor, service, option
     driver.run.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_leaves_the_work_to_others(head_monitor, tmp_path):
     driver = Driver(head_monitor, EchoFactory(0.01, only_first=tmp_path / "first"))
     assert driver.results(list(range(60))) == list(range(60))
@@ -80,6 +83,7 @@ def test_a_worker_that_cannot_start_leaves_the_work_to_others(head_monitor, tmp_
     assert report.endswith("cannot join: there is no model")
 
 
+@pytest.mark.slow
 def test_if_every_task_crashes_its_worker_the_run_ends(head_monitor, monkeypatch):
     monkeypatch.setattr("logitsmith.cluster.run._MAX_CRASHES_WITHOUT_RESULT", 2)
     driver = Driver(head_monitor, EchoFactory(), workers=1, size=8)
@@ -88,6 +92,7 @@ def test_if_every_task_crashes_its_worker_the_run_ends(head_monitor, monkeypatch
     driver.run.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced_and_its_task_alone_fails(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=1, stall=0.5, size=8)
     arrived = []
@@ -97,6 +102,7 @@ def test_a_worker_that_hangs_is_replaced_and_its_task_alone_fails(head_monitor):
     assert ["it made no progress for 0.5 s" in report for report in driver.reports] == [True] * 3
 
 
+@pytest.mark.slow
 def test_each_worker_gets_a_part(head_monitor):
     driver = Driver(head_monitor, EchoFactory(0.2), size=4)
     while not all(worker.is_ready for worker in driver.run.worker_statuses):
@@ -108,6 +114,7 @@ def test_each_worker_gets_a_part(head_monitor):
     assert answered[-1] == [4, 4]
 
 
+@pytest.mark.slow
 def test_a_worker_may_be_rejected(head_monitor):
     seen = []
 
@@ -120,12 +127,14 @@ def test_a_worker_may_be_rejected(head_monitor):
     assert [report for report in driver.reports if "cannot join: another processor" in report]
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_fit_wait(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=50)
     assert driver.results(list(range(5))) == list(range(5))
     assert "workers fit on the cluster; the others wait" in driver.reports[0]
 
 
+@pytest.mark.slow
 def test_nodes_without_a_file_get_it(head_monitor, tmp_path):
     path = tmp_path / "model.gguf"
     path.write_text(f"written by {os.getpid()}")

@@ -82,6 +82,7 @@ def test_more_seeds_than_a_byte_holds():
     assert Bootstrap(resamples=100).estimate(np.random.default_rng(0).normal(size=(1, 300))).count == 300
 
 
+@pytest.mark.slow
 def test_many_values_get_fewer_resamples():
     bootstrap = Bootstrap()
     values = np.random.default_rng(0).normal(size=(100, 400))
@@ -135,6 +136,7 @@ def test_intervals_without_a_difference_contain_zero_at_the_nominal_rate(design,
     assert stats.binomtest(hits, repetitions, LEVEL).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
 def test_a_planted_difference_is_found_at_the_stated_power(design):
     random, repetitions = np.random.default_rng(3), 400

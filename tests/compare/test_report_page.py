@@ -108,6 +108,7 @@ def test_distances_and_places_are_shown(open_report):
     assert tab.locator("#distributions img, #distributions b").count() == 0
 
 
+@pytest.mark.slow
 def test_pairs_have_their_different_words_marked(open_report):
     tab = open_report()
     tab.click("#tab-texts")
@@ -124,6 +125,7 @@ def test_pairs_have_their_different_words_marked(open_report):
     assert "WILD" not in tab.locator("#texts").inner_text()
 
 
+@pytest.mark.slow
 def test_blind_votes_are_counted_and_kept_in_the_file(open_report, tmp_path):
     tab = open_report()
     tab.click("#tab-votes")
@@ -154,6 +156,7 @@ def test_blind_votes_are_counted_and_kept_in_the_file(open_report, tmp_path):
     assert again.locator(".measure").count() == tab.locator(".measure").count()
 
 
+@pytest.mark.slow
 def test_sides_are_random(open_report):
     tab = open_report()
     tab.click("#tab-votes")
@@ -179,7 +182,7 @@ def test_tabs_and_theme_have_keys(open_report):
     expect(tab.locator("#theme")).to_have_text("Light")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_page_is_accessible(open_report, scheme):
     axe = require_axe()
     tab = open_report(scheme=scheme)
@@ -192,6 +195,7 @@ def test_every_page_is_accessible(open_report, scheme):
     assert tab.evaluate("axe.run()")["violations"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 800, 1600])
 def test_the_page_fits_its_window(open_report, width):
     tab = open_report(width=width)

@@ -157,6 +157,7 @@ def shown_setting(gen, name, *words):
     return next(row[1:] for row in rows if row[0].endswith(name))
 
 
+@pytest.mark.slow
 def test_the_setting_is_taken_by_the_command_line_and_by_presets(gen_as_extended, tmp_path):
     preset = tmp_path / "mine.yaml"
     preset.write_text("one_line: true\n")
@@ -181,6 +182,7 @@ print([(override.target, override.value) for override in read_settings(fields, [
 """
 
 
+@pytest.mark.slow
 def test_the_setting_is_a_field_of_requests(gen_as_extended):
     request = {"messages": [{"role": "user", "content": "x"}], "one_line": True}
     read = gen_as_extended(str(request), program=READ_FIELDS)
@@ -189,6 +191,7 @@ def test_the_setting_is_a_field_of_requests(gen_as_extended):
     assert "one_line: 'yes' is not true or false" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_setting_does_what_it_says(gen_as_extended, pruned_model, tmp_path):
     two_lines = ("--regex", "one\\ntwo", "-m", str(pruned_model))
     assert gen_as_extended("run", "x", *two_lines).stdout == "one\ntwo"
@@ -218,6 +221,7 @@ print('"freq_penalty": 0.5' in export_preset(imported.preset, "koboldcpp").text)
 """
 
 
+@pytest.mark.slow
 def test_the_name_of_another_tool_is_known_everywhere(gen_as_extended):
     read = gen_as_extended(program=READ_SAMPLERS)
     assert read.stdout.splitlines() == [
@@ -232,6 +236,7 @@ def test_the_name_of_another_tool_is_known_everywhere(gen_as_extended):
     assert "penalties.frequency" in gen_as_extended("settings", "freq_penalty").stdout
 
 
+@pytest.mark.slow
 def test_the_flag_works(gen_as_extended):
     assert "--top-h" in gen_as_extended("run", "--help").stdout
     assert "Keep this share of the entropy; 0 = off." in gen_as_extended("chat", "--help").stdout
@@ -239,6 +244,7 @@ def test_the_flag_works(gen_as_extended):
     assert "--top-h" in gen_as_extended("settings", "top_h.h").stdout
 
 
+@pytest.mark.slow
 def test_the_endpoint_works(gen_as_extended):
     with api(answer_of_acme) as url:
         asked = ("recover", "x", "--endpoint", url, "--api", "acme", "--window", "2")
@@ -252,6 +258,7 @@ def test_the_endpoint_works(gen_as_extended):
     assert np.abs(logprobs - (ACME_LOGITS - np.log(np.exp(ACME_LOGITS).sum()))).max() < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [("--logprobs", "3"), ("--logprob-of", "a"), ("--echo",), ("--stream",)])
 def test_the_format_refuses_what_it_has_no_room_for(gen_as_extended, flags):
     done = gen_as_extended("run", "x", "--format", "tsv", *flags)
@@ -259,6 +266,7 @@ def test_the_format_refuses_what_it_has_no_room_for(gen_as_extended, flags):
     assert flags[0] in done.stderr
 
 
+@pytest.mark.slow
 def test_the_help_names_the_format_and_the_endpoint(gen_as_extended):
     assert "tsv: a line a token" in " ".join(gen_as_extended("run", "--help").stdout.replace("│", "").split())
     assert "llama-server or openai or acme." in gen_as_extended("recover", "--help").stdout

@@ -238,6 +238,7 @@ def test_without_a_draft_the_model_is_not_loaded(pruned):
     assert end.drafted_tokens is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"draft": 500}, {"draft": 3, "lookup": 300}], ids=str)
 def test_a_draft_longer_than_the_probes_context(pruned, draft_path, options):
     fields = {**options, "draft": DraftOptions(draft_path, options["draft"])}

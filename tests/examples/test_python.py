@@ -23,6 +23,7 @@ def test_each_script_is_run():
     assert {path.name for path in (EXAMPLES / "python").glob("*.py")} == set(EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_script(run, name):
     printed = run(sys.executable, str(EXAMPLES / "python" / name))

@@ -26,6 +26,7 @@ def test_each_script_is_run():
     assert {path.name for path in (EXAMPLES / "shell").glob("*.sh")} == set(EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in EXPECTED]
 )

@@ -39,6 +39,7 @@ def test_a_grammar_that_crashes_llguidance_is_an_error(kind, make):
         compile_grammar(make(), kind=kind)
 
 
+@pytest.mark.slow
 def test_a_guard_counts_the_time_of_forced_text():
     guard = CompileGuard(BYTE_VOCABULARY, 1, 2)
     try:

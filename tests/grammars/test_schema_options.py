@@ -112,6 +112,7 @@ def test_the_message_names_the_options_that_overlap():
         compile_grammar(json.dumps(schema), kind="json_schema")
 
 
+@pytest.mark.slow
 def test_many_options_take_little_time():
     options = [{"properties": {"kind": {"const": f"k{index}"}}, "required": ["kind"]} for index in range(2_000)]
     start = time.process_time()

@@ -142,6 +142,7 @@ def test_refused(text: str, message: str) -> None:
     assert str(caught.value) == f"x.yaml: {message}"
 
 
+@pytest.mark.slow
 def test_a_file_of_too_many_values_is_refused_before_it_is_read(monkeypatch) -> None:
     scanned = []
     monkeypatch.setattr(Yaml12Loader, "scan_plain", counted(Yaml12Loader.scan_plain, scanned))

@@ -102,6 +102,7 @@ def test_noise_widens_the_interval(repeats):
     assert any("choices vary from call to call" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_each_query_is_repeated_and_the_majority_counts():
     tokens, worst = list(range(100)), {}
     for repeats in (1, 25):

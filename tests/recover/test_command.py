@@ -164,6 +164,7 @@ def started(url, home, environment, *rest):  # noqa: F811
     return subprocess.Popen(command, cwd=home / "work", env=environment, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_a_run_that_a_signal_ended_is_resumed(gen, home, environment, number, code):  # noqa: F811
     answer, fake = served(seconds=0.01)
@@ -192,6 +193,7 @@ def test_a_run_that_a_signal_ended_is_resumed(gen, home, environment, number, co
     assert np.abs(np.array([token["logprob"] for token in result["tokens"]]) - row_of(SIZE)).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_an_interrupted_verification(home, environment):  # noqa: F811
     path = home / "work" / "out.json"
     with api(served(seconds=0.01)[0]) as url:
@@ -387,6 +389,7 @@ def test_a_line_where_there_is_no_terminal(gen):  # noqa: F811
     assert "\x1b" not in done.err
 
 
+@pytest.mark.slow
 def test_a_bar_and_a_countdown_on_a_terminal(environment):  # noqa: F811
     leader, follower = pty.openpty()
     with api(busy_at_first(3)) as url:

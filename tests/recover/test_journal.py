@@ -107,6 +107,7 @@ def test_a_checkpoint_of_another_run_is_rejected(tmp_path):
     assert path.read_bytes() == kept
 
 
+@pytest.mark.slow
 def test_another_method_continues_with_the_same_responses(tmp_path):
     """Responses belong to the endpoint, not to a method, so a method that is rejected costs nothing."""
     path = tmp_path / "c"

@@ -64,6 +64,7 @@ def test_parallel(llama, row):
     assert found.total_calls <= 5 + -(-400 // 19)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
 def test_single(llama, row, count):
     tokens = np.random.default_rng(1).choice(SIZE, count, replace=False).tolist()
@@ -99,6 +100,7 @@ def test_a_window_of_one(llama, row):
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [0, 20, pytest.param(2, marks=pytest.mark.slow)])
 def test_bisection_to_its_eps(llama, row, window):
     """With shown logprobs the server draws its token, so the most likely one is queried separately."""
@@ -123,6 +125,7 @@ def test_forced(server, llama):
     assert not found.is_complete
 
 
+@pytest.mark.slow
 def test_basis(llama, row, basis):
     endpoint = llama()
     found = recover(endpoint, PROMPT, settings=RecoverySettings(basis=basis))
@@ -151,6 +154,7 @@ def test_responses_do_not_depend_on_earlier_queries(llama):
     assert endpoint.query(PROMPT, {}).calls == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_and_started_again(tmp_path, row):
     """Calls are retried until the server is back, and the run continues."""
     process, url = start()

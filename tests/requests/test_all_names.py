@@ -14,6 +14,8 @@ from logitsmith.presets.setting_table import SETTINGS
 from ..engine.small_models import write_model
 from ..serve.gen_serve import SECONDS_TO_WAIT
 
+pytestmark = pytest.mark.slow  # hundreds of requests at seven doors
+
 TEMPLATE = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"
 USUAL = {"max_tokens": 2, "seed": 5, "api_type": "llamacpp"}
 """The type of the client says that fields have their usual meaning, also on the routes of one tool."""

@@ -66,6 +66,7 @@ RULER = re.compile(r"(.{1,3})\1{15,}|(\d{8})\2{3,}")
 same eight digits, as in the id of an example."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [50, pytest.param(5000, marks=pytest.mark.slow)])
 def test_what_people_write_does_not_repeat_itself(count):
     texts = human_texts(count)

@@ -251,6 +251,7 @@ def test_a_saved_state_is_that_of_the_text(vocabulary, numbers):
     assert chain.apply(logits).ids.tolist() == after_reset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [128, 300, 20_000])
 def test_brute_force_on_vocabularies_of_a_step(size):
     logits = np.zeros(size, np.float32)

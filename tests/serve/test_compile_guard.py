@@ -76,6 +76,7 @@ def test_a_busy_machine_is_not_a_fault_of_the_grammar(guard, monkeypatch):
     regex("d+").try_compilation(guard)
 
 
+@pytest.mark.slow
 def test_a_grammar_that_takes_too_long_is_remembered(guard, monkeypatch):
     spec = resolve_grammar({"lark": ENDLESS}, ())
     with pytest.raises(GrammarError, match="processor time"):

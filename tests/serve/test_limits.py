@@ -141,6 +141,7 @@ def test_clients_that_do_not_finish_their_requests(hasty):
         client.close()
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_a_byte_at_a_time(hasty):
     """Each byte restarts uvicorn's clock, but not the server's."""
     with hasty.connect() as client:

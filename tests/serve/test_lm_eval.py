@@ -91,6 +91,7 @@ def texts(gen):
     return [answers[number]["choices"][0]["text"].split("\n")[0] for number in range(len(bodies))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch_size", "model_arguments"),
     [

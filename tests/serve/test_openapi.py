@@ -66,6 +66,7 @@ def send(schema, server, path, method, count):
         check()
 
 
+@pytest.mark.slow
 def test_answers_are_those_that_the_page_declares(schema, limited_server):
     """One test, because schemathesis takes seconds to start."""
     for path, method in OPERATIONS:

@@ -157,6 +157,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.slow
 def test_the_notation_and_the_controls_say_the_same(page):
     for notation, (role, name, shown), typed, changed in CONTROLS.values():
         page.notation.fill(f"{notation} > dist")
@@ -209,6 +210,7 @@ def test_cards_are_moved_switched_off_repeated_and_removed(page):
     assert names.index("top_n_sigma") < names.index("temperature")
 
 
+@pytest.mark.slow
 def test_what_was_just_typed_counts(page):
     page.text.fill("The answer is ")
     page.grammar.fill('root ::= "yes" | "no"')
@@ -224,6 +226,7 @@ def test_what_was_just_typed_counts(page):
     assert page.value() == text
 
 
+@pytest.mark.slow
 def test_a_double_click_generates_once_and_stop_strings_end_the_text(page):
     requests = []
     page.tab.on(
@@ -303,6 +306,7 @@ def test_presets_are_chosen_imported_and_saved(page, tmp_path):
     expect(page.parameter("top_k", "k")).to_have_value("30")
 
 
+@pytest.mark.slow
 def test_presets_of_other_tools_are_imported(page, tmp_path):
     for number, form in enumerate(FORMATS):
         content = export_preset(f"temperature=1.25 > top_k={33 + number}", form).text
@@ -322,6 +326,7 @@ HOSTILE_PRESETS = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_presets_are_refused_with_a_sentence(page, tmp_path):
     before = page.notation.input_value()
     for name, content in HOSTILE_PRESETS.items():
@@ -336,6 +341,7 @@ def test_hostile_presets_are_refused_with_a_sentence(page, tmp_path):
 WRONG_NUMBERS = {"Seed": -1, "Tokens": 0, "p": 5}
 
 
+@pytest.mark.slow
 def test_a_wrong_number_is_told(page):
     page.notation.fill("min_p0.1 > dist")
     page.settle()
@@ -354,6 +360,7 @@ def test_a_wrong_number_is_told(page):
         assert page.value() != "The sea"
 
 
+@pytest.mark.slow
 def test_an_export_brings_everything_back(page, browser, server, tmp_path):
     text = page.write("The old", tokens=6)
     page.take_another(page.items.count() - 3)
@@ -395,6 +402,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 def test_other_exports_are_refused_or_mended(page, tmp_path):
     """Damaged ones are refused; settings that the page lacks have no effect; other models have other tokens."""
     page.write("The old", tokens=3)
@@ -429,6 +437,7 @@ def test_other_exports_are_refused_or_mended(page, tmp_path):
     assert page.value() != before
 
 
+@pytest.mark.slow
 def test_bans_go_back_and_are_shown_here_and_in_the_report(page, gen, jsonl, tmp_path, browser):
     words = ("--seed", 5, "-n", 30, "--ban-phrase", "the", "--ban-regex", " (a|an|and) ", "The old")
     rewinds = jsonl(*words, event="rewind")
@@ -461,6 +470,7 @@ phases: [{until: END, max_tokens: 5}, {chain: [{min_p: 0.1}, dist]}]
 """
 
 
+@pytest.mark.slow
 def test_rules_of_a_preset_apply_and_are_saved(page, tmp_path):
     page.open_file("preset", tmp_path / "mine.yaml", RULES)
     expect(page.locator("#rules-note")).to_contain_text("loop_guard")
@@ -475,6 +485,7 @@ def test_rules_of_a_preset_apply_and_are_saved(page, tmp_path):
     assert yaml.safe_load((tmp_path / "saved.yaml").read_text()) == expected
 
 
+@pytest.mark.slow
 def test_two_chains_part_at_a_token(page):
     page.text.fill("The sea was")
     page.set("Tokens", 10)
@@ -525,6 +536,7 @@ def test_several_texts_are_branches_with_the_next_seeds(page, jsonl):
     assert page.value().startswith(texts[1])
 
 
+@pytest.mark.slow
 def test_stop_ends_all_texts_and_keeps_what_was_written(page):
     page.set("Texts", 4)
     page.set("Tokens", 3000)
@@ -552,6 +564,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 def test_any_text_is_text(page):
     for text in HOSTILE.values():
         page.text.fill(text)
@@ -566,6 +579,7 @@ def test_any_text_is_text(page):
         assert abs(heights[0] - heights[1]) <= 2
 
 
+@pytest.mark.slow
 def test_guidance_is_that_of_the_command_and_is_saved(page, gen, tmp_path):
     negative = "A dry land of dust"
     flags = ["--cfg-scale", 2, "--cfg-negative-prompt", negative]

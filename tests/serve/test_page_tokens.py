@@ -89,6 +89,7 @@ def reading_page(context, server):
     assert driver.errors == []
 
 
+@pytest.mark.slow
 def test_what_a_stop_string_cuts_is_not_read(page):
     page.text.fill("Red, green")
     (comma,) = page.server.post("/tokenize", {"content": "x,"})[1]["tokens"][-1:]
@@ -134,6 +135,7 @@ phases: [{max_tokens: 3, chain: [greedy]}, {chain: [{logit_bias: {bias: {2: 100}
 """
 
 
+@pytest.mark.slow
 def test_the_state_of_a_text_that_the_model_ended(bpe_page, tmp_path):
     state = bpe_page.locator("#state")
     expect(state).to_have_text("connected")
@@ -173,6 +175,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.slow
 def test_an_empty_text_begins_with_bos(page):
     for name, action in EMPTY.items():
         if name != "nothing typed":
@@ -188,6 +191,7 @@ def test_an_empty_text_begins_with_bos(page):
         page.check_next()
 
 
+@pytest.mark.slow
 def test_a_text_is_continued_after_stop_and_undo(page):
     page.notation.fill("ignore_eos > temp1")  # otherwise the model may end the text before the button is pressed
     page.text.fill("The sea")
@@ -224,6 +228,7 @@ def test_stop_counts_while_the_text_is_being_read(bpe_page):
 PARTS = ["", " ", "x", " and", "\U0001f98a\u00e9", "\n\n", "T Bf", "  ", "\ufffd", "\u00fc\u4e2d"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_is_read_is_what_is_shown_after_any_edits(page, seed):
     dice = random.Random(seed)
@@ -254,6 +259,7 @@ def test_what_is_read_is_what_is_shown_after_any_edits(page, seed):
 HEALED = "chain: [greedy]\nheal: true\n"
 
 
+@pytest.mark.slow
 def test_healing_leaves_no_token_twice(bpe_page, tmp_path):
     bpe_page.open_file("preset", tmp_path / "healing.yaml", HEALED)
     expect(bpe_page.locator("#rules-note")).to_contain_text("heal")
@@ -267,6 +273,7 @@ def test_healing_leaves_no_token_twice(bpe_page, tmp_path):
     bpe_page.check_next()
 
 
+@pytest.mark.slow
 def test_a_text_typed_after_generated_tokens_is_not_divided_otherwise(page):
     """The generated tokens keep their ids, and what was typed alone has the tokens of `gen`."""
     page.text.fill("The sea")
@@ -282,6 +289,7 @@ def test_a_text_typed_after_generated_tokens_is_not_divided_otherwise(page):
     assert page.sent[-1][: len(first)] == first
 
 
+@pytest.mark.slow
 def test_old_stores_and_files_are_mended(page, tmp_path):
     page.write("The sea", tokens=5)
     shown = page.value()
@@ -301,6 +309,7 @@ def test_old_stores_and_files_are_mended(page, tmp_path):
     assert 2 not in page.sent[-1]
 
 
+@pytest.mark.slow
 def test_an_export_cannot_hide_tokens(bpe_page, tmp_path):
     bpe_page.write("The sea", tokens=3)
     bpe_page.download("Export", tmp_path / "page.json")
@@ -311,6 +320,7 @@ def test_an_export_cannot_hide_tokens(bpe_page, tmp_path):
     bpe_page.check_next()
 
 
+@pytest.mark.slow
 def test_a_text_of_a_closed_tab_is_opened(context, server):
     first, other = (ReadingPage(context, server) for _ in range(2))
     text = first.write("The old king", tokens=4)
@@ -354,6 +364,7 @@ class HeldRequests:
             route.continue_()
 
 
+@pytest.mark.slow
 def test_actions_before_the_lists_have_come_wait_for_them(context, server, tmp_path):
     saved = ReadingPage(context, server)
     text = saved.write("The old", tokens=3)
@@ -381,6 +392,7 @@ def test_actions_before_the_lists_have_come_wait_for_them(context, server, tmp_p
         context.unroute(f"**/{slow}")
 
 
+@pytest.mark.slow
 def test_lists_that_fail_are_asked_for_again(context, server):
     answers = iter([500])
     context.route("**/gen/samplers", lambda r: r.fulfill(status=s) if (s := next(answers, 0)) else r.continue_())

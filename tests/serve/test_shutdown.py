@@ -66,6 +66,7 @@ def test_running_requests_end_and_no_others_begin(pruned_model):
         assert server.wait() == 0
 
 
+@pytest.mark.slow
 def test_requests_that_do_not_end_are_canceled(pruned_model):
     """A stream ends with an error and its last chunk; other answers are errors; the queue, too."""
     with GenServe("--slots", "2", "--grace", "0.2", model=pruned_model) as server:
@@ -118,6 +119,7 @@ def test_a_stop_between_two_steps_ends_the_answers(pruned_model):
         assert isinstance(run_async(error_of_stopped_answer(model)), EngineStoppedError)
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_too_long(pruned_model):
     with GenServe("--slots", "1", "--timeout", "0.3", model=pruned_model) as server:
         status, answer = server.post("/v1/completions", LONG)
