@@ -146,6 +146,7 @@ def test_a_batch_answers_as_single_runs_do(gpu, greedy_text, tmp_path):
 
 LONG_PROMPT = " ".join(f"Chapter {number}." for number in range(60))
 """A prompt after which a text passes 256 tokens, where the attention is divided otherwise."""
+SHARING_PROMPTS = (LONG_PROMPT + " one", LONG_PROMPT + " two")
 
 
 def test_a_deterministic_batch_has_the_logprobs_of_single_runs(gpu, tmp_path):
@@ -174,7 +175,10 @@ def test_a_server_answers_several_clients(gpu, greedy_text, monkeypatch):
     body = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0}
     with GenServe("--slots", "4", model=gpu.model) as server, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: server.post("/v1/completions", body), range(8)))
+        _, sharing = [server.post("/completion", body | {"prompt": prompt})[1] for prompt in SHARING_PROMPTS]
     assert {answer["choices"][0]["text"] for _, answer in answers} == {greedy_text.removesuffix("\n")}
+    alone = gpu.text(SHARING_PROMPTS[1], *GREEDY, "-ngl", "all")
+    assert (sharing["content"], sharing["tokens_cached"] >= 64) == (alone.removesuffix("\n"), True)
 
 
 def test_the_text_is_llama_servers(gpu):
