@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 from logitsmith.engine import locate
 
@@ -45,22 +46,29 @@ def main() -> None:
     starts: dict[str, list[float]] = {name: [] for name in commands}
     writing: dict[str, list[float]] = {name: [] for name in commands}
     for command in commands.values():
-        seconds(command, 1)  # so that modules are compiled, and files are in the page cache
+        timed_run(command, 1)  # so that modules are compiled, and files are in the page cache
     for turn in range(options.rounds):
         for name in list(commands)[:: 1 if turn % 2 else -1]:
-            starts[name].append(seconds(commands[name], 1))
-            short, long = (seconds(commands[name], count) for count in (_SHORT_TOKENS, options.tokens))
+            starts[name].append(timed_run(commands[name], 1).seconds)
+            short, long = (timed_run(commands[name], count).seconds for count in (_SHORT_TOKENS, options.tokens))
             writing[name].append((long - short) / (options.tokens - _SHORT_TOKENS))
     _print("tokens/s, against llama-completion", writing, is_speed=True)
     _print("wall time of one token, against llama-completion", starts, is_speed=False)
 
 
-def seconds(command: Sequence[str], tokens: int) -> float:
-    """Return the wall time of a run that generates this many tokens."""
+class Run(NamedTuple):
+    """The wall time of a run, and what it printed."""
+
+    seconds: float
+    output: str
+
+
+def timed_run(command: Sequence[str], tokens: int) -> Run:
+    """Run a command that generates this many tokens."""
     began = perf_counter()
     words = (*command, "-n", str(tokens))
-    subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
-    return perf_counter() - began
+    done = subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    return Run(perf_counter() - began, done.stdout.decode(errors="replace"))
 
 
 def _print(title: str, times: dict[str, list[float]], *, is_speed: bool) -> None:

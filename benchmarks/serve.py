@@ -78,11 +78,11 @@ class Turn(NamedTuple):
 
 
 @contextmanager
-def running_serve(model: str, slots: int) -> Iterator[int]:
+def running_serve(model: str, slots: int, *flags: str) -> Iterator[int]:
     """Run `gen serve` while inside; yield its port."""
     port = free_port()
     sizes = ("--slots", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS, "--port", port)
-    command = (sys.executable, "-m", "logitsmith.cli", "serve", "-m", model, *sizes)
+    command = (sys.executable, "-m", "logitsmith.cli", "serve", "-m", model, *sizes, *flags)
     with subprocess.Popen(list(map(str, command)), env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
         try:
             wait_for(port, process)
@@ -144,7 +144,7 @@ def converse(port: int, number: int, conversations: int, reuses_answers: bool) -
         text = f"Conversation {number}.{index} between a keeper of a lighthouse and a guest.\n"
         for turn in range(_TURNS):
             text += f"Guest: What about the {('sea', 'ship', 'storm', 'light')[turn % 4]}?\nKeeper:"
-            body = _body(Request("", text, turn, 24, False), reuses_answers)
+            body = request_body(Request("", text, turn, 24, False), reuses_answers)
             answer = ask(port, body)
             answers.append(answer)
             text += answer.text + "\n"
@@ -156,7 +156,8 @@ def converse(port: int, number: int, conversations: int, reuses_answers: bool) -
     return Turn(perf_counter() - began, answers)
 
 
-def _body(request: Request, reuses_answers: bool) -> dict[str, Any]:
+def request_body(request: Request, reuses_answers: bool) -> dict[str, Any]:
+    """Return the body of a request to either server."""
     return {
         "cache_prompt": reuses_answers,
         "prompt": request.prompt,
@@ -209,7 +210,7 @@ def _run(load: str, port: int, number: int, reuses_answers: bool) -> Turn:
         return converse(port, number, int(load.partition(" ")[0]) if load[0].isdigit() else 1, reuses_answers)
     clients = 32 if load == "vocabulary" else int(load)
     requests = _requests(clients, number, has_words=load != "vocabulary")
-    return take_turn(port, [_body(request, reuses_answers) for request in requests], clients)
+    return take_turn(port, [request_body(request, reuses_answers) for request in requests], clients)
 
 
 def _in_turn(number: int, peer: int, own: int) -> list[tuple[str, int]]:
@@ -227,7 +228,7 @@ def compare_with_batch(model: str, slots: int, rounds: int) -> None:
                 if name == "batch":
                     seconds[name] = batch.answer(requests).seconds
                 else:
-                    bodies = [_body(request, False) for request in requests]
+                    bodies = [request_body(request, False) for request in requests]
                     seconds[name] = take_turn(port, bodies, slots, has_streams=False).seconds
             ratios.append(seconds["batch"] / seconds["serve"])
     print(f"http: {statistics.median(ratios[1:]):.3f} of gen batch's requests per second", flush=True)

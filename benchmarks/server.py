@@ -111,11 +111,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_server(model: str, slots: int) -> Iterator[Server]:
-    """Run llama-server while inside."""
+def running_server(model: str, slots: int, *flags: str) -> Iterator[Server]:
+    """Run llama-server while inside. ``flags``: further flags, also in place of those that are set here."""
     port = free_port()
     sizes = ("-np", slots, "-c", slots * _CONTEXT, "-b", _BATCH, "-ub", _BATCH, "-t", _THREADS)
-    command = (program("llama-server"), "-m", model, "--host", "127.0.0.1", "--port", port, "--no-ui", *sizes)
+    place = ("--host", "127.0.0.1", "--port", port, "--no-ui")
+    command = (program("llama-server"), "-m", model, *place, *sizes, *flags)
     with subprocess.Popen(
         list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -175,10 +176,10 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 
 
 @contextmanager
-def running_batch(model: str, slots: int) -> Iterator[Batch]:
+def running_batch(model: str, slots: int, *flags: str) -> Iterator[Batch]:
     """Run `gen batch` while inside."""
     sizes = ("-np", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS)
-    command = (sys.executable, "-m", "logitsmith.cli", "batch", "-", "-m", model, *sizes)
+    command = (sys.executable, "-m", "logitsmith.cli", "batch", "-", "-m", model, *sizes, *flags)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(list(map(str, command)), env=ENVIRONMENT, **pipes) as process:
         yield Batch(process)

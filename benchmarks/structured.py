@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from logitsmith.engine import locate
 
 from .build_llama_cpp import example_grammar, program
-from .completion import seconds
+from .completion import timed_run
 from .grammar import SCHEMA as RECORD_SCHEMA
 from .quartiles import quartiles
 from .start import ENVIRONMENT
@@ -99,7 +99,7 @@ def _compare(name: str, chain: Sequence[str], count: int, rounds: int) -> tuple[
     writing: dict[str, list[float]] = {side: [] for side in commands}
     for turn in range(rounds):
         for side in _SIDES[:: 1 if turn % 2 else -1]:
-            short, long = (seconds(commands[side], tokens) for tokens in (1, count))
+            short, long = (timed_run(commands[side], tokens).seconds for tokens in (1, count))
             starts[side].append(short)
             writing[side].append((long - short) / (texts[side].tokens - 1))
     speed_ratios = [theirs / ours for theirs, ours in zip(*writing.values(), strict=True)]

@@ -159,6 +159,8 @@ class BatchEngine:
         Raises ``ModelError``.
         """
         self._model = model
+        if deterministic:
+            model.check_deterministic()
         self._slots = model.make_slots(slots, deterministic)
         self._unused_slots = list(self._slots.slots)
         self._waiting_requests: deque[_WaitingRequest] = deque()

@@ -1,4 +1,4 @@
-"""The numbers of rows for which a decode gives bit-identical logits, measured on the model and this processor.
+"""The numbers of rows for which a decode gives bit-identical logits, measured on the model and its device.
 
 A batch decodes one token of each of several sequences in one call of llama.cpp. The logits of one such token are a
 row. llama.cpp changes kernels with the number of rows, and another kernel rounds differently. So a batch uses only
@@ -9,6 +9,7 @@ groups of these sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -315,13 +316,16 @@ def _probe_token(native: NativeContext, sequence: int, step: int) -> int:
 
 
 def probe_decode_plan(model: NativeModel, context_length: int, slot_count: int) -> DecodePlan:
-    """Measure on this model and processor how a batch of slots should decode rows."""
+    """Measure on this model and its device how a batch of slots should decode rows."""
     # The probe takes about as long as 15 tokens, in a separate context that is freed before this returns.
-    if model.uses_gpu or not model.can_truncate:
-        # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
-        # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
-        return _inexact_plan(slot_count, 0.0, model.can_truncate)
+    if not model.can_truncate:
+        # A recurrent or hybrid model computes the sequences of a batch together. It cannot discard a second copy
+        # of a token, so no token can be one of two equal rows.
+        return _inexact_plan(slot_count, 0.0, can_truncate=False)
     try:
+        if model.uses_gpu:
+            # A GPU divides the attention by the longest request. So nothing is promised but the measured size.
+            return _inexact_plan(slot_count, _measure_rounding(model, slot_count))
         plan = _choose_plan_by_probe(model, slot_count, _distinct_sequence_count(model))
         if model.is_mixture:
             # An expert may get any number of the rows. Rows of one sequence are equal, so each expert gets all of
@@ -425,11 +429,34 @@ def _draft_differences(native: NativeContext, sequence: int, max_rows: int) -> I
 def _choose_plan_by_probe(
     model: NativeModel, slot_count: int, distinct_sequence_count: int, tests_every_count: bool = False
 ) -> DecodePlan:
+    with _probe_rows(model, slot_count, distinct_sequence_count) as rows:
+        return choose_decode_plan(rows, slot_count, tests_every_count)
+
+
+def _measure_rounding(model: NativeModel, slot_count: int) -> float:
+    """Return the largest difference between the logits of a token that is decoded alone and with all others."""
+    with _probe_rows(model, slot_count, _distinct_sequence_count(model)) as rows:
+        probe = _Probe(rows)
+        probe.agreeing_row_counts(1, [min(slot_count, _MAX_ROWS)])
+        return probe.max_logit_difference
+
+
+@contextmanager
+def _probe_rows(model: NativeModel, slot_count: int, distinct_sequence_count: int) -> Iterator[_ContextRows]:
     sequence_count = max(_max_probe_rows(slot_count), distinct_sequence_count) + 1
     size = ContextSize(_CONTEXT_TOKENS, 2 * sequence_count, sequence_count, keeps_states=True)
-    native = NativeContext(model, size)
-    try:
-        rows = _ContextRows(native, sequence_count, distinct_sequence_count)
-        return choose_decode_plan(rows, slot_count, tests_every_count)
-    finally:
-        native.close()
+    with closing(NativeContext(model, size)) as native:
+        yield _ContextRows(native, sequence_count, distinct_sequence_count)
+
+
+def are_slots_like_single_runs(model: NativeModel) -> bool:
+    """Return whether a token that is decoded alone gets the same logits in a context of several sequences."""
+    rows = []
+    for sequence_count in (1, 2):
+        size = ContextSize(_CONTEXT_TOKENS, 2, sequence_count, keeps_states=True)
+        with closing(NativeContext(model, size)) as native:
+            last = sequence_count - 1
+            native.decode_spans([SequenceSpan([_probe_token(native, 0, step) for step in range(2)], 0, last)])
+            native.decode_spans([SequenceSpan([_probe_token(native, 0, 2)], 2, last)])
+            rows.append(ProbeRow(native.logits_at(0).copy(), native.state_at(0).copy()))
+    return rows[0].equals(rows[1])

@@ -18,13 +18,14 @@ from types import TracebackType
 from typing import Any, BinaryIO
 from weakref import WeakSet
 
+from ..common.errors import Word
 from ..common.llama_cpp_limits import MAX_SLOTS
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
 from ..models.listing import model_name
 from ..models.names import first_part, part_paths
 from .context import SEGMENT_TOKENS, Context
-from .exactness import DecodePlan, DraftExactness, probe_decode_plan
+from .exactness import DecodePlan, DraftExactness, are_slots_like_single_runs, probe_decode_plan
 from .load_options import LoadOptions, check_integer
 from .model_files import check_files
 from .native.context import NativeContext, SequenceSpan
@@ -203,6 +204,19 @@ class Model:
         """
         plan = self._decode_plan(parallel, deterministic)
         return EXACT if plan is None else plan.exactness
+
+    def check_deterministic(self) -> None:
+        """Raise ``ModelError`` if the GPU computes a token of a slot otherwise than one of a single run.
+
+        On a CPU, they are always equal.
+        """
+        self.check_open()
+        if self._native.uses_gpu and not are_slots_like_single_runs(self._native):
+            raise ModelError(
+                f"deterministic: not possible with {self.placement}, which computes other logits for a request of"
+                " a batch than for one alone",
+                advice=("leave it out, or compute on the CPU with ", Word.GPU_LAYERS, " 0"),
+            )
 
     def draft_exactness(self, draft_tokens: int) -> BatchExactness:
         """Return the promise about runs with drafts of up to ``draft_tokens`` tokens, compared with runs without.

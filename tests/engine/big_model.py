@@ -22,20 +22,35 @@ def write_sentencepiece_model(path, adds_bos):
 
 
 def write_model(
-    path, vocabulary, width=64, heads=2, layers=1, has_output=True, scale=1.0, experts=0, add_tokenizer=None
+    path,
+    vocabulary,
+    width=64,
+    heads=2,
+    layers=1,
+    has_output=True,
+    scale=1.0,
+    experts=0,
+    add_tokenizer=None,
+    feed_forward=None,
+    kv_heads=None,
 ):
     """Write a GGUF file in F16 with this many tokens: t0, t1, …, unless ``add_tokenizer`` writes others.
 
     Without an output matrix (``has_output``) the model uses its embeddings, as many small models do. ``scale`` is
-    the standard deviation of the weights. With ``experts``, each token is sent to two of them.
+    the standard deviation of the weights. With ``experts``, each token is sent to two of them. Feed-forward layers
+    are twice as wide as the others, and keys have as many heads as queries, unless arguments say otherwise.
     """
+    feed_forward = feed_forward or 2 * width
+    kv_heads = kv_heads or heads
+    kv_width = width // heads * kv_heads
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(8192)
     writer.add_embedding_length(width)
     writer.add_block_count(layers)
-    writer.add_feed_forward_length(2 * width)
+    writer.add_feed_forward_length(feed_forward)
     writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(width // heads)
     if experts:
@@ -56,15 +71,15 @@ def write_model(
     for layer in range(layers):
         shapes |= {
             f"blk.{layer}.attn_q": (width, width),
-            f"blk.{layer}.attn_k": (width, width),
-            f"blk.{layer}.attn_v": (width, width),
+            f"blk.{layer}.attn_k": (kv_width, width),
+            f"blk.{layer}.attn_v": (kv_width, width),
             f"blk.{layer}.attn_output": (width, width),
         }
         kind, dimensions = ("_exps", (experts,)) if experts else ("", ())
         shapes |= {
-            f"blk.{layer}.ffn_gate{kind}": (*dimensions, 2 * width, width),
-            f"blk.{layer}.ffn_up{kind}": (*dimensions, 2 * width, width),
-            f"blk.{layer}.ffn_down{kind}": (*dimensions, width, 2 * width),
+            f"blk.{layer}.ffn_gate{kind}": (*dimensions, feed_forward, width),
+            f"blk.{layer}.ffn_up{kind}": (*dimensions, feed_forward, width),
+            f"blk.{layer}.ffn_down{kind}": (*dimensions, width, feed_forward),
         }
         if experts:
             shapes[f"blk.{layer}.ffn_gate_inp"] = (experts, width)

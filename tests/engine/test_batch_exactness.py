@@ -8,6 +8,7 @@ import pytest
 from logitsmith.engine import ExactnessLevel, GenerationRequest, LogprobRequest, Model, ModelError
 from logitsmith.samplers import build
 
+from .gpus import gpu, put_gpus
 from .quantized_models import QUANTIZATIONS, VOCABULARY
 from .test_batch import exact_outputs, generate_alone, generate_batch
 
@@ -141,6 +142,30 @@ def test_without_memory_for_a_probe_nothing_is_promised(quantized_models, monkey
         requests = list(make_requests(2, max_tokens=2))
         answers = generate_batch(model, [dataclasses.replace(r, prompt=[5, 6]) for r in requests], 2)
         assert {str(answer.exactness) for answer in answers.values()} == {"to rounding"}
+
+
+@pytest.fixture
+def model_on_gpu(quantized_models, monkeypatch):
+    put_gpus(monkeypatch, gpu())
+    with Model.load(quantized_models.path("Q4_K_M"), n_ctx=64) as loaded:
+        yield loaded
+
+
+def test_on_a_gpu_the_size_of_the_rounding_is_measured(model_on_gpu):
+    exactness = model_on_gpu.batch_exactness(32)
+    assert (exactness.level, exactness.max_exact_tokens) == (ExactnessLevel.ROUNDING, None)
+    assert 0 < exactness.max_logit_difference < 0.5
+
+
+def test_on_a_gpu_deterministic_batches_are_checked(model_on_gpu, monkeypatch):
+    requests = [GenerationRequest([5, 6], build("greedy"), max_tokens=2)]
+    answers = generate_batch(model_on_gpu, requests, 2, deterministic=True)
+    assert str(answers[None].exactness) == "exact"
+    monkeypatch.setattr("logitsmith.engine.model.are_slots_like_single_runs", lambda _: False)
+    with pytest.raises(
+        ModelError, match=r"deterministic: not possible with 3 of 3 layers on CUDA0, .* gpu_layers 0"
+    ):
+        generate_batch(model_on_gpu, requests, 2, deterministic=True)
 
 
 def test_a_mixture_of_experts_is_not_promised_more_than_holds(quantized_models):

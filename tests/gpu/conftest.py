@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from benchmarks.build_llama_cpp import SOFTWARE_GPU_FOLDER
+from benchmarks.server import free_port, wait_for
 
 IS_REQUIRED = bool(os.environ.get("REQUIRE_GPU"))
 BINDING = SOFTWARE_GPU_FOLDER / "python"
@@ -54,6 +56,20 @@ class Machine:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.decode()
+
+    @contextmanager
+    def llama_server(self, *arguments):
+        """Run llama-server on the same device while inside; yield its address."""
+        port = free_port()
+        words = [SOFTWARE_GPU_FOLDER / "bin" / "llama-server", "-m", self.model, "--port", str(port), *arguments]
+        with subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment
+        ) as process:
+            try:
+                wait_for(port, process)
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                process.terminate()
 
 
 def _machine(tmp_path, model, **variables):

@@ -8,6 +8,7 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from ..serve.gen_serve import GenServe
@@ -135,11 +136,31 @@ def test_a_batch_answers_as_single_runs_do(gpu, greedy_text, tmp_path):
     lines = [json.dumps({"id": str(i), "prompt": prompt, "max_tokens": 24}) for i, prompt in enumerate(prompts)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
     words = ["batch", tmp_path / "in.jsonl", "-m", gpu.model, "--temp", "0", "--format", "jsonl"]
-    for flags in (["--parallel", "4"], ["--parallel", "4", "--deterministic"]):
-        out, _ = gpu.gen(*words, *flags)
+    for flags, promise in (([], "to rounding"), (["--deterministic"], "exact")):
+        out, _ = gpu.gen(*words, "--parallel", "4", *flags)
         answers = {line["id"]: line for line in map(json.loads, out.splitlines())}
         assert [answer["error"] for answer in answers.values()] == [None] * len(prompts)
         assert answers["0"]["text"] == answers["3"]["text"] == greedy_text.removesuffix("\n")
+        assert all(answer["batch_exactness"].startswith(promise) for answer in answers.values())
+
+
+LONG_PROMPT = " ".join(f"Chapter {number}." for number in range(60))
+"""A prompt after which a text passes 256 tokens, where the attention is divided otherwise."""
+SHARING_PROMPTS = (LONG_PROMPT + " one", LONG_PROMPT + " two")
+
+
+def test_a_deterministic_batch_has_the_logprobs_of_single_runs(gpu, tmp_path):
+    prompts = [LONG_PROMPT, PROMPT, "The sea was"]
+    lines = [json.dumps({"id": prompt, "prompt": prompt, "seed": 3, "max_tokens": 12}) for prompt in prompts]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    flags = ("-m", gpu.model, "--logprobs", "1", "--format", "openai")
+    out, _ = gpu.gen("batch", tmp_path / "in.jsonl", *flags, "--parallel", "3", "--deterministic")
+    answers = {
+        line["custom_id"]: line["response"]["body"]["choices"] for line in map(json.loads, out.splitlines())
+    }
+    for prompt in prompts:
+        alone = json.loads(gpu.gen("run", prompt, *flags, "--seed", "3", "-n", "12")[0])
+        assert answers[prompt][0]["logprobs"] == alone["choices"][0]["logprobs"]
 
 
 def test_a_score_is_that_of_the_cpu(gpu, cpu):
@@ -154,7 +175,18 @@ def test_a_server_answers_several_clients(gpu, greedy_text, monkeypatch):
     body = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0}
     with GenServe("--slots", "4", model=gpu.model) as server, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: server.post("/v1/completions", body), range(8)))
+        _, sharing = [server.post("/completion", body | {"prompt": prompt})[1] for prompt in SHARING_PROMPTS]
     assert {answer["choices"][0]["text"] for _, answer in answers} == {greedy_text.removesuffix("\n")}
+    alone = gpu.text(SHARING_PROMPTS[1], *GREEDY, "-ngl", "all")
+    assert (sharing["content"], sharing["tokens_cached"] >= 64) == (alone.removesuffix("\n"), True)
+
+
+def test_the_text_is_llama_servers(gpu):
+    body = {"prompt": PROMPT, "n_predict": 24, "seed": 7, "ignore_eos": True}
+    with gpu.llama_server("-ngl", "99", "-np", "1", "-c", "512") as url:
+        peer = httpx.post(f"{url}/completion", json=body, timeout=600).json()["content"]
+    flags = ("--seed", "7", *LENGTH, "--ignore-eos", "-ngl", "99", "-c", "512")
+    assert gpu.text(PROMPT, "-P", "llama-cpp", *flags).strip() == peer.strip()
 
 
 def test_the_text_is_llama_cpps(gpu):
