@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ..common.errors import wrong_value
+from ..common.errors import Word, wrong_value
 from ..common.llama_cpp_limits import (
     CACHE_TYPES,
     FLASH_ATTENTION_MODES,
@@ -106,12 +106,15 @@ class LoadOptions:
             if not is_unset:
                 _VALUES[option.name].check(option.name, value)
         if self.cache_type_v.startswith(("q", "iq")) and self.flash_attention == "off":
-            raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
+            raise ModelError(f"{self.cache_type_v} needs flash attention, which is off", origin="cache_type_v")
         if self.tensor_split and not any(self.tensor_split):
-            raise ModelError("tensor_split: no GPU gets a share")
+            raise ModelError("no GPU gets a share", origin="tensor_split")
+        if self.devices is not None and len(set(self.devices)) < len(self.devices):
+            raise ModelError(f"a GPU is named twice: {', '.join(self.devices)}", origin="devices")
         has_no_device = self.devices is not None and not self.devices
         if has_no_device and self.gpu_layers not in (0, "auto"):
-            raise ModelError(f"gpu_layers: {self.gpu_layers} needs a GPU, and devices excludes all")
+            problem = f"{self.gpu_layers} needs a GPU, and none may be used"
+            raise ModelError(problem, origin="gpu_layers", advice=("omit ", Word.GPU_LAYERS))
 
     @property
     def thread_count(self) -> int:
