@@ -209,9 +209,7 @@ class _GpuLoad:
     def _load_plan(self, planner: Planner, plan: Plan) -> tuple[NativeModel, Plan]:
         """Load the layers; return the model, and the plan with the context for which there is memory."""
         options = replace(self._options, gpu_layers=plan.layers)
-        if (
-            len(planner.devices) > 1
-        ):  # otherwise llama.cpp divides the layers by all free memory, without a reserve
+        if len(planner.devices) > 1:  # otherwise llama.cpp divides by all free memory, without a reserve
             options = replace(options, tensor_split=planner.shares)
         handles = tuple(self._devices[device.name].handle for device in planner.devices)
         offload = Offload(handles, plan.layers, self._cpu_expert_layers, has_gpus=True)

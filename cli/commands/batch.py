@@ -300,12 +300,12 @@ def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
     from ..render.batch_progress import show_cluster_progress, stop_check_with_note
 
     options = job.options
-    spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
+    spec = find_model(options.model, interrupt, slots=options.parallel)
+    spec = model_for_workers(spec, options.cluster.worker_cpus)
     parallel = options.parallel or default_slots(spec.options.thread_count)
-    spec = replace(spec, options=replace(spec.options, slots=parallel))
     service = BatchServiceSpec(
         spec,
-        parallel,
+        options.parallel,
         deterministic=options.deterministic,
         is_openai=options.format is BatchFormat.openai,
         describe_error=line_sentence,
