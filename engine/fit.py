@@ -56,6 +56,17 @@ class ModelSizes:
         """The number of layers, with the output, as llama.cpp counts them."""
         return len(self.layer_bytes)
 
+    def with_companion(self, other: ModelSizes) -> ModelSizes:
+        """Return the sizes of this model beside a smaller one, which is counted where the output is."""
+        return replace(
+            self,
+            layer_bytes=(*self.layer_bytes[:-1], self.layer_bytes[-1] + sum(other.layer_bytes)),
+            cache_bytes=(*self.cache_bytes[:-1], self.cache_bytes[-1] + sum(other.cache_bytes)),
+            state_bytes=(*self.state_bytes[:-1], self.state_bytes[-1] + sum(other.state_bytes)),
+            row_bytes=self.row_bytes + other.row_bytes,
+            pair_bytes=self.pair_bytes + other.pair_bytes,
+        )
+
 
 @dataclass(frozen=True)
 class Split:

@@ -64,6 +64,8 @@ class LoadOptions:
             ``all``.
         slots: number of sequences that are decoded together, for which a GPU must have memory; None: as
             `Model.default_parallel` says, or fewer if not all of the model fits.
+        companions: files of models that will be loaded beside this one, such as a draft model, for which GPUs keep
+            memory.
         split_mode: how several GPUs share the model: ``none`` (one GPU), ``layer``, ``row`` or ``tensor``. It and
             the next two options have no effect without a GPU.
         main_gpu: number of the GPU, for the mode ``none``; for the mode ``row``, the GPU of intermediate results.
@@ -91,6 +93,7 @@ class LoadOptions:
     devices: tuple[str, ...] | None = None
     cpu_expert_layers: int | str = 0
     slots: int | None = 1
+    companions: Sequence[str | Path] = ()
     split_mode: str = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
@@ -181,6 +184,10 @@ def _are_names(value: object) -> bool:
     return _is_list(value) and all(isinstance(name, str) for name in value)
 
 
+def _are_paths(value: object) -> bool:
+    return _is_list(value) and all(isinstance(path, (str, Path)) for path in value)
+
+
 def _are_adapters(value: object) -> bool:
     return _is_list(value) and all(
         _is_list(item) and len(item) == _PAIR and isinstance(item[0], (str, Path)) and _is_number(item[1])
@@ -223,6 +230,7 @@ _VALUES: Mapping[str, _Values] = {
     "devices": _Values("a tuple of names", _are_names),
     "cpu_expert_layers": _integer_or(0, "all"),
     "slots": _integers(1, MAX_SLOTS),
+    "companions": _Values("a tuple of paths", _are_paths),
     "split_mode": _one_of(SPLIT_MODES),
     "main_gpu": _integers(-1),
     "tensor_split": _Values("a tuple of numbers ≥ 0", _are_shares),

@@ -39,7 +39,7 @@ from .vocabulary import Vocabulary
 _NOT_OF_COMPUTATION = frozenset(
     {
         *("lora", "overrides", "gpu_layers", "batch", "threads"),
-        *("n_ctx", "slots", "mmap", "mlock", "devices", "split_mode", "main_gpu", "tensor_split"),
+        *("n_ctx", "slots", "companions", "mmap", "mlock", "devices", "split_mode", "main_gpu", "tensor_split"),
     }
 )
 
@@ -157,6 +157,7 @@ class Model:
                 mlock=False,
                 lora=(),
                 overrides={},
+                companions=(),
             )
             self._companions[key] = Model.load(path, options)
         return self._companions[key]

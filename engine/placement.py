@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..common.errors import Word
 from ..common.text import count_noun
-from ..models.errors import NoMemoryError
-from ..models.gguf import GgufHeader, read_tensors
+from ..models.errors import ModelError, NoMemoryError
+from ..models.gguf import GgufHeader, Values, check_is_model, read_tensors
 from ..models.names import first_part
 from .fit import (
     MARGIN_BYTES,
     DeviceMemory,
     LayerTensors,
+    ModelSizes,
     Plan,
     Planner,
     Split,
@@ -141,9 +143,13 @@ class _GpuLoad:
         metadata = {**header.values, **overrides}
         self._layer_count = count_layers(metadata)
         self._cpu_expert_layers = at_most(options.cpu_expert_layers, self._layer_count)
-        tensors = LayerTensors.of(read_tensors(path, header), metadata)
-        adapter_bytes = sum(Path(file).stat().st_size for file, _ in options.lora)
-        self._sizes = measure_model(tensors, metadata, options, adapter_bytes)
+        self._own_sizes = self._sizes = _measure_file(path, header, metadata, options)
+        for companion in options.companions:
+            file = first_part(Path(companion))
+            with suppress(ModelError):  # which is raised again when that model is loaded
+                companion_header = check_is_model(file)
+                sizes = _measure_file(file, companion_header, companion_header.values, replace(options, lora=()))
+                self._sizes = self._sizes.with_companion(sizes)
         shares = () if options.split_mode == "none" else options.tensor_split
         self._split = Split(shares, is_by_layer=options.split_mode in ("none", "layer"))
         is_auto = options.gpu_layers == "auto"
@@ -261,6 +267,7 @@ class _GpuLoad:
         note = self._note(planner, plan)
         if plan.layers == 0:
             return Placement(0, self._layer_count, plan.context, note=note)
+        own_needs = replace(planner, sizes=self._own_sizes).needs(plan)
         max_slots = self._default_slots if self._wish.are_slots_given else plan.slots
         more_slots = (replace(plan, slots=slots) for slots in range(max_slots, plan.slots, -1))
         return Placement(
@@ -271,8 +278,7 @@ class _GpuLoad:
             slots=next(filter(planner.fits, more_slots), plan).slots,
             note=note,
             context_bytes={
-                device.name: need.context
-                for device, need in zip(planner.devices, planner.needs(plan), strict=True)
+                device.name: need.context for device, need in zip(planner.devices, own_needs, strict=True)
             },
         )
 
@@ -293,6 +299,12 @@ class _GpuLoad:
 
     def _layers_of(self, plan: Plan) -> str:
         return f"{plan.layers} of {count_noun(self._layer_count, 'layer')}"
+
+
+def _measure_file(path: Path, header: GgufHeader, metadata: Values, options: LoadOptions) -> ModelSizes:
+    tensors = LayerTensors.of(read_tensors(path, header), metadata)
+    adapter_bytes = sum(Path(file).stat().st_size for file, _ in options.lora)
+    return measure_model(tensors, metadata, options, adapter_bytes)
 
 
 def _rank_of_plan(planner: Planner) -> tuple[int, int, int]:

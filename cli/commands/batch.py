@@ -275,7 +275,7 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     options = job.options
     draft = find_draft_model(options.drafts, interrupt)
     job = job._replace(defaults=replace(job.defaults, draft=draft))
-    with load_model(options.model, interrupt, slots=options.parallel) as model:
+    with load_model(options.model, interrupt, slots=options.parallel, draft=draft) as model:
         open_draft_model(draft, model)
         run = _make_run(job, describe_model(model))
         with _open_lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:

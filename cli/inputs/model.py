@@ -45,15 +45,20 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
 _MIN_BYTES_FOR_BAR = 500_000_000
 
 
-def load_model(options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1) -> Model:
+def load_model(
+    options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1, draft: DraftOptions | None = None
+) -> Model:
     """Find and load the model that the options, the environment or the user's config name."""
-    # ``slots``: see `LoadOptions`. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
+    # ``slots``: see `LoadOptions`. ``draft``: a draft model that will be loaded beside this one. Raises
+    # ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     from ...engine.model import Model
     from ...models.errors import AbortedError, ModelError
     from ...models.listing import model_name
     from ..render.progress import loading_bar
 
     spec = find_model(options, interrupt, slots=slots)
+    if draft is not None:
+        spec = replace(spec, options=replace(spec.options, companions=(draft.model,)))
     has_bar = model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR
     with loading_bar(model_name(spec.path), is_needed=has_bar) as show_fraction, ExitStack() as stack:
         report_progress = None

@@ -402,6 +402,14 @@ def test_a_second_model_leaves_memory_for_the_contexts_of_the_first(bundled_mode
         assert model.context_length == 4096
 
 
+def test_memory_is_kept_for_a_model_that_will_be_loaded_beside(bundled_model, put):
+    put(gpu(mib=500))
+    with Model.load(bundled_model, companions=(bundled_model, "missing.gguf")) as first:
+        assert (first.placement.layers, first.context_length) == (31, 2048)
+        assert first.placement.context_bytes["CUDA0"] < 200 * MIB  # its own contexts
+        assert "all of the model needs 0.7 GiB" in first.placement.note
+
+
 def test_a_start_event_names_the_device(bundled_model, put):
     put(gpu())
     steps = tuple(StepSpec(sampler) for sampler in parse_chain("greedy"))
