@@ -407,7 +407,7 @@ def test_memory_is_kept_for_a_model_that_will_be_loaded_beside(bundled_model, pu
     with Model.load(bundled_model, companions=(bundled_model, "missing.gguf")) as first:
         assert (first.placement.layers, first.context_length) == (31, 2048)
         assert first.placement.context_bytes["CUDA0"] < 200 * MIB  # its own contexts
-        assert "all of the model needs 0.7 GiB" in first.placement.note
+        assert "all of the model needs 0.6 GiB" in first.placement.note
 
 
 def test_a_start_event_names_the_device(bundled_model, put):
