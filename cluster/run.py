@@ -141,6 +141,8 @@ class ClusterRun:
             if not was_ready and worker.facts is not None:
                 self._raise_if_rejected(worker.facts)
                 self._pool.record_ready_worker()
+                if worker.facts.get("note"):
+                    self._report(f"{worker.name}: {worker.facts['note']}")
         except WorkerLostError:
             raise
         except Exception as error:

@@ -32,6 +32,7 @@ class Service(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """Return a description of this worker, which the driver reads before it assigns tasks; can be pickled."""
+        # ``note``: a sentence about this worker that is shown to the user; None or missing if there is none.
         ...
 
     def serve(

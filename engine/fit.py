@@ -45,6 +45,7 @@ class ModelSizes:
 
     layer_bytes: tuple[int, ...]  # weights of each layer; the last one is the output, which counts as a layer
     cache_bytes: tuple[int, ...]  # keys and values of one token in each of these layers
+    state_bytes: tuple[int, ...]  # recurrent state of one slot in each of these layers
     row_bytes: int  # buffers for a token that is computed, beside others of its batch
     pair_bytes: int  # buffers for a token that is computed and a token of the context that it can see
     copied_bytes: int  # the largest matrix; a GPU gets a copy of it if it stays in the CPU's memory
@@ -54,6 +55,17 @@ class ModelSizes:
     def layer_count(self) -> int:
         """The number of layers, with the output, as llama.cpp counts them."""
         return len(self.layer_bytes)
+
+    def with_companion(self, other: ModelSizes) -> ModelSizes:
+        """Return the sizes of this model beside a smaller one, which is counted where the output is."""
+        return replace(
+            self,
+            layer_bytes=(*self.layer_bytes[:-1], self.layer_bytes[-1] + sum(other.layer_bytes)),
+            cache_bytes=(*self.cache_bytes[:-1], self.cache_bytes[-1] + sum(other.cache_bytes)),
+            state_bytes=(*self.state_bytes[:-1], self.state_bytes[-1] + sum(other.state_bytes)),
+            row_bytes=self.row_bytes + other.row_bytes,
+            pair_bytes=self.pair_bytes + other.pair_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -72,16 +84,41 @@ class Plan:
     context: int  # tokens of each slot
     slots: int
 
+    @property
+    def tokens(self) -> int:
+        """The number of tokens for which there are caches; llama.cpp rounds the length of each sequence up."""
+        return self.slots * _round_up(self.context)
+
 
 @dataclass(frozen=True)
 class Wish:
-    """The plan without regard to memory, and the parts of it that the user has given."""
+    """The largest plan that is of use, and the parts of it that the user has given."""
 
     plan: Plan
     microbatch: int  # number of tokens that are computed together
     are_layers_given: bool = False
     is_context_given: bool = False
     are_slots_given: bool = False
+
+    @property
+    def min_slots(self) -> int:
+        return self.plan.slots if self.are_slots_given else 1
+
+    @property
+    def min_context(self) -> int:
+        return self.plan.context if self.is_context_given else min(MIN_CONTEXT_TOKENS, self.plan.context)
+
+    def with_smaller_context(self, plan: Plan) -> Plan | None:
+        """Return a plan with half of the context, or else of the slots; None if neither may come down."""
+        if plan.context > self.min_context:
+            return replace(plan, context=max(_round_up(plan.context // 2), self.min_context))
+        if plan.slots > self.min_slots:
+            return replace(plan, slots=plan.slots // 2)
+        return None
+
+
+def _round_up(context: int) -> int:
+    return math.ceil(context / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
 
 
 @dataclass(frozen=True)
@@ -96,101 +133,94 @@ class Need:
         return self.weights + self.context
 
 
-def fit(sizes: ModelSizes, devices: Sequence[DeviceMemory], wish: Wish, split: Split) -> Plan:
-    """Return the plan with the most layers that fits, and of those the one that is nearest to the wish."""
-    # If the given parts do not fit at all, the others are as small as possible: llama.cpp decides.
-    for candidate in _candidates(wish):
-        plan = _with_longest_context(sizes, devices, wish, split, candidate)
-        if plan is not None:
-            return plan
-    if wish.are_layers_given:
-        return replace(wish.plan, context=_min_context(wish), slots=_min_slots(wish))
-    return replace(wish.plan, layers=0)
+@dataclass(frozen=True)
+class Planner:
+    """What a model needs on some GPUs, and what of it fits."""
 
+    sizes: ModelSizes
+    devices: tuple[DeviceMemory, ...]
+    split: Split
+    wish: Wish
 
-def _candidates(wish: Wish) -> Iterator[Plan]:
-    """Yield the plans in the order of preference, without regard to their contexts."""
-    min_slots = _min_slots(wish)
-    for slots in range(wish.plan.slots, min_slots - 1, -1):
-        yield replace(wish.plan, slots=slots)
-    if not wish.are_layers_given:
-        for layers in range(wish.plan.layers - 1, 0, -1):
-            yield replace(wish.plan, slots=min_slots, layers=layers)
+    def fit(self) -> Plan:
+        """Return the plan with the most layers that fits, and of those the one that is nearest to the wish."""
+        wish = self.wish
+        for candidate in self._candidates():
+            plan = self._with_longest_context(candidate)
+            if plan is not None:
+                return plan
+        # If the given parts do not fit at all, the others are as small as possible: llama.cpp decides.
+        if wish.are_layers_given:
+            return replace(wish.plan, context=wish.min_context, slots=wish.min_slots)
+        return replace(wish.plan, layers=0)
 
+    def _candidates(self) -> Iterator[Plan]:
+        """Yield the plans in the order of preference, without regard to their contexts."""
+        wish = self.wish
+        for slots in range(wish.plan.slots, wish.min_slots - 1, -1):
+            yield replace(wish.plan, slots=slots)
+        if not wish.are_layers_given:
+            for layers in range(wish.plan.layers - 1, 0, -1):
+                yield replace(wish.plan, slots=wish.min_slots, layers=layers)
 
-def _min_slots(wish: Wish) -> int:
-    return wish.plan.slots if wish.are_slots_given else 1
+    def _with_longest_context(self, plan: Plan) -> Plan | None:
+        """Return a plan with the longest context that fits; None if not even the shortest one fits."""
+        shortest = self.wish.min_context
+        if not self.fits(replace(plan, context=shortest)):
+            return None
+        steps = range(shortest, plan.context, CONTEXT_STEP_TOKENS)
+        plans = (replace(plan, context=context) for context in (plan.context, *reversed(steps)))
+        return next(filter(self.fits, plans))
 
+    def fits(self, plan: Plan) -> bool:
+        # A device without a layer needs nothing, so that it may be full.
+        return all(
+            need.total == 0 or need.total <= device.free_bytes - MARGIN_BYTES
+            for need, device in zip(self.needs(plan), self.devices, strict=True)
+        )
 
-def _min_context(wish: Wish) -> int:
-    return wish.plan.context if wish.is_context_given else min(MIN_CONTEXT_TOKENS, wish.plan.context)
-
-
-def _with_longest_context(
-    sizes: ModelSizes, devices: Sequence[DeviceMemory], wish: Wish, split: Split, plan: Plan
-) -> Plan | None:
-    """Return a plan with the longest context that fits; None if not even the shortest one fits."""
-    shortest = _min_context(wish)
-    if not _fits(sizes, devices, wish, split, replace(plan, context=shortest)):
-        return None
-    steps = range(shortest, plan.context, CONTEXT_STEP_TOKENS)
-    for context in (plan.context, *reversed(steps)):
-        longer_plan = replace(plan, context=context)
-        if _fits(sizes, devices, wish, split, longer_plan):
-            return longer_plan
-    raise AssertionError("the shortest context fits")
-
-
-def _fits(sizes: ModelSizes, devices: Sequence[DeviceMemory], wish: Wish, split: Split, plan: Plan) -> bool:
-    needs = needs_of_devices(sizes, devices, plan, wish.microbatch, split)
-    # A device without a layer needs nothing, so that it may be full.
-    return all(
-        need.total == 0 or need.total <= device.free_bytes - MARGIN_BYTES
-        for need, device in zip(needs, devices, strict=True)
-    )
-
-
-def needs_of_devices(
-    sizes: ModelSizes, devices: Sequence[DeviceMemory], plan: Plan, microbatch: int, split: Split
-) -> list[Need]:
-    """Return the memory that a plan needs on each device."""
-    # llama.cpp puts the last layers onto the GPUs.
-    first_layer = sizes.layer_count - plan.layers
-    layer_bytes = sizes.layer_bytes[first_layer:]
-    tokens = plan.slots * math.ceil(plan.context / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
-    cache_bytes = [size * tokens for size in sizes.cache_bytes[first_layer:]]
-    buffer_bytes = microbatch * (sizes.row_bytes + sizes.pair_bytes * plan.context)
-    if first_layer > 0 or sizes.has_cpu_experts:
-        buffer_bytes += sizes.copied_bytes
-    shares = shares_of_devices(devices, split)
-    if not split.is_by_layer:
-        total = sum(shares)
-        return [
-            Need(
-                math.ceil(sum(layer_bytes) * share / total),
-                math.ceil(sum(cache_bytes) * share / total) + (buffer_bytes if share else 0),
-            )
-            for share in shares
+    def needs(self, plan: Plan) -> list[Need]:
+        """Return the memory that a plan needs on each device."""
+        sizes = self.sizes
+        # llama.cpp puts the last layers onto the GPUs.
+        first_layer = sizes.layer_count - plan.layers
+        layer_bytes = sizes.layer_bytes[first_layer:]
+        cache_bytes = [
+            cache * plan.tokens + state * plan.slots
+            for cache, state in zip(sizes.cache_bytes[first_layer:], sizes.state_bytes[first_layer:], strict=True)
         ]
-    weights = Counter[int]()
-    caches = Counter[int]()
-    for device, weight, cache in zip(
-        devices_of_layers(plan.layers, shares), layer_bytes, cache_bytes, strict=True
-    ):
-        weights[device] += weight
-        caches[device] += cache
-    return [
-        Need(weights[number], caches[number] + (buffer_bytes if number in weights else 0))
-        for number in range(len(devices))
-    ]
+        buffer_bytes = self.wish.microbatch * (sizes.row_bytes + sizes.pair_bytes * plan.context)
+        if first_layer > 0 or sizes.has_cpu_experts:
+            buffer_bytes += sizes.copied_bytes
+        shares = self.shares
+        if not self.split.is_by_layer:
+            total = sum(shares)
+            return [
+                Need(
+                    math.ceil(sum(layer_bytes) * share / total),
+                    math.ceil(sum(cache_bytes) * share / total) + (buffer_bytes if share else 0),
+                )
+                for share in shares
+            ]
+        weights = Counter[int]()
+        caches = Counter[int]()
+        for device, weight, cache in zip(
+            devices_of_layers(plan.layers, shares), layer_bytes, cache_bytes, strict=True
+        ):
+            weights[device] += weight
+            caches[device] += cache
+        return [
+            Need(weights[number], caches[number] + (buffer_bytes if number in weights else 0))
+            for number in range(len(self.devices))
+        ]
 
-
-def shares_of_devices(devices: Sequence[DeviceMemory], split: Split) -> tuple[float, ...]:
-    """Return the share of each device: what is given, or else in proportion to the memory beside the margin."""
-    if split.shares:
-        return split.shares + (0.0,) * (len(devices) - len(split.shares))
-    shares = tuple(float(max(0, device.free_bytes - MARGIN_BYTES)) for device in devices)
-    return shares if any(shares) else (1.0,) * len(devices)
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of each device: what is given, or else in proportion to the memory beside the margin."""
+        if self.split.shares:
+            return self.split.shares + (0.0,) * (len(self.devices) - len(self.split.shares))
+        shares = tuple(float(max(0, device.free_bytes - MARGIN_BYTES)) for device in self.devices)
+        return shares if any(shares) else (1.0,) * len(self.devices)
 
 
 def devices_of_layers(layer_count: int, shares: Sequence[float]) -> list[int]:
@@ -208,6 +238,8 @@ _FLOAT_BYTES = 4
 # copies of the widest row and of the state of a token that llama.cpp's buffers hold at a time, generously
 _WIDE_ROWS = 2
 _STATE_ROWS = 4
+_SHIFTED_TOKENS = 2  # whose inputs are part of RWKV's state
+_CONVOLUTION_NAME = re.compile(r"(ssm_conv1d|shortconv\.conv)")
 _MASK_BYTES = 6  # a number of 32 bits, and a copy of it with 16 bits
 
 
@@ -220,14 +252,18 @@ class LayerTensors:
     embedding: GgufTensor | None  # the matrix of the input tokens
 
     @classmethod
-    def of(cls, tensors: Iterable[GgufTensor], layer_count: int) -> LayerTensors:
+    def of(cls, tensors: Iterable[GgufTensor], metadata: Values) -> LayerTensors:
+        layer_count = count_layers(metadata) - 1
+        # llama.cpp counts the last layers, which predict several tokens at once, but does not load them.
+        loaded_layer_count = layer_count - _integer(metadata, "nextn_predict_layers")
         layers: list[list[GgufTensor]] = [[] for _ in range(layer_count)]
         output: list[GgufTensor] = []
         embedding = None
         for tensor in tensors:
             match = _LAYER_NAME.match(tensor.name)
-            if match is not None and int(match[1]) < layer_count:
-                layers[int(match[1])].append(tensor)
+            if match is not None:
+                if int(match[1]) < loaded_layer_count:
+                    layers[int(match[1])].append(tensor)
             elif tensor.name == "token_embd.weight":
                 embedding = tensor
             elif tensor.name.partition(".")[0] not in _INPUT_NAMES:
@@ -250,7 +286,8 @@ def measure_model(tensors: LayerTensors, metadata: Values, options: LoadOptions,
     layer_bytes = [sum(tensor.byte_count for tensor in layer) + adapter_share for layer in layers]
     output_bytes = sum(tensor.byte_count for tensor in tensors.output)
     all_tensors = [tensor for layer in tensors.layers for tensor in layer]
-    cache_bytes = [_cache_bytes(layer, options) for layer in tensors.layers]
+    cache_bytes = [_cache_bytes(layer, metadata, options) for layer in tensors.layers]
+    state_bytes = [_state_width(layer, metadata) * _FLOAT_BYTES for layer in tensors.layers]
     state_width, vocabulary_size = _matrix_shape(tensors.embedding)
     head_count = _integer(metadata, "attention.head_count")
     score_bytes = 0 if options.flash_attention != "off" else head_count * _FLOAT_BYTES
@@ -259,6 +296,7 @@ def measure_model(tensors: LayerTensors, metadata: Values, options: LoadOptions,
     return ModelSizes(
         layer_bytes=(*layer_bytes, output_bytes),
         cache_bytes=(*cache_bytes, 0),
+        state_bytes=(*state_bytes, 0),
         row_bytes=row_width * _FLOAT_BYTES,
         pair_bytes=_MASK_BYTES + score_bytes,
         copied_bytes=max((tensor.byte_count for tensor in all_tensors), default=0),
@@ -271,9 +309,9 @@ def at_most(count: int | str, maximum: int) -> int:
     return min(count, maximum) if isinstance(count, int) else maximum
 
 
-def _cache_bytes(layer: Iterable[GgufTensor], options: LoadOptions) -> int:
+def _cache_bytes(layer: Iterable[GgufTensor], metadata: Values, options: LoadOptions) -> int:
     """Return the memory for the key and the value of one token in a layer."""
-    key_width, value_width = _cache_widths(layer)
+    key_width, value_width = _cache_widths(layer, metadata)
     key_bytes = key_width * _cache_number_bytes(options.cache_type_k)
     return math.ceil(key_bytes + value_width * _cache_number_bytes(options.cache_type_v))
 
@@ -323,20 +361,46 @@ def _output_width(tensor: GgufTensor, metadata: Values) -> int:
     return outputs * used_experts
 
 
-def _cache_widths(layer: Iterable[GgufTensor]) -> tuple[int, int]:
+def _matrices(layer: Iterable[GgufTensor]) -> dict[str, GgufTensor]:
+    return {tensor.name.split(".", 2)[2]: tensor for tensor in layer if tensor.name.endswith(".weight")}
+
+
+def _cache_widths(layer: Iterable[GgufTensor], metadata: Values) -> tuple[int, int]:
     """Return the numbers of values in a key and in a value that a layer keeps of a token; 0 without attention."""
-    matrices = {tensor.name.split(".")[2]: tensor for tensor in layer if tensor.name.endswith(".weight")}
-    if "attn_kv_a_mqa" in matrices:  # keys and values share one latent vector
-        _, latent_width = _matrix_shape(matrices["attn_kv_a_mqa"])
-        return latent_width, latent_width
-    is_recurrent = any(name.startswith("ssm_") for name in matrices) and "attn_output" not in matrices
-    if is_recurrent:
+    matrices = _matrices(layer)
+    if "attn_kv_a_mqa.weight" in matrices:
+        if _integer(metadata, "attention.key_length_mla"):  # a latent vector is both
+            return _matrix_shape(matrices["attn_kv_a_mqa.weight"])[1], 0
+        heads = _integer(metadata, "attention.head_count")
+        return heads * _head_width(metadata, "key_length"), heads * _head_width(metadata, "value_length")
+    has_state = any(name.startswith("ssm_") for name in matrices)
+    is_delta_attention = "ssm_conv1d_q.weight" in matrices  # whose keys and values are part of the state
+    if is_delta_attention or (has_state and "attn_output.weight" not in matrices):
         return 0, 0
-    if "attn_qkv" in matrices:  # the outputs of one matrix are query, key and value
-        query_width, _ = _matrix_shape(matrices.get("attn_output"))
-        _, all_widths = _matrix_shape(matrices["attn_qkv"])
+    if "attn_qkv.weight" in matrices:  # the outputs of one matrix are query, key and value
+        query_width, _ = _matrix_shape(matrices.get("attn_output.weight"))
+        _, all_widths = _matrix_shape(matrices["attn_qkv.weight"])
         width = max(0, all_widths - query_width) // 2
         return width, width
-    _, key_width = _matrix_shape(matrices.get("attn_k"))
-    _, value_width = _matrix_shape(matrices.get("attn_v"))
+    _, key_width = _matrix_shape(matrices.get("attn_k.weight"))
+    _, value_width = _matrix_shape(matrices.get("attn_v.weight"))
     return key_width, value_width or key_width  # some models use the keys as values
+
+
+def _head_width(metadata: Values, name: str) -> int:
+    default = _integer(metadata, "embedding_length") // max(1, _integer(metadata, "attention.head_count"))
+    return _integer(metadata, f"attention.{name}") or default
+
+
+def _state_width(layer: Iterable[GgufTensor], metadata: Values) -> int:
+    """Return the number of values in the recurrent state of a sequence in a layer; 0 without such a state."""
+    matrices = _matrices(layer)
+    convolutions = [matrix for name, matrix in matrices.items() if _CONVOLUTION_NAME.match(name)]
+    width = sum((matrix.shape[0] - 1) * math.prod(matrix.shape[1:]) for matrix in convolutions)  # the last inputs
+    if "ssm_conv1d.weight" in matrices:
+        width += _integer(metadata, "ssm.state_size") * _integer(metadata, "ssm.inner_size")
+    elif "ssm_conv1d_q.weight" in matrices:
+        width += _integer(metadata, "kda.head_dim") * matrices["ssm_conv1d_q.weight"].shape[-1]
+    elif any(name.startswith("time_mix_") for name in matrices):
+        width += (_integer(metadata, "wkv.head_size") + _SHIFTED_TOKENS) * _integer(metadata, "embedding_length")
+    return width

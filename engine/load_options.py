@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ..common.errors import wrong_value
+from ..common.errors import Word, wrong_value
 from ..common.llama_cpp_limits import (
     CACHE_TYPES,
     FLASH_ATTENTION_MODES,
@@ -64,6 +64,8 @@ class LoadOptions:
             ``all``.
         slots: number of sequences that are decoded together, for which a GPU must have memory; None: as
             `Model.default_parallel` says, or fewer if not all of the model fits.
+        companions: files of models that will be loaded beside this one, such as a draft model, for which GPUs keep
+            memory.
         split_mode: how several GPUs share the model: ``none`` (one GPU), ``layer``, ``row`` or ``tensor``. It and
             the next two options have no effect without a GPU.
         main_gpu: number of the GPU, for the mode ``none``; for the mode ``row``, the GPU of intermediate results.
@@ -91,6 +93,7 @@ class LoadOptions:
     devices: tuple[str, ...] | None = None
     cpu_expert_layers: int | str = 0
     slots: int | None = 1
+    companions: Sequence[str | Path] = ()
     split_mode: str = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
@@ -106,12 +109,15 @@ class LoadOptions:
             if not is_unset:
                 _VALUES[option.name].check(option.name, value)
         if self.cache_type_v.startswith(("q", "iq")) and self.flash_attention == "off":
-            raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
+            raise ModelError(f"{self.cache_type_v} needs flash attention, which is off", origin="cache_type_v")
         if self.tensor_split and not any(self.tensor_split):
-            raise ModelError("tensor_split: no GPU gets a share")
+            raise ModelError("no GPU gets a share", origin="tensor_split")
+        if self.devices is not None and len(set(self.devices)) < len(self.devices):
+            raise ModelError(f"a GPU is named twice: {', '.join(self.devices)}", origin="devices")
         has_no_device = self.devices is not None and not self.devices
         if has_no_device and self.gpu_layers not in (0, "auto"):
-            raise ModelError(f"gpu_layers: {self.gpu_layers} needs a GPU, and devices excludes all")
+            problem = f"{self.gpu_layers} needs a GPU, and none may be used"
+            raise ModelError(problem, origin="gpu_layers", advice=("omit ", Word.GPU_LAYERS))
 
     @property
     def thread_count(self) -> int:
@@ -178,6 +184,10 @@ def _are_names(value: object) -> bool:
     return _is_list(value) and all(isinstance(name, str) for name in value)
 
 
+def _are_paths(value: object) -> bool:
+    return _is_list(value) and all(isinstance(path, (str, Path)) for path in value)
+
+
 def _are_adapters(value: object) -> bool:
     return _is_list(value) and all(
         _is_list(item) and len(item) == _PAIR and isinstance(item[0], (str, Path)) and _is_number(item[1])
@@ -220,6 +230,7 @@ _VALUES: Mapping[str, _Values] = {
     "devices": _Values("a tuple of names", _are_names),
     "cpu_expert_layers": _integer_or(0, "all"),
     "slots": _integers(1, MAX_SLOTS),
+    "companions": _Values("a tuple of paths", _are_paths),
     "split_mode": _one_of(SPLIT_MODES),
     "main_gpu": _integers(-1),
     "tensor_split": _Values("a tuple of numbers ≥ 0", _are_shares),

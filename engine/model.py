@@ -40,7 +40,7 @@ from .vocabulary import Vocabulary
 _NOT_OF_COMPUTATION = frozenset(
     {
         *("lora", "overrides", "gpu_layers", "batch", "threads"),
-        *("n_ctx", "slots", "mmap", "mlock", "devices", "split_mode", "main_gpu", "tensor_split"),
+        *("n_ctx", "slots", "companions", "mmap", "mlock", "devices", "split_mode", "main_gpu", "tensor_split"),
     }
 )
 
@@ -60,10 +60,9 @@ class Model:
 
     def __init__(self, path: Path, native: NativeModel, options: LoadOptions, placement: Placement) -> None:
         # ``options``: as the user gave them. The options of ``native`` have what was chosen for this machine.
-        length = native.options.context_length(native.trained_context)
         self._native = native
         self._options = options
-        self._context_size = ContextSize(length, min(options.batch, length))
+        self._context_size = ContextSize(placement.context, min(options.batch, placement.context))
         self._context: Context | None = None
         self._second_context: Context | None = None
         # the models that were loaded beside this one, by the path of their files
@@ -154,11 +153,12 @@ class Model:
             options = replace(
                 self._options,
                 n_ctx=self.context_length,
-                slots=self._options.slots or self.placement.slots or 1,
+                slots=self._options.slots or self.placement.slots,
                 mmap=None,
                 mlock=False,
                 lora=(),
                 overrides={},
+                companions=(),
             )
             self._companions[key] = Model.load(path, options)
         return self._companions[key]
@@ -235,6 +235,11 @@ class Model:
         if count not in self._decode_plans:
             self._decode_plans[count] = probe_decode_plan(self._native, self.context_length, count)
         return self._decode_plans[count]
+
+    @property
+    def needs_context(self) -> bool:
+        """True if the model has no context yet, for which its placement has reserved memory."""
+        return self._native.open_contexts == 0
 
     @property
     def can_truncate(self) -> bool:
@@ -343,10 +348,11 @@ _open_models = WeakSet[Model]()
 
 
 def _reserved_bytes() -> Mapping[str, int]:
-    """Return the memory of each GPU, by name, that the contexts of loaded models may need."""
+    """Return the memory of each GPU, by name, that models need for contexts that they have not made yet."""
     reserved = Counter[str]()
     for model in list(_open_models):
-        reserved.update(model.placement.context_bytes)
+        if model.needs_context:
+            reserved.update(model.placement.context_bytes)
     return reserved
 
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..common.errors import Word
 from ..common.text import count_noun
-from ..models.errors import NoMemoryError
-from ..models.gguf import GgufHeader, read_tensors
+from ..models.errors import ModelError, NoMemoryError
+from ..models.gguf import GgufHeader, Values, check_is_model, read_tensors
 from ..models.names import first_part
 from .fit import (
     MARGIN_BYTES,
     DeviceMemory,
     LayerTensors,
+    ModelSizes,
     Plan,
+    Planner,
     Split,
     Wish,
     at_most,
     count_layers,
-    fit,
     measure_model,
-    needs_of_devices,
-    shares_of_devices,
     trained_context,
 )
 from .load_options import LoadOptions
@@ -35,6 +35,9 @@ from .native.model import NativeModel
 from .native.options import ContextSize, Offload
 from .slots import default_slots
 
+# A load is tried again with a smaller plan if its contexts leave less than this of a GPU's memory.
+_MIN_FREE_BYTES = MARGIN_BYTES // 4
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -43,14 +46,16 @@ class Placement:
     Attributes:
         layers: number of layers on GPUs, the output included.
         layer_count: number of layers of the model, the output included.
+        context: tokens of context of a run, and of each slot of a batch.
         devices: the GPUs, with the memory that was free before the load; empty if the CPU computes alone.
-        slots: number of slots that the GPUs have memory for; None without a GPU.
+        slots: number of slots that the GPUs have memory for, up to the default number; None without a GPU.
         note: a sentence about what had to come down because of the memory; None if nothing had to.
         context_bytes: memory of each GPU, by name, that the contexts of the model need.
     """
 
     layers: int
     layer_count: int
+    context: int
     devices: tuple[DeviceMemory, ...] = ()
     slots: int | None = None
     note: str | None = None
@@ -85,13 +90,13 @@ def load_placed(
     return _GpuLoad(path, options, header, progress, reserved_bytes).load()
 
 
-def plan_placement(path: Path, options: LoadOptions) -> Placement:
-    """Return where a load would put the layers of a model now. Raises ``ModelError``."""
-    path = first_part(path)
-    header = check_files(path, options)
+def plan_placement(path: Path, options: LoadOptions) -> Placement | None:
+    """Return where a load would put the layers of a model now; None if the CPU would compute alone."""
+    # Raises ``ModelError``.
     if _is_for_cpu(options):
-        return Placement(0, count_layers(header.values))
-    return _GpuLoad(path, options, header, None, {}).plan()
+        return None
+    path = first_part(path)
+    return _GpuLoad(path, options, check_files(path, options), None, {}).plan()
 
 
 def _is_for_cpu(options: LoadOptions) -> bool:
@@ -112,7 +117,8 @@ def _load_on_cpu(
     settled = replace(options, gpu_layers=0, devices=None, cpu_expert_layers=0)
     offload = Offload(has_gpus=has_gpus())
     native = NativeModel(path, settled, header.bytes_without_token, offload, progress)
-    return native, Placement(0, count_layers(header.values), note=note)
+    context = options.context_length(native.trained_context)
+    return native, Placement(0, count_layers(header.values), context, note=note)
 
 
 class _GpuLoad:
@@ -131,20 +137,27 @@ class _GpuLoad:
         self._header = header
         self._progress = progress
         self._reserved_bytes = reserved_bytes
+        self._devices: dict[str, Device] = {}  # the GPUs by name, with the memory that was free at the last look
+        self._failure: str | None = None  # why the last try failed
         overrides = {key: value for key, value in options.overrides.items() if isinstance(value, int | float)}
         metadata = {**header.values, **overrides}
         self._layer_count = count_layers(metadata)
         self._cpu_expert_layers = at_most(options.cpu_expert_layers, self._layer_count)
-        tensors = LayerTensors.of(read_tensors(path, header), self._layer_count - 1)
-        adapter_bytes = sum(Path(file).stat().st_size for file, _ in options.lora)
-        self._sizes = measure_model(tensors, metadata, options, adapter_bytes)
+        self._own_sizes = self._sizes = _measure_file(path, header, metadata, options)
+        for companion in options.companions:
+            file = first_part(Path(companion))
+            with suppress(ModelError):  # which is raised again when that model is loaded
+                companion_header = check_is_model(file)
+                sizes = _measure_file(file, companion_header, companion_header.values, replace(options, lora=()))
+                self._sizes = self._sizes.with_companion(sizes)
         shares = () if options.split_mode == "none" else options.tensor_split
         self._split = Split(shares, is_by_layer=options.split_mode in ("none", "layer"))
         is_auto = options.gpu_layers == "auto"
         layers = self._layer_count if is_auto else at_most(options.gpu_layers, self._layer_count)
         context = options.context_length(trained_context(metadata))
+        self._default_slots = default_slots(options.thread_count)
         self._wish = Wish(
-            Plan(layers, context, options.slots or default_slots(options.thread_count)),
+            Plan(layers, context, options.slots or self._default_slots),
             microbatch=min(options.microbatch or options.batch, options.batch, max(1, context)),
             are_layers_given=not is_auto,
             is_context_given=options.n_ctx is not None,
@@ -154,106 +167,153 @@ class _GpuLoad:
     def load(self) -> tuple[NativeModel, Placement]:
         """Load the model. Raises ``ModelError``."""
         wish = self._wish
-        failure: str | None = None
         while True:
-            devices = self._usable_devices()
-            plan = self._fit(wish, devices)
-            note = self._note(plan, devices, failure)
+            planner = self._planner(wish)
+            plan = planner.fit()
             if plan.layers == 0:
+                note = self._note(planner, plan)
                 return _load_on_cpu(self._path, self._options, self._header, self._progress, note)
             try:
-                return self._load_plan(plan, devices, note)
+                native, plan = self._load_plan(planner, plan)
             except NoMemoryError as error:
                 if wish.are_layers_given:
-                    advice = ("try a smaller ", Word.GPU_LAYERS, ", or auto")
-                    raise NoMemoryError(error.problem, origin=error.origin, advice=advice) from None
-                failure = (
-                    f"{plan.layers} of {count_noun(self._layer_count, 'layer')} did not fit ({error.problem})"
-                )
+                    raise self._refusal(planner, plan, error) from None
+                self._failure = f"{self._layers_of(plan)} did not fit ({error.problem})"
                 # one quarter less, because llama.cpp does not say how much is missing
-                wish = replace(wish, plan=replace(plan, layers=plan.layers * 3 // 4))
+                wish = replace(wish, plan=replace(wish.plan, layers=plan.layers * 3 // 4))
+            else:
+                return native, self._placement(planner, plan)
 
     def plan(self) -> Placement:
         """Return where a load would put the layers."""
-        devices = self._usable_devices()
-        plan = self._fit(self._wish, devices)
-        return self._placement(plan, devices, self._note(plan, devices, None))
+        planner = self._planner(self._wish)
+        return self._placement(planner, planner.fit())
 
-    def _fit(self, wish: Wish, devices: Sequence[Device]) -> Plan:
-        plan = fit(self._sizes, self._memory_of(devices), wish, self._split)
-        # without layers on a GPU, nothing of its memory is needed
-        return plan if plan.layers > 0 else replace(self._wish.plan, layers=0)
+    def _planner(self, wish: Wish) -> Planner:
+        """Return the arithmetic for the GPUs that take the most of the wish."""
+        devices = choose_devices(self._options)
+        self._devices = {device.name: device for device in devices}
+        memory = self._free_memory()
+        are_named = self._options.devices is not None or bool(self._options.tensor_split)
+        planners = [Planner(self._sizes, tuple(memory), self._split, wish)]
+        if not are_named:
+            # A GPU that is full, or too small for the buffers beside a layer, is better left out.
+            largest_first = sorted(memory, key=lambda each: -each.free_bytes)
+            usable_count = sum(each.free_bytes > MARGIN_BYTES for each in memory) or len(memory)
+            planners = [
+                replace(planners[0], devices=tuple(each for each in memory if each in largest_first[:count]))
+                for count in range(usable_count, 0, -1)
+            ]
+        return max(planners, key=_rank_of_plan)
 
-    def _load_plan(self, plan: Plan, devices: Sequence[Device], note: str | None) -> tuple[NativeModel, Placement]:
+    def _free_memory(self) -> list[DeviceMemory]:
+        return [
+            DeviceMemory(device.name, max(0, device.free_bytes - self._reserved_bytes.get(device.name, 0)))
+            for device in self._devices.values()
+        ]
+
+    def _load_plan(self, planner: Planner, plan: Plan) -> tuple[NativeModel, Plan]:
+        """Load the layers; return the model, and the plan with the context for which there is memory."""
         options = replace(self._options, gpu_layers=plan.layers)
-        if plan.context != self._wish.plan.context:
-            options = replace(options, n_ctx=plan.context)
-        if len(devices) > 1:  # otherwise llama.cpp divides the layers by all free memory, without a reserve
-            options = replace(options, tensor_split=shares_of_devices(self._memory_of(devices), self._split))
-        handles = tuple(device.handle for device in devices)
+        if len(planner.devices) > 1:  # otherwise llama.cpp divides by all free memory, without a reserve
+            options = replace(options, tensor_split=planner.shares)
+        handles = tuple(self._devices[device.name].handle for device in planner.devices)
         offload = Offload(handles, plan.layers, self._cpu_expert_layers, has_gpus=True)
         native = NativeModel(self._path, options, self._header.bytes_without_token, offload, self._progress)
         can_be_used = native.generation_unsupported_reason() is None
-        if can_be_used and not self._wish.are_layers_given:
-            _check_contexts_fit(native, plan)
-        return native, self._placement(plan, devices, note)
+        try:
+            return native, self._with_context_that_fits(native, planner, plan) if can_be_used else plan
+        except BaseException:
+            native.close()
+            raise
 
-    def _placement(self, plan: Plan, devices: Sequence[Device], note: str | None) -> Placement:
+    def _with_context_that_fits(self, native: NativeModel, planner: Planner, plan: Plan) -> Plan:
+        """Return the plan, with a smaller context if llama.cpp cannot make this one. Raises ``NoMemoryError``."""
+        while True:
+            smaller_plan = planner.wish.with_smaller_context(plan)
+            can_be_smaller = smaller_plan is not None or not planner.wish.are_layers_given
+            try:
+                self._try_context(native, planner, plan, min_free_bytes=_MIN_FREE_BYTES if can_be_smaller else 0)
+            except NoMemoryError as error:
+                if smaller_plan is None:
+                    raise
+                self._failure = f"{_context_text(plan)} did not fit ({error.problem})"
+                plan = smaller_plan
+            else:
+                return plan
+
+    def _try_context(self, native: NativeModel, planner: Planner, plan: Plan, min_free_bytes: int) -> None:
+        """Make the context of a plan, and free it again. Raises ``NoMemoryError``."""
+        batch_tokens = max(min(native.options.batch, plan.context), plan.slots)
+        context = NativeContext(native, ContextSize(plan.context, batch_tokens, plan.slots))
+        try:
+            used_names = {device.name for device in planner.devices}
+            for device in choose_devices(self._options):
+                if device.name in used_names and device.free_bytes < min_free_bytes:
+                    raise NoMemoryError(f"only {_gib(device.free_bytes)} of {device.name} would stay free")
+        finally:
+            context.close()
+
+    def _refusal(self, planner: Planner, plan: Plan, error: NoMemoryError) -> NoMemoryError:
+        """Return the error of a load with given layers, with the number of layers that would fit."""
+        auto_plan = replace(planner, wish=replace(planner.wish, are_layers_given=False)).fit()
+        layers = min(auto_plan.layers, plan.layers * 3 // 4)
+        problem = f"{self._layers_of(plan)} do not fit ({error.problem})"
+        smaller_context = (", or a smaller ", Word.N_CTX) if planner.wish.is_context_given else ()
+        advice = ("try ", Word.GPU_LAYERS, f" {layers} or auto", *smaller_context)
+        return NoMemoryError(problem, advice=advice)
+
+    def _placement(self, planner: Planner, plan: Plan) -> Placement:
+        note = self._note(planner, plan)
         if plan.layers == 0:
-            return Placement(0, self._layer_count, note=note)
-        memory = self._memory_of(devices)
-        needs = needs_of_devices(self._sizes, memory, plan, self._wish.microbatch, self._split)
+            return Placement(0, self._layer_count, plan.context, note=note)
+        own_needs = replace(planner, sizes=self._own_sizes).needs(plan)
+        max_slots = self._default_slots if self._wish.are_slots_given else plan.slots
+        more_slots = (replace(plan, slots=slots) for slots in range(max_slots, plan.slots, -1))
         return Placement(
             plan.layers,
             self._layer_count,
-            tuple(DeviceMemory(device.name, device.free_bytes) for device in devices),
-            slots=plan.slots if self._options.slots is None else None,
+            plan.context,
+            tuple(DeviceMemory(each.name, self._devices[each.name].free_bytes) for each in planner.devices),
+            slots=next(filter(planner.fits, more_slots), plan).slots,
             note=note,
-            context_bytes={device.name: need.context for device, need in zip(devices, needs, strict=True)},
+            context_bytes={
+                device.name: need.context for device, need in zip(planner.devices, own_needs, strict=True)
+            },
         )
 
-    def _usable_devices(self) -> list[Device]:
-        """Return the GPUs, without those that are full unless the options name or number them."""
-        devices = choose_devices(self._options)
-        are_named = self._options.devices is not None or bool(self._options.tensor_split)
-        if self._wish.are_layers_given or are_named:
-            return devices
-        memory = self._memory_of(devices)
-        free = [device for device, each in zip(devices, memory, strict=True) if each.free_bytes > MARGIN_BYTES]
-        return free or devices
-
-    def _memory_of(self, devices: Sequence[Device]) -> list[DeviceMemory]:
-        return [
-            DeviceMemory(device.name, max(0, device.free_bytes - self._reserved_bytes.get(device.name, 0)))
-            for device in devices
-        ]
-
-    def _note(self, plan: Plan, devices: Sequence[Device], failure: str | None) -> str | None:
+    def _note(self, planner: Planner, plan: Plan) -> str | None:
         """Return a sentence about what came down; None if nothing did."""
         wanted = self._wish.plan
         if plan == wanted:
             return None
-        memory = self._memory_of(devices)
-        needs = needs_of_devices(self._sizes, memory, wanted, self._wish.microbatch, self._split)
-        free = ", ".join(f"{each.name} has {_gib(each.free_bytes)} free" for each in memory)
-        need = f"all of the model needs {_gib(sum(each.total for each in needs))}"
-        changes = [f"{plan.layers} of {count_noun(self._layer_count, 'layer')} on the GPU"]
-        if plan.context != wanted.context:
-            changes.append(f"a context of {plan.context:,} tokens instead of {wanted.context:,}")
-        if plan.slots != wanted.slots:
+        changes = [f"{self._layers_of(plan)} on the GPU"]
+        if plan.layers > 0 and plan.context != wanted.context:
+            changes.append(f"{_context_text(plan)} instead of {wanted.context:,}")
+        if plan.layers > 0 and plan.slots != wanted.slots:
             changes.append(f"{count_noun(plan.slots, 'slot')} instead of {wanted.slots}")
-        reason = failure or f"{free}, {need}, and {_gib(MARGIN_BYTES)} stays in reserve"
+        free = ", ".join(f"{each.name} has {_gib(each.free_bytes)} free" for each in self._free_memory())
+        need = f"all of the model needs {_gib(sum(each.total for each in planner.needs(wanted)))}"
+        reason = self._failure or f"{free}, {need}, and {_gib(MARGIN_BYTES)} stays in reserve"
         return f"{reason}: {', '.join(changes)}"
 
+    def _layers_of(self, plan: Plan) -> str:
+        return f"{plan.layers} of {count_noun(self._layer_count, 'layer')}"
 
-def _check_contexts_fit(native: NativeModel, plan: Plan) -> None:
-    """Make the context of the plan, and free it again. Raises ``NoMemoryError``, and then closes the model."""
-    batch_tokens = max(min(native.options.batch, plan.context), plan.slots)
-    try:
-        NativeContext(native, ContextSize(plan.context, batch_tokens, plan.slots)).close()
-    except BaseException:
-        native.close()
-        raise
+
+def _measure_file(path: Path, header: GgufHeader, metadata: Values, options: LoadOptions) -> ModelSizes:
+    tensors = LayerTensors.of(read_tensors(path, header), metadata)
+    adapter_bytes = sum(Path(file).stat().st_size for file, _ in options.lora)
+    return measure_model(tensors, metadata, options, adapter_bytes)
+
+
+def _rank_of_plan(planner: Planner) -> tuple[int, int, int]:
+    plan = planner.fit()
+    return plan.layers, plan.slots, plan.context
+
+
+def _context_text(plan: Plan) -> str:
+    return f"a context of {plan.context:,} tokens"
 
 
 def _gib(byte_count: int) -> str:

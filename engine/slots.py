@@ -106,6 +106,9 @@ class SequenceSlot:
         self.length = length
         self.max_rows = max_rows  # maximum number of tokens that one call can read with the logits of each token
         self.tokens: list[int] = []
+        # True if llama.cpp's state is not that of the tokens, because a recurrent state cannot be truncated. The
+        # next decode reads the tokens again.
+        self.is_stale = False
         # the ends of the prompt's chunks, in tokens. Another slot may copy chunks that it would read in the same
         # way.
         self.chunk_ends: list[int] = []
@@ -383,15 +386,26 @@ class SequenceSlots:
                 self._truncate_slot(slot, len(slot.tokens) - 1)
 
     def _decode(self, appends: Sequence[SlotAppend]) -> list[Logits]:
+        for slot, _, _ in appends:
+            if slot.is_stale:
+                self._read_again(slot)
         try:
             self._native.decode_spans(
                 [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens, _ in appends]
             )
         except ModelError:  # an aborted decode may have left some tokens in llama.cpp's memory
             for slot, _, _ in appends:
-                self._native.truncate_sequence(len(slot.tokens), slot.number)
+                self._truncate_sequence(slot, len(slot.tokens))
             raise
         return [self._native.logits_at(index) for index in range(sum(len(append.tokens) for append in appends))]
+
+    def _read_again(self, slot: SequenceSlot) -> None:
+        """Read the tokens of a slot again, whose recurrent state is lost."""
+        self._native.truncate_sequence(0, slot.number)
+        for start in range(0, len(slot.tokens), slot.max_rows):
+            tokens = slot.tokens[start : start + slot.max_rows]
+            self._native.decode_spans([SequenceSpan(tokens, start, slot.number)])
+        slot.is_stale = False
 
     def _copy_beginning(self, slot: SequenceSlot, count_tokens: Callable[[SequenceSlot], int]) -> None:
         """Copy the slot that shares the longest beginning with a prompt, unless ``slot`` shares as much."""
@@ -405,30 +419,27 @@ class SequenceSlots:
         self._native.truncate_sequence(0, target.number)
         self._native.copy_sequence(source.number, target.number)
         target.tokens = source.tokens[:]
+        target.is_stale = source.is_stale
         target.chunk_ends = source.chunk_ends[:]
         target.prompt_length = source.prompt_length
         target.prompt_logits = source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
-        """Remove the last ``count`` tokens of a slot. A recurrent model reads the remaining tokens again."""
-        if not count:
-            return
-        kept_tokens = slot.tokens[: len(slot.tokens) - count]
-        if self._can_truncate:
-            self._truncate_slot(slot, len(kept_tokens))
-            return
-        self._truncate_slot(slot, 0)
-        for start in range(0, len(kept_tokens), slot.max_rows):
-            tokens = kept_tokens[start : start + slot.max_rows]
-            self._decode([SlotAppend(slot, tokens)])
-            slot.tokens.extend(tokens)
+        """Remove the last ``count`` tokens of a slot."""
+        if count:
+            self._truncate_slot(slot, len(slot.tokens) - count)
 
     def _truncate_slot(self, slot: SequenceSlot, length: int) -> None:
-        self._native.truncate_sequence(length, slot.number)
+        self._truncate_sequence(slot, length)
         del slot.tokens[length:]
         slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]
         if length < slot.prompt_length:
             slot.forget_prompt()
+
+    def _truncate_sequence(self, slot: SequenceSlot, length: int) -> None:
+        """Remove what llama.cpp has read of a slot after its first ``length`` tokens."""
+        was_truncated = self._native.truncate_sequence(length, slot.number)
+        slot.is_stale = length > 0 and (slot.is_stale or not was_truncated)
 
     def close(self) -> None:
         self._native.close()

@@ -155,7 +155,8 @@ class BatchServiceSpec:
     """The arguments of a `BatchService`, which is made in a worker's process."""
 
     model: ModelSpec
-    parallel: int  # maximum number of requests that are computed at the same time
+    # maximum number of requests that are computed at the same time; None: as many as the worker has memory for
+    parallel: int | None
     deterministic: bool  # whether each request is computed exactly as it would be alone
     is_openai: bool  # whether results have OpenAI's batch format; otherwise they have logitsmith's
     # returns the message of an error as a line's result shows it; can be pickled
@@ -184,7 +185,7 @@ class BatchService:
         for request_id, result in answer_lines(
             self._model,
             (None if task is None else task.content for task in tasks),
-            self._spec.parallel,
+            self._spec.parallel or self._model.default_parallel,
             is_openai=self._spec.is_openai,
             describe_error=self._spec.describe_error,
             worker=self._worker,
@@ -309,8 +310,10 @@ class WrongStrideError(LogitsmithError):
 
 
 def worker_facts(model: Model) -> dict[str, Any]:
-    """Return the facts that the driver compares: model, kernels, processor and versions. Raises ``ModelError``."""
+    """Return the facts that the driver compares or shows: model, kernels, processor, versions, and a note."""
+    # Raises ``ModelError``.
     return {
+        "note": model.placement.note,
         "model": describe_model(model),
         "kernels": model.kernel_digest(),
         "worker": worker_description(model),

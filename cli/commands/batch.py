@@ -275,7 +275,7 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     options = job.options
     draft = find_draft_model(options.drafts, interrupt)
     job = job._replace(defaults=replace(job.defaults, draft=draft))
-    with load_model(options.model, interrupt, slots=options.parallel) as model:
+    with load_model(options.model, interrupt, slots=options.parallel, draft=draft) as model:
         open_draft_model(draft, model)
         run = _make_run(job, describe_model(model))
         with _open_lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
@@ -300,12 +300,12 @@ def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
     from ..render.batch_progress import show_cluster_progress, stop_check_with_note
 
     options = job.options
-    spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
+    spec = find_model(options.model, interrupt, slots=options.parallel)
+    spec = model_for_workers(spec, options.cluster.worker_cpus)
     parallel = options.parallel or default_slots(spec.options.thread_count)
-    spec = replace(spec, options=replace(spec.options, slots=parallel))
     service = BatchServiceSpec(
         spec,
-        parallel,
+        options.parallel,
         deterministic=options.deterministic,
         is_openai=options.format is BatchFormat.openai,
         describe_error=line_sentence,

@@ -59,7 +59,7 @@ def chat(options: ConversationOptions) -> None:
         stored = conversation.settings
         settings = None if ChatSettings.needs_model(options) else ChatSettings(options, None, stored)
         draft = _find_draft_model(options)
-        with terminal_mode(), _load(options) as model:
+        with terminal_mode(), _load(options, draft) as model:
             settings = settings or ChatSettings(options, model.metadata, stored)
             settings.draft = draft
             open_draft_model(draft, model)
@@ -131,10 +131,10 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
     return Conversation.resume(store, store.find_conversation(name_or_id).id, print_note)
 
 
-def _load(options: ConversationOptions) -> Model:
+def _load(options: ConversationOptions, draft: DraftOptions | None) -> Model:
     """Load the model. Only loading is interruptible here; later each answer handles Ctrl-C separately."""
     with interruptible() as interrupt:
-        return load_model(options.model, interrupt)
+        return load_model(options.model, interrupt, draft=draft)
 
 
 def _find_draft_model(options: ConversationOptions) -> DraftOptions | None:

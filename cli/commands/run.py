@@ -202,8 +202,10 @@ def run(options: RunOptions) -> None:
     show_llama_cpp_messages(options.log)
     with interruptible() as interrupt:
         draft = None if options.output.show_config else find_draft_model(options.drafts, interrupt)
-        slots = options.beam_search.beams or (None if options.samples > 1 else 1)
-        with load_model(options.model, interrupt, slots=slots) as model:
+        is_guided = setup is not None and bool(setup.settings["guidance"].value)
+        single_slots = 2 if is_guided else 1  # guidance has a second context
+        slots = options.beam_search.beams or (None if options.samples > 1 else single_slots)
+        with load_model(options.model, interrupt, slots=slots, draft=draft) as model:
             setup = setup or _resolve_setup(options, model.metadata)
             if options.output.show_config:
                 _show_config(setup, model)

@@ -209,9 +209,10 @@ def serve(options: ServeOptions) -> None:
     with interruptible() as interrupt, _closed_at_end(server, state):
         loop = server.start()
         print_message(f"gen: loading the model; {address}/health answers 503 until then")
-        state.defaults = replace(defaults, draft=find_draft_model(options.drafts, interrupt))
-        with load_model(options.model, interrupt, slots=options.slots) as model:
-            open_draft_model(state.defaults.draft, model)
+        draft = find_draft_model(options.drafts, interrupt)
+        state.defaults = replace(defaults, draft=draft)
+        with load_model(options.model, interrupt, slots=options.slots, draft=draft) as model:
+            open_draft_model(draft, model)
             try:
                 engine.start(model, loop)
                 state.set_model(model)

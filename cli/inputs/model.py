@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...common.errors import UsageError
 from ...common.machine import gpu_maker
 from ...common.text import did_you_mean
 from ...models.names import model_bytes
 from ..interrupt import Interrupt
 from ..messages import exit_after_abort, flag_sentence, print_note
 from ..options.drafts import DraftingOptions
-from ..options.model import ClusterOptions, LogOptions, ModelOptions, RopeScaling
+from ..options.model import FLAGS_BY_OPTION, ClusterOptions, LogOptions, ModelOptions, RopeScaling
 
 if TYPE_CHECKING:
     from ...cluster.run import ClusterRun
     from ...cluster.tasks import ServiceFactory
     from ...engine.drafts import DraftOptions
-    from ...engine.load_options import LoadOptions, ModelSpec
+    from ...engine.load_options import ModelSpec
     from ...engine.model import Model
     from ...models.errors import ModelError
     from ...models.folders import ResolvedModel
@@ -46,15 +45,20 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
 _MIN_BYTES_FOR_BAR = 500_000_000
 
 
-def load_model(options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1) -> Model:
+def load_model(
+    options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1, draft: DraftOptions | None = None
+) -> Model:
     """Find and load the model that the options, the environment or the user's config name."""
-    # ``slots``: see `LoadOptions`. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
+    # ``slots``: see `LoadOptions`. ``draft``: a draft model that will be loaded beside this one. Raises
+    # ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     from ...engine.model import Model
     from ...models.errors import AbortedError, ModelError
     from ...models.listing import model_name
     from ..render.progress import loading_bar
 
     spec = find_model(options, interrupt, slots=slots)
+    if draft is not None:
+        spec = replace(spec, options=replace(spec.options, companions=(draft.model,)))
     has_bar = model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR
     with loading_bar(model_name(spec.path), is_needed=has_bar) as show_fraction, ExitStack() as stack:
         report_progress = None
@@ -125,7 +129,7 @@ def find_model(options: ModelOptions, interrupt: Interrupt, *, slots: int | None
     # download.
     from ...engine.load_options import ModelSpec
 
-    load_options = replace(read_load_options(options), slots=slots)
+    load_options = replace(options.load_options(), slots=slots)
     files, origin = find_model_files(options.model_reference, partial(pull, interrupt=interrupt))
     _report_other_files(files)
     _use_numa(options)
@@ -188,10 +192,6 @@ def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
         )
 
 
-# the flags of options that a load can find to be wrong
-_FLAGS_BY_OPTION = {"devices": "-dev", "main_gpu": "-mg", "tensor_split": "-ts"}
-
-
 def with_origin(error: ModelError, origin: str) -> ModelError:
     """Return the error with the place that names the file: ``--lora``, $GEN_MODEL or the user's config."""
     from ...models.errors import AdapterError
@@ -199,8 +199,8 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
     if isinstance(error, AdapterError):
         return error.at(f"--lora {error.origin}")
-    if error.origin in _FLAGS_BY_OPTION:
-        return error.at(_FLAGS_BY_OPTION[error.origin])
+    if error.origin in FLAGS_BY_OPTION:
+        return error.at(FLAGS_BY_OPTION[error.origin])
     if origin == "config":
         return error.within(f"{config_file()}: model")
     return error.within("$GEN_MODEL" if origin == "$GEN_MODEL" else "")
@@ -232,49 +232,6 @@ def _use_numa(options: ModelOptions) -> None:
         print_note("--numa has no effect: this machine has one NUMA node")
 
 
-def read_load_options(options: ModelOptions) -> LoadOptions:
-    """Return what the flags say about loading. Raises ``UsageError``."""
-    from ...engine.load_options import LoadOptions
-
-    rope_freq_scale = options.rope_freq_scale
-    if options.rope_scale is not None:
-        rope_freq_scale = 1 / options.rope_scale
-    return LoadOptions(
-        n_ctx=options.context_size,
-        threads=options.threads,
-        batch_threads=options.batch_threads,
-        batch=options.batch_size,
-        microbatch=options.microbatch,
-        flash_attention=options.flash_attention.value,
-        cache_type_k=options.cache_type_k.value,
-        cache_type_v=options.cache_type_v.value,
-        rope_scaling=None if options.rope_scaling is None else options.rope_scaling.value,
-        rope_freq_base=options.rope_freq_base,
-        rope_freq_scale=rope_freq_scale,
-        gpu_layers=int(options.gpu_layers) if options.gpu_layers.isdecimal() else options.gpu_layers,
-        devices=options.devices,
-        cpu_expert_layers="all" if options.cpu_moe else options.cpu_moe_layers or 0,
-        split_mode="layer" if options.split_mode is None else options.split_mode.value,
-        main_gpu=options.main_gpu or 0,
-        tensor_split=options.gpu_shares,
-        mmap=options.mmap,
-        mlock=options.mlock,
-        lora=[_read_adapter(text) for text in options.lora or ()],
-        overrides=read_overrides(options.override_kv or ()),
-    )
-
-
-def _read_adapter(text: str) -> tuple[str, float]:
-    """Return file and scale of ``FILE=SCALE``. The default scale is 1."""
-    path, equals_sign, scale = text.rpartition("=")
-    if not equals_sign:
-        return text, 1.0
-    try:
-        return path, float(scale)
-    except ValueError:
-        return text, 1.0  # no number follows the last =, so = is part of the file's name
-
-
 def report_flags_without_effect(options: ModelOptions, report: Callable[[str], object]) -> None:
     """Report flags that have no effect because of another flag, or because there is no GPU."""
     from ...engine.native.devices import has_gpus
@@ -295,31 +252,6 @@ def report_flags_without_effect(options: ModelOptions, report: Callable[[str], o
     if typed_flags and not has_gpus():
         verb = "has" if len(typed_flags) == 1 else "have"
         report(f"{', '.join(typed_flags)} {verb} no effect: llama.cpp finds no GPU that it was built for")
-
-
-Value = int | float | bool | str
-_PARSERS: Mapping[str, Callable[[str], Value]] = {
-    "int": int,
-    "float": float,
-    "bool": lambda text: {"true": True, "false": False}[text],
-    "str": str,
-}
-
-
-def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
-    """Return the values of all ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
-    value_of_key = {}
-    for text in texts:
-        for item in text.split(","):
-            key, _, type_and_value = item.partition("=")
-            type_name, _, value = type_and_value.partition(":")
-            try:
-                value_of_key[key] = _PARSERS[type_name](value)
-            except (KeyError, ValueError):
-                raise UsageError(
-                    f"--override-kv: {item!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
-                ) from None
-    return value_of_key
 
 
 # Similarity of two keys, 0 to 1, above which one is suggested for the other. The number is high because different
@@ -379,9 +311,10 @@ def computing_device(options: ModelOptions, model: Model | None) -> SettingValue
         from ...engine.placement import plan_placement
 
         files, origin = find_model_files(options.model_reference)
-        return SettingValue(str(plan_placement(files.path, read_load_options(options))), flag)
+        placement = plan_placement(files.path, options.load_options())
+        return SettingValue("CPU" if placement is None else str(placement), flag)
     except ModelError as error:
-        if error.origin in _FLAGS_BY_OPTION:
+        if error.origin in FLAGS_BY_OPTION:
             raise with_origin(error, origin) from None
         return SettingValue("unknown", flag)  # the row of the model says what is wrong with it
     except (ImportError, BindingError):  # the settings can be shown without llama.cpp

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
 from ...common.flags import POSITIVE, CompletionKind, at_least, within
@@ -19,6 +21,9 @@ from ...common.llama_cpp_limits import (
     SPLIT_MODES,
 )
 from ..flags import Options, flag, make_switch_parser
+
+if TYPE_CHECKING:
+    from ...engine.load_options import LoadOptions
 
 _model = partial(flag, panel="Model")
 
@@ -46,6 +51,16 @@ def _layer_count(text: str) -> str:
     if text not in _LAYER_WORDS and not is_count:
         raise ValueError(f"{text!r} is not auto, all or an integer within 0..{INT32_MAX}")
     return _LAYER_WORDS.get(text, text)
+
+
+# the flags of options whose values can be wrong beside other values, or on this machine
+FLAGS_BY_OPTION = {
+    "cache_type_v": "-ctv",
+    "devices": "-dev",
+    "gpu_layers": "-ngl",
+    "main_gpu": "-mg",
+    "tensor_split": "-ts",
+}
 
 
 def _print_devices() -> None:
@@ -237,8 +252,8 @@ class ModelOptions(Options):
         names = tuple(name.strip() for name in self.device.split(","))
         if names == ("none",):
             return ()
-        if "none" in names or "" in names or len(set(names)) < len(names):
-            raise UsageError(f"-dev: {self.device!r} is not none or a comma-separated list of different names")
+        if "none" in names or "" in names:
+            raise UsageError(f"-dev: {self.device!r} is not none or a comma-separated list of names")
         return names
 
     @property
@@ -271,19 +286,88 @@ class ModelOptions(Options):
         """The value of ``-m`` as a path; None if ``-m`` is not given."""
         return None if self.model is None else Path(self.model)
 
+    def load_options(self) -> LoadOptions:
+        """Return what the flags say about loading. Raises ``UsageError``."""
+        from ...engine.load_options import LoadOptions
+
+        rope_freq_scale = self.rope_freq_scale
+        if self.rope_scale is not None:
+            rope_freq_scale = 1 / self.rope_scale
+        return LoadOptions(
+            n_ctx=self.context_size,
+            threads=self.threads,
+            batch_threads=self.batch_threads,
+            batch=self.batch_size,
+            microbatch=self.microbatch,
+            flash_attention=self.flash_attention.value,
+            cache_type_k=self.cache_type_k.value,
+            cache_type_v=self.cache_type_v.value,
+            rope_scaling=None if self.rope_scaling is None else self.rope_scaling.value,
+            rope_freq_base=self.rope_freq_base,
+            rope_freq_scale=rope_freq_scale,
+            gpu_layers=int(self.gpu_layers) if self.gpu_layers.isdecimal() else self.gpu_layers,
+            devices=self.devices,
+            cpu_expert_layers="all" if self.cpu_moe else self.cpu_moe_layers or 0,
+            split_mode="layer" if self.split_mode is None else self.split_mode.value,
+            main_gpu=self.main_gpu or 0,
+            tensor_split=self.gpu_shares,
+            mmap=self.mmap,
+            mlock=self.mlock,
+            lora=[_read_adapter(text) for text in self.lora or ()],
+            overrides=read_overrides(self.override_kv or ()),
+        )
+
     def check(self) -> None:
         """Raise ``UsageError`` for flags that exclude each other, and for wrong lists."""
+        from ...models.errors import ModelError
+
         if self.hub_repository is not None and self.model is not None:
             raise UsageError("-m and -hf both name a model; give only one")
         if self.hub_file is not None and self.hub_repository is None:
             raise UsageError("-hff names a file in a repository; name the repository with -hf USER/REPO")
         if self.rope_scale is not None and self.rope_freq_scale is not None:
             raise UsageError("--rope-scale and --rope-freq-scale set the same factor; give only one")
-        _ = self.gpu_shares
-        if self.devices == () and self.gpu_layers not in ("auto", "0"):
-            raise UsageError(f"-ngl {self.gpu_layers} needs a GPU, and -dev none leaves none; omit one of them")
-        if self.flash_attention is FlashAttention("off") and "q" in self.cache_type_v.value:
-            raise UsageError(f"-ctv {self.cache_type_v.value} needs flash attention; omit -fa off")
+        try:
+            self.load_options()
+        except ModelError as error:
+            flag = FLAGS_BY_OPTION.get(error.origin, error.origin)
+            raise UsageError.of(error).at(flag) from None
+
+
+def _read_adapter(text: str) -> tuple[str, float]:
+    """Return file and scale of ``FILE=SCALE``. The default scale is 1."""
+    path, equals_sign, scale = text.rpartition("=")
+    if not equals_sign:
+        return text, 1.0
+    try:
+        return path, float(scale)
+    except ValueError:
+        return text, 1.0  # no number follows the last =, so = is part of the file's name
+
+
+Value = int | float | bool | str
+_PARSERS: Mapping[str, Callable[[str], Value]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: {"true": True, "false": False}[text],
+    "str": str,
+}
+
+
+def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
+    """Return the values of all ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
+    value_of_key = {}
+    for text in texts:
+        for item in text.split(","):
+            key, _, type_and_value = item.partition("=")
+            type_name, _, value = type_and_value.partition(":")
+            try:
+                value_of_key[key] = _PARSERS[type_name](value)
+            except (KeyError, ValueError):
+                raise UsageError(
+                    f"--override-kv: {item!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
+                ) from None
+    return value_of_key
 
 
 @dataclass(frozen=True, kw_only=True)

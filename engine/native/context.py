@@ -60,6 +60,8 @@ class NativeContext:
         # must end where -c says.
         self.length = min(size.length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate  # see `NativeModel.can_truncate`
+        self._model = model
+        model.open_contexts += 1
         self._abort_flag = model.abort_flag
         self._has_one_sequence = size.sequence_count == 1
         self._memory = lib.llama_get_memory(self.handle)
@@ -84,6 +86,7 @@ class NativeContext:
             lib.llama_batch_free(self._batch)
             lib.llama_free(self.handle)
             self.handle = None
+            self._model.open_contexts -= 1
 
     def check_open(self) -> None:
         """Raise ``ModelError`` after `close`, because llama.cpp would read freed memory."""

@@ -52,6 +52,7 @@ class NativeModel:
         self.options = replace(options, threads=self.threads)  # all contexts have the same number of threads
         # the LoRA adapters with their scales, which every context gets; none before `load_adapters`
         self.adapters: list[tuple[object, float]] = []
+        self.open_contexts = 0  # number of contexts of the model that are not closed
         # whether some layers are computed on a GPU
         self.uses_gpu = offload.layers > 0
         params = native_model_params(options, path, offload, progress)

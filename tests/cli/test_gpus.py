@@ -56,6 +56,12 @@ def test_the_list_of_devices(gen, put):
 RUNS = {
     "everything fits": ((), 8192, 31, None),
     "a shorter context": ((), 280, 31, "a context of 3,072 tokens instead of 4,096"),
+    "a second context for guidance": (
+        ("--cfg-scale", "2", "--cfg-negative-prompt", "x"),
+        280,
+        31,
+        "a context of 1,536 tokens instead of 4,096",
+    ),
     "fewer layers": ((), 180, 15, "15 of 31 layers on the GPU, a context of 1,024 tokens"),
     "a given context": (("-c", "4096"), 180, 7, ": 7 of 31 layers on the GPU\n"),
     "given layers": (("-ngl", "3"), 8192, 3, None),

@@ -23,6 +23,7 @@ class EchoFactory:
         hangs: whether making the service never ends.
         only_first: file that the first worker creates; all other workers fail. None: no worker fails.
         file: file whose text is the answer, on a node that does not have the file; None: answer with the content.
+        note: the note of each worker.
     """
 
     seconds: float = 0.0
@@ -31,6 +32,7 @@ class EchoFactory:
     hangs: bool = False
     only_first: Path | None = None
     file: Path | None = None
+    note: str | None = None
 
     def __call__(self, find_file):
         if self.dies:
@@ -40,7 +42,7 @@ class EchoFactory:
         if self.hangs:
             time.sleep(1000)
         if self.file is None:
-            return Echo(self.seconds)
+            return Echo(self.seconds, note=self.note)
         if find_file.__self__.published_files is None:
             raise MissingFileError
         return Echo(self.seconds, find_file(self.file).read_text())
@@ -56,11 +58,11 @@ def is_first(path):
 
 
 class Echo:
-    def __init__(self, seconds, text=None):
-        self.seconds, self.text = seconds, text
+    def __init__(self, seconds, text=None, note=None):
+        self.seconds, self.text, self.note = seconds, text, note
 
     def facts(self):
-        return {"pid": os.getpid()}
+        return {"pid": os.getpid(), "note": self.note}
 
     def serve(self, tasks, answer, progress):
         for task in tasks:

@@ -114,6 +114,12 @@ def test_each_worker_gets_a_part(head_monitor):
     assert answered[-1] == [4, 4]
 
 
+def test_the_note_of_a_worker_is_reported_with_its_name(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(note="its GPU is full"), workers=1)
+    assert driver.results([1, 2]) == [1, 2]
+    assert [report.partition(": ")[2] for report in driver.reports] == ["its GPU is full"]
+
+
 @pytest.mark.slow
 def test_a_worker_may_be_rejected(head_monitor):
     seen = []

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from logitsmith.engine import (
     GenerationRequest,
     Guidance,
     LogprobRequest,
+    Model,
     ModelError,
     PromptToken,
     Start,
@@ -32,6 +34,8 @@ from logitsmith.logprobs.events import ExactnessLevel
 from logitsmith.models.errors import PromptTooLongError
 from logitsmith.samplers import Sampler, SamplerInfo, SamplingError, build, parse_chain
 from logitsmith.samplers.chain import StepSpec
+
+from .small_models import write_model
 
 SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
 MESSAGE = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
@@ -357,6 +361,43 @@ def test_tokens_that_llama_cpp_cannot_read_end_their_request_alone(model, monkey
     assert all("no memory" in str(last[name].error) for name in failed)
     assert {name for name, event in last.items() if isinstance(event, Done)} == {*"abc", "later"} - failed
     assert all(event.completion_tokens == 8 for event in last.values() if isinstance(event, Done))
+
+
+FAILURES = {"no memory": ModelError("llama.cpp has no memory left"), "an abort": AbortedError()}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("architecture", ["llama", "mamba", "rwkv7", "jamba"])
+def test_a_state_that_a_failed_decode_has_changed_is_computed_again(tmp_path, monkeypatch, architecture, failure):
+    """llama.cpp cannot truncate a recurrent state, so that a token must not be read a second time."""
+    path = write_model(tmp_path / "m.gguf", architecture, "rwkv" if architecture == "rwkv7" else "gpt2")
+    decode, calls = NativeContext.decode_spans, []
+
+    def decode_and_fail(native, spans, all_logits=True):
+        decode(native, spans, all_logits)
+        calls.append(len(spans))
+        if len(calls) == fails_at:
+            raise failure
+
+    def answers(model):
+        with BatchEngine(model, 3) as engine:
+            for number in range(3):
+                prompt = [(7 * place + number) % model.vocabulary.size for place in range(9)]
+                engine.add(request(number, prompt, "greedy", max_tokens=8, ends_at_eog=False))
+            events = []
+            while not engine.is_idle:
+                with suppress(AbortedError):
+                    events += engine.step()
+        assert not [event for _, event in events if isinstance(event, BatchFailure)]
+        return sorted((name, event.index, event.id) for name, event in events if isinstance(event, Token))
+
+    with Model.load(path, n_ctx=192, threads=1) as model:
+        fails_at = 0
+        expected = answers(model)
+        monkeypatch.setattr(NativeContext, "decode_spans", decode_and_fail)
+        fails_at = 6
+        assert answers(model) == expected
+    assert calls[5] == 3  # a decode of all requests failed
 
 
 FORCED = 'root ::= [A-Z] "unexpectedly, seventeen purple elephants" " danced" [a-z]+ "."'

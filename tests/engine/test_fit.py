@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +16,18 @@ from logitsmith.engine.fit import (
     LayerTensors,
     ModelSizes,
     Plan,
+    Planner,
     Split,
     Wish,
     count_layers,
     devices_of_layers,
-    fit,
     measure_model,
-    needs_of_devices,
     trained_context,
 )
+from logitsmith.engine.native import binding
+from logitsmith.engine.native.context import NativeContext
+from logitsmith.engine.native.model import NativeModel
+from logitsmith.engine.native.options import ContextSize, Offload
 from logitsmith.models.gguf import GgufTensor, read_header, read_tensors
 
 from .small_models import MIXTURES, write_model
@@ -31,7 +35,12 @@ from .small_models import MIXTURES, write_model
 MIB = 2**20
 # 32 layers of 100 MiB and an output of 200 MiB; 64 KiB of cache for a token in all layers; no buffers
 SIZES = ModelSizes(
-    (100 * MIB,) * 32 + (200 * MIB,), (2048,) * 32 + (0,), row_bytes=0, pair_bytes=0, copied_bytes=0
+    (100 * MIB,) * 32 + (200 * MIB,),
+    (2048,) * 32 + (0,),
+    state_bytes=(0,) * 33,
+    row_bytes=0,
+    pair_bytes=0,
+    copied_bytes=0,
 )
 WEIGHTS_MIB = 3400
 ALL = Wish(Plan(33, 4096, 1), microbatch=512)
@@ -41,6 +50,13 @@ EIGHT = replace(ALL, plan=Plan(33, 4096, 8))
 def card(mib, name="CUDA0"):
     """A GPU with this much memory beside the margin."""
     return DeviceMemory(name, mib * MIB + MARGIN_BYTES)
+
+
+BY_MEMORY = Split()
+
+
+def planner(*devices, sizes=SIZES, split=BY_MEMORY, wish=ALL):
+    return Planner(sizes, devices, split, wish)
 
 
 # one card: the memory beside the margin in MiB, the wish, and what fits: layers, context, slots
@@ -75,12 +91,35 @@ ONE_CARD = {
 
 @pytest.mark.parametrize(("mib", "wish", "expected"), ONE_CARD.values(), ids=ONE_CARD)
 def test_what_comes_down_on_one_card(mib, wish, expected):
-    assert fit(SIZES, [card(mib)], wish, Split()) == Plan(*expected)
+    assert planner(card(mib), wish=wish).fit() == Plan(*expected)
 
 
 def test_a_card_without_a_layer_needs_no_buffers():
     sizes = replace(SIZES, row_bytes=MIB)
-    assert fit(sizes, [card(8000), card(1)], ALL, Split()).layers == 33
+    assert planner(card(8000), card(1), sizes=sizes).fit().layers == 33
+
+
+def test_a_recurrent_state_is_counted_for_each_slot():
+    sizes = replace(SIZES, state_bytes=(MIB,) * 33)
+    (one,), (eight,) = (planner(card(1), sizes=sizes).needs(Plan(33, 256, slots)) for slots in (1, 8))
+    assert eight.context == 8 * one.context == 8 * (33 * MIB + 256 * 65536)
+
+
+# what follows if llama.cpp cannot make the contexts of a plan
+SMALLER = {
+    "the context": (EIGHT, Plan(33, 4096, 8), Plan(33, 2048, 8)),
+    "not below the floor": (EIGHT, Plan(33, 1536, 8), Plan(33, 1024, 8)),
+    "the slots": (EIGHT, Plan(33, 1024, 8), Plan(33, 1024, 4)),
+    "nothing else": (EIGHT, Plan(33, 1024, 1), None),
+    "a given context": (replace(EIGHT, is_context_given=True), Plan(33, 4096, 8), Plan(33, 4096, 4)),
+    "given slots": (replace(EIGHT, are_slots_given=True), Plan(33, 1024, 8), None),
+    "a short context": (replace(ALL, plan=Plan(33, 512, 1)), Plan(33, 512, 1), None),
+}
+
+
+@pytest.mark.parametrize(("wish", "plan", "smaller"), SMALLER.values(), ids=SMALLER)
+def test_the_next_smaller_plan(wish, plan, smaller):
+    assert wish.with_smaller_context(plan) == smaller
 
 
 # several cards: the memory beside the margin in MiB, the split, and the layers that fit
@@ -101,7 +140,8 @@ SEVERAL_CARDS = {
 @pytest.mark.parametrize(("mibs", "split", "layers"), SEVERAL_CARDS.values(), ids=SEVERAL_CARDS)
 def test_layers_on_several_cards(mibs, split, layers):
     devices = [card(mib, f"CUDA{number}") for number, mib in enumerate(mibs)]
-    assert fit(SIZES, devices, replace(ALL, is_context_given=True), split).layers == layers
+    wish = replace(ALL, is_context_given=True)
+    assert planner(*devices, split=split, wish=wish).fit().layers == layers
 
 
 LAYERS_OF_CARDS = {
@@ -126,6 +166,7 @@ def test_a_plan_fits_and_a_larger_one_does_not():
         sizes = ModelSizes(
             tuple(generator.randint(1, 200) * MIB for _ in range(layer_count)),
             tuple(generator.randint(0, 200) * 1024 for _ in range(layer_count)),
+            tuple(generator.choice([0, MIB]) for _ in range(layer_count)),
             row_bytes=generator.randint(0, 10**6),
             pair_bytes=generator.randint(0, 300),
             copied_bytes=generator.randint(0, 100 * MIB),
@@ -133,12 +174,11 @@ def test_a_plan_fits_and_a_larger_one_does_not():
         )
         devices = [card(generator.randint(0, 1200), f"CUDA{number}") for number in range(generator.randint(1, 3))]
         wish = Wish(Plan(layer_count, 4096, generator.randint(1, 4)), generator.choice([128, 512]))
+        drawn = planner(*devices, sizes=sizes, wish=wish)
 
-        def fits(plan, sizes=sizes, devices=devices, wish=wish):
-            needs = needs_of_devices(sizes, devices, plan, wish.microbatch, Split())
-            return all(
-                need.total + MARGIN_BYTES <= each.free_bytes for need, each in zip(needs, devices, strict=True)
-            )
+        def fits(plan, drawn=drawn):
+            needs = zip(drawn.needs(plan), drawn.devices, strict=True)
+            return all(need.total + MARGIN_BYTES <= each.free_bytes for need, each in needs)
 
         contexts = range(4096, MIN_CONTEXT_TOKENS - 1, -CONTEXT_STEP_TOKENS)
         slots = range(wish.plan.slots, 0, -1)
@@ -147,24 +187,30 @@ def test_a_plan_fits_and_a_larger_one_does_not():
             *(Plan(layers, context, 1) for layers in range(layer_count - 1, 0, -1) for context in contexts),
         ]
         expected = next(filter(fits, candidates), replace(wish.plan, layers=0))
-        assert fit(sizes, devices, wish, Split()) == expected
+        assert drawn.fit() == expected
 
 
 def test_buffers_are_counted_on_each_card():
     sizes = replace(SIZES, row_bytes=1000, pair_bytes=6, copied_bytes=50 * MIB)
     devices = [card(9000, "CUDA0"), card(9000, "CUDA1")]
     buffers = 512 * (1000 + 6 * 4096)
-    whole = needs_of_devices(sizes, devices, ALL.plan, 512, Split())
+    whole = planner(*devices, sizes=sizes).needs(ALL.plan)
     assert [need.weights for need in whole] == [17 * 100 * MIB, 17 * 100 * MIB]
     assert [need.context for need in whole] == [17 * 2048 * 4096 + buffers, 15 * 2048 * 4096 + buffers]
-    part = needs_of_devices(sizes, devices[:1], Plan(2, 4096, 1), 512, Split())
+    part = planner(devices[0], sizes=sizes).needs(Plan(2, 4096, 1))
     assert part[0].context == 2048 * 4096 + buffers + 50 * MIB
-    experts = needs_of_devices(replace(sizes, has_cpu_experts=True), devices[:1], ALL.plan, 512, Split())
+    experts = planner(devices[0], sizes=replace(sizes, has_cpu_experts=True)).needs(ALL.plan)
     assert experts[0].context == 32 * 2048 * 4096 + buffers + 50 * MIB
 
 
 def tensor(name, *shape, size=None):
     return GgufTensor(name, shape, math.prod(shape) * 2 if size is None else size, 0)
+
+
+def layers_of(tensors, count=1, **metadata):
+    """The tensors of a file with this many layers."""
+    values = {"general.architecture": b"x", **{f"x.{name}": value for name, value in metadata.items()}}
+    return LayerTensors.of(tensors, {**values, "x.block_count": count})
 
 
 CACHES = {
@@ -179,7 +225,6 @@ CACHES = {
         {},
         2 * 16 * 2,
     ),
-    "latent": ([tensor("blk.0.attn_kv_a_mqa.weight", 64, 40)], {}, 2 * 40 * 2),
     "recurrent": ([tensor("blk.0.ssm_in.weight", 64, 40)], {}, 0),
     "quantized": (
         [tensor("blk.0.attn_k.weight", 64, 32), tensor("blk.0.attn_v.weight", 64, 64)],
@@ -191,8 +236,44 @@ CACHES = {
 
 @pytest.mark.parametrize(("tensors", "options", "size"), CACHES.values(), ids=CACHES)
 def test_the_cache_of_a_layer(tensors, options, size):
-    sizes = measure_model(LayerTensors.of(tensors, 1), {}, LoadOptions(**options), 0)
+    sizes = measure_model(layers_of(tensors), {}, LoadOptions(**options), 0)
     assert sizes.cache_bytes == (size, 0)
+
+
+# Transformers, recurrent models, hybrids of both, and models whose keys and values share one vector
+ARCHITECTURES = ["llama", "phi3", "mamba", "mamba2", "rwkv6", "rwkv7", "jamba", "falcon-h1", "granitehybrid"]
+ARCHITECTURES += ["lfm2", "qwen3next", "kimi-linear", "deepseek2", "minicpm3"]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_caches_and_states_are_those_of_llama_cpp(tmp_path, architecture):
+    """llama.cpp logs the sizes of what it allocates."""
+    path = write_model(Path(tmp_path, "m.gguf"), architecture)
+    header = read_header(path)
+    tensors = LayerTensors.of(read_tensors(path, header), header.values)
+    sizes = measure_model(tensors, header.values, LoadOptions(), 0)
+    model = NativeModel(path, LoadOptions(), frozenset(), Offload())
+    log: list[str] = []
+    binding.set_log_sink(log.append)
+    try:
+        NativeContext(model, ContextSize(4096, 512, 8)).close()
+    finally:
+        binding.set_log_sink(None)
+        model.close()
+    found = re.findall(r"(KV|RS) buffer size = +([\d.]+) MiB", "".join(log))
+    assert found
+    for kind, expected in ("KV", 8 * 4096 * sum(sizes.cache_bytes)), ("RS", 8 * sum(sizes.state_bytes)):
+        allocated = sum(float(size) for name, size in found if name == kind)
+        assert expected / MIB == pytest.approx(allocated, abs=0.02)
+
+
+def test_layers_that_predict_several_tokens_are_not_loaded():
+    """llama.cpp counts them, and leaves out their tensors (NextN, MTP)."""
+    tensors = [tensor(f"blk.{layer}.attn_k.weight", 64, 64, size=10) for layer in range(3)]
+    tensors += [tensor("blk.2.nextn.eh_proj.weight", 128, 64, size=50), tensor("output.weight", 64, 9, size=7)]
+    sizes = measure_model(layers_of(tensors, 3, nextn_predict_layers=1), {}, LoadOptions(), 0)
+    assert sizes.layer_bytes == (10, 10, 0, 7)
+    assert sizes.cache_bytes == (256, 256, 0, 0)
 
 
 EXPERTS = [
@@ -213,10 +294,10 @@ EXPERT_LAYERS = {
 
 @pytest.mark.parametrize(("layers", "sizes"), EXPERT_LAYERS.values(), ids=EXPERT_LAYERS)
 def test_experts_that_stay_in_the_memory_of_the_cpu(layers, sizes):
-    found = measure_model(LayerTensors.of(EXPERTS, 12), {}, LoadOptions(cpu_expert_layers=layers), 0)
+    found = measure_model(layers_of(EXPERTS, 12), {}, LoadOptions(cpu_expert_layers=layers), 0)
     assert found.layer_bytes == (*sizes, 9)  # the embedding is the output, too
     assert found.has_cpu_experts is (layers != 0)
-    with_adapters = measure_model(LayerTensors.of(EXPERTS, 12), {}, LoadOptions(cpu_expert_layers=layers), 120)
+    with_adapters = measure_model(layers_of(EXPERTS, 12), {}, LoadOptions(cpu_expert_layers=layers), 120)
     assert with_adapters.layer_bytes == (*(size + 10 for size in sizes), 9)
 
 
@@ -226,7 +307,7 @@ def test_the_sizes_of_a_file_add_up(tmp_path, architecture):
     header = read_header(path)
     metadata = header.values
     tensors = read_tensors(path, header)
-    layers = LayerTensors.of(tensors, count_layers(metadata) - 1)
+    layers = LayerTensors.of(tensors, metadata)
     sizes = measure_model(layers, metadata, LoadOptions(), 0)
     input_bytes = sum(each.byte_count for each in tensors if each.name.startswith("token_embd"))
     is_tied = all(each.name != "output.weight" for each in tensors)

@@ -124,8 +124,20 @@ CHOSEN = {
 def test_which_gpus_are_used(small_model, put, gpus, options, names):
     put(*gpus)
     placement = plan_placement(small_model, LoadOptions(**options))
-    assert [device.name for device in placement.devices] == names
-    assert (placement.layers > 0) is bool(names)
+    assert (placement is not None) is bool(names)
+    assert placement is None or [device.name for device in placement.devices] == names
+
+
+def test_a_card_that_is_too_small_for_the_buffers_is_left_out(bundled_model, put):
+    """Its share is a layer, beside which the logits of a batch do not fit."""
+    put(gpu("CUDA0", mib=2000), gpu("CUDA1", mib=80))
+    placement = plan_placement(bundled_model, LoadOptions())
+    assert (placement.layers, placement.context, str(placement)) == (31, 4096, "31 of 31 layers on CUDA0")
+
+
+def test_the_header_is_not_read_where_the_cpu_computes_alone(put):
+    put()
+    assert plan_placement(Path("missing.gguf"), LoadOptions()) is None
 
 
 REFUSED = {
@@ -216,6 +228,14 @@ def test_the_slots_come_down_unless_they_are_given(bundled_model, put, mib, slot
         assert model.default_parallel == 8
 
 
+def test_a_model_for_single_runs_has_the_slots_that_fit(bundled_model, put):
+    """In Python a load plans for one slot, and a batch may follow."""
+    put(gpu(mib=300))
+    with Model.load(bundled_model, threads=2, n_ctx=1024) as model:
+        assert (model.placement.layers, model.placement.note) == (31, None)
+        assert model.default_parallel == 4
+
+
 class Refusals:
     """llama.cpp without memory for more than some layers, and the numbers of layers that it was asked to load."""
 
@@ -267,12 +287,94 @@ def test_a_context_without_memory_is_noticed_at_the_load(bundled_model, put, mon
         assert "failed to allocate compute buffers" in model.placement.note
 
 
-def test_what_was_given_is_refused_instead_of_reduced(bundled_model, put, monkeypatch):
+# The options, and the tokens for which llama.cpp can make caches; layers, context and slots, and parts of the note
+TOO_LONG = {
+    "a shorter context": ({}, 3000, (31, 2048, 8), "a context of 4,096 tokens did not fit (it is full): "),
+    "fewer slots": ({"slots": None}, 3000, (31, 1024, 2), "a context of 1,024 tokens instead of 4,096, 2 slots"),
+    "given layers": ({"gpu_layers": 3}, 3000, (3, 2048, 8), "a context of 2,048 tokens instead of 4,096"),
+    "a given context": ({"slots": None, "n_ctx": 2048}, 5000, (31, 2048, 2), "2 slots instead of 8"),
+}
+
+
+@pytest.mark.parametrize(("options", "max_tokens", "loaded", "note"), TOO_LONG.values(), ids=TOO_LONG)
+def test_a_default_context_comes_down_before_the_layers(
+    bundled_model, put, monkeypatch, options, max_tokens, loaded, note
+):
+    put(gpu())
+    limit_contexts(monkeypatch, max_tokens)
+    with Model.load(bundled_model, threads=2, **options) as model:
+        assert (model.placement.layers, model.context_length, model.placement.slots) == loaded
+        assert note in model.placement.note
+
+
+def limit_contexts(monkeypatch, max_tokens):
+    """Let llama.cpp have memory for the caches of at most this many tokens, wherever they are."""
+    make = NativeContext.__init__
+
+    def make_if_it_fits(native, model, size):
+        if size.length * size.sequence_count > max_tokens:
+            raise NoMemoryError("it is full")
+        make(native, model, size)
+
+    monkeypatch.setattr(NativeContext, "__init__", make_if_it_fits)
+
+
+GIVEN = {
+    "layers": (
+        {"gpu_layers": 20},
+        r"20 of 31 layers do not fit \(it is full\); try gpu_layers 15 or auto$",
+    ),
+    "layers and context": (
+        {"gpu_layers": "all", "n_ctx": 4096},
+        r"31 of 31 layers do not fit .*; try gpu_layers 23 or auto, or a smaller n_ctx$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), GIVEN.values(), ids=GIVEN)
+def test_given_layers_are_refused_with_what_would_fit(bundled_model, put, monkeypatch, options, message):
+    put(gpu())
+    limit_contexts(monkeypatch, 1000)
+    with pytest.raises(NoMemoryError, match=message):
+        Model.load(bundled_model, **options)
+
+
+def test_given_layers_that_cannot_be_loaded_are_refused(bundled_model, put, monkeypatch):
     put(gpu())
     refusals = Refusals(monkeypatch, 10)
-    with pytest.raises(NoMemoryError, match="unable to allocate CUDA0 buffer; try a smaller gpu_layers, or auto"):
+    with pytest.raises(NoMemoryError, match=r"20 of 31 .* CUDA0 buffer\); try gpu_layers 15 or auto$"):
         Model.load(bundled_model, gpu_layers=20)
     assert refusals.asked == [20]
+
+
+def fill_after_load(monkeypatch, mib):
+    """Let another process fill the card while a model is loaded."""
+    load = native_model.load_file
+
+    def load_and_fill(path, params):
+        handle = load(path, params)
+        put_gpus(monkeypatch, gpu(mib=mib))
+        return handle
+
+    monkeypatch.setattr(native_model, "load_file", load_and_fill)
+
+
+# The memory beside the margin that is left after the load, and the options; what is loaded in the end
+FILLED = {
+    "enough": (-700, {}, 31),
+    "less": (-800, {}, 0),
+    "less, and layers are given": (-800, {"gpu_layers": "all"}, 31),
+}
+
+
+@pytest.mark.parametrize(("mib", "options", "layers"), FILLED.values(), ids=FILLED)
+def test_another_process_fills_the_card_during_the_load(bundled_model, put, monkeypatch, mib, options, layers):
+    put(gpu())
+    fill_after_load(monkeypatch, mib)
+    with Model.load(bundled_model, **options) as model:
+        assert model.placement.layers == layers
+        if mib == -800:
+            assert "did not fit (only 0.2 GiB of CUDA0 would stay free)" in model.placement.note
 
 
 def test_another_failure_of_a_load_is_not_tried_again(bundled_model, put, monkeypatch):
@@ -292,8 +394,20 @@ def test_a_second_model_leaves_memory_for_the_contexts_of_the_first(bundled_mode
         with first.companion(bundled_model) as third:
             assert third.placement.layers < 31
             assert third.context_length == first.context_length
+        first.context.read([1])  # from now on its memory is no longer free, and need not be reserved
+        second.context.read([1])
+        with Model.load(bundled_model) as fourth:
+            assert fourth.context_length == first.context_length
     with Model.load(bundled_model) as model:
         assert model.context_length == 4096
+
+
+def test_memory_is_kept_for_a_model_that_will_be_loaded_beside(bundled_model, put):
+    put(gpu(mib=500))
+    with Model.load(bundled_model, companions=(bundled_model, "missing.gguf")) as first:
+        assert (first.placement.layers, first.context_length) == (31, 2048)
+        assert first.placement.context_bytes["CUDA0"] < 200 * MIB  # its own contexts
+        assert "all of the model needs 0.6 GiB" in first.placement.note
 
 
 def test_a_start_event_names_the_device(bundled_model, put):

@@ -25,8 +25,9 @@ WRONG = {
     "a word for layers": ({"gpu_layers": "most"}, "gpu_layers: 'most' is not an integer ≥ 0, all or auto"),
     "layers without a GPU": (
         {"gpu_layers": 3, "devices": ()},
-        "gpu_layers: 3 needs a GPU, and devices excludes all",
+        "gpu_layers: 3 needs a GPU, and none may be used; omit gpu_layers",
     ),
+    "a GPU twice": ({"devices": ("CUDA0", "CUDA0")}, "devices: a GPU is named twice: CUDA0, CUDA0"),
     "names of GPUs": ({"devices": "CUDA0"}, "devices: 'CUDA0' is not a tuple of names"),
     "layers of experts": ({"cpu_expert_layers": -1}, "cpu_expert_layers: -1 is not an integer ≥ 0 or all"),
     "no slot": ({"slots": 0}, "slots: 0 is not an integer within 1..256"),

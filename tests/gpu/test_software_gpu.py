@@ -64,6 +64,29 @@ def test_a_driver_without_a_gpu_is_the_cpu(driver_without_gpu):
     assert (start["device"]["layers"], start["device"]["devices"]) == (0, [])
 
 
+WITHOUT_GPU = {
+    "layers": (["-ngl", "all"], 0, "-ngl has no effect: llama.cpp finds no GPU"),
+    "a device": (["-dev", NAME], 1, f"-dev: there is no device '{NAME}'; llama.cpp finds no GPU"),
+}
+
+
+@pytest.mark.parametrize(("flags", "code", "part"), WITHOUT_GPU.values(), ids=WITHOUT_GPU)
+def test_a_driver_without_a_gpu_says_so(driver_without_gpu, flags, code, part):
+    _, err = driver_without_gpu.gen("run", "-m", driver_without_gpu.model, PROMPT, "-n", "1", *flags, code=code)
+    assert part in err
+
+
+def test_gen_doctor_names_a_driver_without_a_gpu(driver_without_gpu):
+    page = " ".join(driver_without_gpu.gen("doctor")[0].split())
+    assert "none found, although llama.cpp is built for Vulkan; check the driver" in page
+
+
+def test_a_given_context_that_does_not_fit_is_computed_on_the_cpu(gpu):
+    out, err = gpu.gen("run", "-m", gpu.model, PROMPT, "-n", "1", "-c", "600000", "--format", "jsonl")
+    assert json.loads(out.splitlines()[0])["device"]["layers"] == 0
+    assert "and 1.0 GiB stays in reserve: 0 of 3 layers on the GPU" in err
+
+
 def test_the_devices_are_listed(gpu, driver_without_gpu):
     assert NAME in gpu.gen("--list-devices")[0]
     assert NAME not in driver_without_gpu.gen("--list-devices")[0]
@@ -73,11 +96,15 @@ WRONG = {
     "an unknown device": (["-dev", "CUDA7"], NAME),
     "shares of missing GPUs": (["-ts", "1,1,1"], "1"),
     "a missing main GPU": (["-sm", "none", "-mg", "3"], "-mg"),
+    "layers beside a context that does not fit": (
+        ["-ngl", "all", "-c", "8000000"],
+        "; try -ngl 0 or auto, or a smaller -c",
+    ),
 }
 
 
 @pytest.mark.parametrize(("flags", "part"), WRONG.values(), ids=WRONG)
-def test_devices_that_are_not_there_are_refused(gpu, flags, part):
+def test_what_is_not_there_is_refused(gpu, flags, part):
     _, err = gpu.gen("run", "-m", gpu.model, PROMPT, *flags, code=1)
     assert part in err
 

@@ -6,8 +6,8 @@ import io
 from functools import cache
 
 from logitsmith.cli.flag_values import process_escapes
-from logitsmith.cli.inputs.model import read_overrides
 from logitsmith.cli.inputs.settings import logprob_request
+from logitsmith.cli.options.model import read_overrides
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.common.errors import UsageError
 from logitsmith.engine import Model, ModelError
