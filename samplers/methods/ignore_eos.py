@@ -97,9 +97,11 @@ def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
         candidates.drop(ends.ids)
         return
     is_end_row = ends.table[candidates.ids]
-    if is_end_row.all():
+    end_count = np.count_nonzero(is_end_row)
+    if end_count == len(candidates):
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
-    candidates.filter_rows(~is_end_row)
+    if end_count:
+        candidates.filter_rows(~is_end_row)
 
 
 def check_vocabulary_size(name: str, candidates: Candidates, ends: EndTokens) -> None:
