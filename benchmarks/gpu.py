@@ -199,18 +199,18 @@ def _compare_servers(
     numbers = count()
     with (
         running_server(model, slots, *flags) as peer,
-        running_serve(model, slots, *flags) as own_port,
+        running_serve(model, slots, *flags) as own,
         running_batch(model, slots, *flags) as batch,
     ):
         batch.answer(make_requests("short", next(numbers), slots))
-        for port in (peer.port, own_port):
+        for port in (peer.port, own.port):
             take_turn(port, _bodies(next(numbers), slots), slots)
         for number in _rounds(seconds):
             for client_count in clients:
                 bodies = _bodies(next(numbers), 2 * client_count)
-                sides = [peer.port, own_port][:: -1 if number % 2 else 1]
+                sides = [peer.port, own.port][:: -1 if number % 2 else 1]
                 turns = {port: take_turn(port, bodies, client_count) for port in sides}
-                pair = turns[peer.port], turns[own_port]
+                pair = turns[peer.port], turns[own.port]
                 table.add(f"server, {client_count} clients, tokens/s", *(turn.speed for turn in pair))
                 waits = [1e3 * turn.first_seconds(99) for turn in pair]
                 table.add(f"server, {client_count} clients, 99 % of the first tokens within, ms", *waits)

@@ -5,8 +5,9 @@ python -m benchmarks.serve [--rounds 3] [--slots 8] [--variant NAME ...]
 Both servers run at the same time, and take turns in each round. As many clients as the variant says send requests
 to `/v1/completions`, each one after the other, and read the streams. Each request has a connection of its own,
 since llama-server ends the connection with the stream. Texts do not end by themselves, so both sides generate the
-same number of tokens. Medians of the rounds' ratios are compared: tokens
-per second, and the time to the first token (median and 99th percentile).
+same number of tokens. The table has medians of the rounds: tokens per second, processor time of the server per
+token (the clients share the cores, but are not counted), and the time to the first token (median and 99th
+percentile).
 
 - `1`, `8`, `32`: this many clients with short prompts. As llama-server does, `gen serve` continues after all
   tokens that its slots hold (`cache_prompt`).
@@ -14,7 +15,8 @@ per second, and the time to the first token (median and 99th percentile).
   by side.
 - `exact 1` and so on: the same with the defaults of `gen serve`, which gives the tokens of `gen batch`: answers
   are read again as parts of the next prompt, and a beginning of less than 64 tokens is not reused.
-- `vocabulary`: 32 clients and slots on a model of random weights with 151,936 tokens.
+- `vocabulary`: 32 clients and slots on a model of random weights with 151,936 tokens, whose layers are narrow.
+  Much of the time is what a GPU does not do either.
 - `http`: requests per second against `gen batch` for the same requests, which needs no llama-server. Answers come
   whole, as those of `gen batch` do.
 
@@ -42,7 +44,7 @@ from logitsmith.engine import locate
 
 from tests.engine.big_model import write_model
 
-from .server import free_port, running_batch, running_server, wait_for
+from .server import Server, free_port, processor_seconds, running_batch, running_server, wait_for
 from .server_requests import SERVERS_CHAIN, Request, make_requests
 from .start import ENVIRONMENT
 
@@ -65,6 +67,12 @@ class Turn(NamedTuple):
 
     seconds: float
     answers: list[Answer]
+    processor_seconds: float = 0.0  # of the server
+
+    @property
+    def processor_ms(self) -> float:
+        """Processor milliseconds of the server per token."""
+        return 1e3 * self.processor_seconds / sum(answer.tokens for answer in self.answers)
 
     @property
     def speed(self) -> float:
@@ -78,15 +86,15 @@ class Turn(NamedTuple):
 
 
 @contextmanager
-def running_serve(model: str, slots: int, *flags: str) -> Iterator[int]:
-    """Run `gen serve` while inside; yield its port."""
+def running_serve(model: str, slots: int, *flags: str) -> Iterator[Server]:
+    """Run `gen serve` while inside."""
     port = free_port()
     sizes = ("--slots", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS, "--port", port)
     command = (sys.executable, "-m", "logitsmith.cli", "serve", "-m", model, *sizes, *flags)
     with subprocess.Popen(list(map(str, command)), env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
         try:
             wait_for(port, process)
-            yield port
+            yield Server(process, port, slots)
         finally:
             process.terminate()
 
@@ -182,11 +190,11 @@ def compare(variant: str, model: str, slots: int, rounds: int) -> None:
     """Print how a variant compares."""
     is_exact, load = variant.startswith("exact "), variant.removeprefix("exact ")
     pairs: list[tuple[Turn, Turn]] = []
-    with running_server(model, slots) as server, running_serve(model, slots) as port:
+    with running_server(model, slots) as server, running_serve(model, slots) as serve:
         for number in range(rounds + 1):  # the first round warms up
             turns = {
-                name: _run(load, place, number, reuses_answers=name == "peer" or not is_exact)
-                for name, place in _in_turn(number, server.port, port)
+                name: _run(load, side, number, reuses_answers=name == "peer" or not is_exact)
+                for name, side in _in_turn(number, server, serve)
             }
             pairs.append((turns["own"], turns["peer"]))
     pairs = pairs[1:]
@@ -197,30 +205,35 @@ def compare(variant: str, model: str, slots: int, rounds: int) -> None:
         f"{statistics.median(1e3 * peer.first_seconds(percent) for _, peer in pairs):5.0f}"
         for percent in (50, 99)
     ]
+    processor = [statistics.median(turn.processor_ms for turn in side) for side in zip(*pairs, strict=True)]
     tokens = [sum(answer.tokens for answer in turn.answers) for turn in pairs[0]]
     print(
-        f"{variant:22} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {firsts[0]}   {firsts[1]}"
-        f"   {tokens[0]} /{tokens[1]}",
+        f"{variant:22} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {processor[0]:6.2f} /{processor[1]:5.2f}"
+        f"   {firsts[0]}   {firsts[1]}   {tokens[0]} /{tokens[1]}",
         flush=True,
     )
 
 
-def _run(load: str, port: int, number: int, reuses_answers: bool) -> Turn:
+def _run(load: str, server: Server, number: int, reuses_answers: bool) -> Turn:
+    before = processor_seconds(server.process)
     if "conversation" in load:
-        return converse(port, number, int(load.partition(" ")[0]) if load[0].isdigit() else 1, reuses_answers)
-    clients = 32 if load == "vocabulary" else int(load)
-    requests = _requests(clients, number, has_words=load != "vocabulary")
-    return take_turn(port, [request_body(request, reuses_answers) for request in requests], clients)
+        conversations = int(load.partition(" ")[0]) if load[0].isdigit() else 1
+        turn = converse(server.port, number, conversations, reuses_answers)
+    else:
+        clients = 32 if load == "vocabulary" else int(load)
+        requests = _requests(clients, number, has_words=load != "vocabulary")
+        turn = take_turn(server.port, [request_body(request, reuses_answers) for request in requests], clients)
+    return turn._replace(processor_seconds=processor_seconds(server.process) - before)
 
 
-def _in_turn(number: int, peer: int, own: int) -> list[tuple[str, int]]:
+def _in_turn(number: int, peer: Server, own: Server) -> list[tuple[str, Server]]:
     return [("peer", peer), ("own", own)][:: 1 if number % 2 else -1]
 
 
 def compare_with_batch(model: str, slots: int, rounds: int) -> None:
     """Print the requests per second of `gen serve`, divided by those of `gen batch` for the same requests."""
     ratios = []
-    with running_batch(model, slots) as batch, running_serve(model, slots) as port:
+    with running_batch(model, slots) as batch, running_serve(model, slots) as serve:
         for number in range(rounds + 1):
             requests = make_requests("short", number, 4 * slots)
             seconds = {}
@@ -229,7 +242,7 @@ def compare_with_batch(model: str, slots: int, rounds: int) -> None:
                     seconds[name] = batch.answer(requests).seconds
                 else:
                     bodies = [request_body(request, False) for request in requests]
-                    seconds[name] = take_turn(port, bodies, slots, has_streams=False).seconds
+                    seconds[name] = take_turn(serve.port, bodies, slots, has_streams=False).seconds
             ratios.append(seconds["batch"] / seconds["serve"])
     print(f"http: {statistics.median(ratios[1:]):.3f} of gen batch's requests per second", flush=True)
 
@@ -241,7 +254,10 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--variant", nargs="*", choices=_VARIANTS, default=_VARIANTS)
     options = parser.parse_args()
-    print(f"{'variant':22} {'tokens/s':>15} {'ratio':>8} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}")
+    columns = (
+        f"{'tokens/s':>15} {'ratio':>8} {'processor ms':>15} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}"
+    )
+    print(f"{'variant':22} {columns}")
     with tempfile.TemporaryDirectory() as folder:
         for variant in options.variant:
             if variant == "http":

@@ -70,7 +70,7 @@ class Server:
     """llama-server, and the clients that send requests to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, slots: int) -> None:
-        self._process, self.port, self._slots = process, port, slots
+        self.process, self.port, self._slots = process, port, slots
 
     def answer(self, requests: Sequence[Request]) -> Turn:
         """Send all requests, as many at a time as there are slots."""
@@ -78,12 +78,12 @@ class Server:
         for request in requests:
             waiting.put(request)
         tokens: dict[str, int] = {}
-        began, client_began, process_began = perf_counter(), process_time(), _seconds_of(self._process)
+        began, client_began, process_began = perf_counter(), process_time(), processor_seconds(self.process)
         with ThreadPoolExecutor(self._slots) as clients:
             for client in [clients.submit(self._ask, waiting, tokens) for _ in range(self._slots)]:
                 client.result()
         seconds, client_seconds = perf_counter() - began, process_time() - client_began
-        return Turn(tokens, seconds, client_seconds, _seconds_of(self._process) - process_began)
+        return Turn(tokens, seconds, client_seconds, processor_seconds(self.process) - process_began)
 
     def _ask(self, waiting: SimpleQueue[Request], tokens: dict[str, int]) -> None:
         """Send one request after another over one connection."""
@@ -156,7 +156,7 @@ class Batch:
         lines = b"".join(map(batch_line, requests))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        began, client_began, process_began = perf_counter(), process_time(), _seconds_of(self._process)
+        began, client_began, process_began = perf_counter(), process_time(), processor_seconds(self._process)
         self._process.stdin.write(lines)
         self._process.stdin.flush()
         results = [json.loads(self._process.stdout.readline()) for _ in requests]
@@ -166,10 +166,10 @@ class Batch:
             if result["error"]:
                 raise SystemExit(f"gen batch: {result['error']['message']}")
             tokens[result["custom_id"]] = result["response"]["body"]["usage"]["completion_tokens"]
-        return Turn(tokens, seconds, client_seconds, _seconds_of(self._process) - process_began)
+        return Turn(tokens, seconds, client_seconds, processor_seconds(self._process) - process_began)
 
 
-def _seconds_of(process: subprocess.Popen[bytes]) -> float:
+def processor_seconds(process: subprocess.Popen[bytes]) -> float:
     """Return the processor time that a process has used so far, with all its threads."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -20,6 +20,7 @@ from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .kernels import Floats, describe
 from .methods.dist import Dist
+from .methods.ignore_eos import IgnoreEos, TopKWithoutEnds
 from .methods.min_tokens import MinTokens
 from .methods.top_k import TopK
 
@@ -71,9 +72,9 @@ class Chain:
         if not isinstance(selector, Selector):
             raise SamplingError(f"{selector.about.name} has is_selector=True, but is not a Selector")
         self._selector: SelectingStep = selector
-        self._applying_steps: tuple[ApplyingStep, ...] = self.steps[:-1]
+        self._applying_steps = _join_steps(self.steps[:-1])
         self.min_token_count = max((step.n for step in self.steps if isinstance(step, MinTokens)), default=0)
-        self._has_top_k = any(isinstance(step, TopK) for step in self._applying_steps)
+        self._has_top_k = any(isinstance(step, TopK) for step in self.steps)
         self._accepting_steps = [step for step in self.steps if type(step).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
             _bind(step, spec, context)
@@ -185,6 +186,14 @@ def step_error(step: ApplyingStep | SelectingStep, method_name: str, error: Exce
     if isinstance(error, SamplingError):
         return error
     return SamplingError(f"{step.about.name}: {method_name} failed: {type(error).__name__}: {error}")
+
+
+def _join_steps(steps: tuple[Sampler, ...]) -> tuple[ApplyingStep, ...]:
+    """Return the steps, with an ignore_eos at the beginning and a top_k after it as one step."""
+    match steps:
+        case (IgnoreEos() as ignore_eos, TopK() as top_k, *others):
+            return (TopKWithoutEnds(ignore_eos, top_k), *others)
+    return steps
 
 
 def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:

@@ -12,6 +12,7 @@ from ..candidates import Candidates
 from ..errors import SamplingError
 from ..kernels import Positions
 from ..stages import dropped_tokens
+from .top_k import TopK
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -43,11 +44,35 @@ class IgnoreEos(Sampler):
     def bind(self, context: BuildContext) -> None:
         self._end_tokens = end_tokens(need_vocabulary(context))
 
+    @property
+    def end_count(self) -> int:
+        """The number of end-of-generation tokens in the vocabulary."""
+        return self._end_tokens.ids.size
+
     def apply(self, candidates: Candidates) -> None:
         drop_ends("ignore_eos", candidates, self._end_tokens)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         return dropped_tokens(before, after, "end token")
+
+
+class TopKWithoutEnds:
+    """ignore_eos and the top_k after it, as one step of a chain that does not copy the vocabulary."""
+
+    about = IgnoreEos.about  # named in an error, because top_k alone raises none
+
+    def __init__(self, ignore_eos: IgnoreEos, top_k: TopK) -> None:
+        self._ignore_eos = ignore_eos
+        self._top_k = top_k
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop the end-of-generation tokens, and keep the k most likely other tokens."""
+        count_with_ends = self._top_k.k + self._ignore_eos.end_count
+        if candidates.is_full_vocabulary and count_with_ends < candidates.vocab_size:
+            # At most the end tokens are dropped from these rows, so that k rows remain.
+            candidates.keep_top_rows(count_with_ends)
+        self._ignore_eos.apply(candidates)
+        self._top_k.apply(candidates)
 
 
 class EndTokens(NamedTuple):
@@ -72,9 +97,11 @@ def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
         candidates.drop(ends.ids)
         return
     is_end_row = ends.table[candidates.ids]
-    if is_end_row.all():
+    end_count = np.count_nonzero(is_end_row)
+    if end_count == len(candidates):
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
-    candidates.filter_rows(~is_end_row)
+    if end_count:
+        candidates.filter_rows(~is_end_row)
 
 
 def check_vocabulary_size(name: str, candidates: Candidates, ends: EndTokens) -> None:
