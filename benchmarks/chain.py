@@ -1,6 +1,6 @@
 """Time to choose a token, compared with llama.cpp's chain, for each sampler, each preset and ten common chains.
 
-python -m benchmarks.chain [--rounds 60] [--only TEXT] [--sizes 32000,49152,…] [--table FILE]
+python -m benchmarks.chain [--rounds 60] [--only TEXT] [--sizes 32000,49152,…] [--table FILE] [--cold]
 
 llama.cpp's time is one call of `llama_sampler_sample`: it fills the candidates from the logits, runs the chain and
 accepts the token. The time of an empty ctypes call is printed. Logitsmith's time is `Chain.sample` on the same
@@ -8,6 +8,9 @@ logits, and `Chain.accept`. Both sides have read the same text before, and take 
 are compared. Real rows are logits of the bundled model, cut, or tiled with a little noise, to other vocabulary
 sizes. Flat rows lie within 2 nats, so that few tokens can be dropped early. Other vocabularies are those of models
 with random weights, whose logits are overwritten. A ratio below 1 means that logitsmith is faster.
+
+In a run, a decode has read the whole model before each token, so that most code and data must come from memory
+again. With `--cold`, a copy of the bundled model's file is read before each call of both sides.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -65,13 +69,16 @@ def main() -> None:
     parser.add_argument("--only", default="", help="chains whose name has this text")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--table", help="write the ratios to this file as a Markdown table")
+    parser.add_argument("--cold", action="store_true", help="read other memory before each call, as a decode does")
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]
     chains = {**ALONE, "dry, no breakers": "dry(multiplier=0.8, breakers=[])", **PEOPLE}
     chains |= {f"preset {name}": load_preset(name).chain for name in PRESETS}
     if not any(options.only in name for name in chains):
         parser.error(f"--only: no chain has {options.only!r} in its name; there are {', '.join(chains)}")
-    with Model.load(locate()[0], n_ctx=512) as model:
+    path, _ = locate()
+    empty_caches = _reader(path) if options.cold else _do_nothing
+    with Model.load(path, n_ctx=512) as model:
         prompt = model.vocabulary.tokenize(TEXT.encode())
         real = list(_real(model, prompt))
         print(f"{options.rounds} rounds; one ctypes call: {_call_cost():.1f} µs")
@@ -86,7 +93,9 @@ def main() -> None:
                 }
                 with _stage(model, size) as staged:
                     for name, steps in chosen.items():
-                        native, ours = _measure(staged, steps, rows, text, options.rounds)
+                        native, ours = _measure(
+                            staged, steps, rows, text, options.rounds, empty_caches=empty_caches
+                        )
                         ratios.setdefault(kind, {}).setdefault(name, {})[size] = ours / native
                         line = f"{kind:6} {size:8,} {name:26} {native:10.1f} {ours:9.1f} {ours / native:7.3f}"
                         print(line, flush=True)
@@ -161,7 +170,20 @@ def _stage(bundled: Model, size: int) -> Iterator[Model]:
             yield model
 
 
-def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: int) -> tuple[float, float]:
+def _reader(path: Path) -> Callable[[], object]:
+    """Return a function that reads as many bytes as a file has, from pages of the usual size."""
+    data = path.read_bytes()
+    memory = np.frombuffer(data, np.uint64, len(data) // 8)
+    return partial(np.maximum.reduce, memory)
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _measure(  # noqa: PLR0913 - a measurement has this many parts
+    model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: int, *, empty_caches: Callable[[], object]
+) -> tuple[float, float]:
     """Return the median times of a token in microseconds: llama.cpp's, and logitsmith's.
 
     Args:
@@ -170,6 +192,7 @@ def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: in
         rows: logits, float32 (V,), used in turn.
         prompt: tokens that both chains accept first.
         rounds: number of measured tokens, after three tokens that are not measured.
+        empty_caches: called before each call of both sides.
     """
     size = rows[0].size
     context: Any = model.context._native
@@ -190,7 +213,8 @@ def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: in
         times: dict[Callable[[], None], list[float]] = {theirs: [], ours: []}
         for turn in range(-3, rounds):
             for side in (theirs, ours) if turn % 2 else (ours, theirs):
-                shown[:] = rows[turn % len(rows)]
+                empty_caches()
+                shown[:] = rows[turn % len(rows)]  # as at the end of a decode
                 began = perf_counter()
                 side()
                 if turn >= 0:  # the first turns are the warm-up

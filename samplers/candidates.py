@@ -532,15 +532,13 @@ class Candidates(CandidateRows):
         return certain_position_of_share(fast_weights, u, error)
 
 
-# Up to this many rows, running sums are computed with Python's floats. A call of NumPy would take longer.
+# Up to this many rows, running sums are computed with Python's floats. Calls of NumPy would take longer, above all
+# after a decode, which has filled the processor's caches.
 FEW_ROWS = 64
-_MAX_ROWS_FOR_PYTHON_EXP = 16  # up to this many rows, Python's exponentials are faster than NumPy's (measured)
 
 
 def running_sums(logits: Floats, highest: np.float32) -> list[float]:
     """Return the running sums of exp(logit - highest), in float64, for at most 64 ``logits``, float32 (n,)."""
-    if logits.size > _MAX_ROWS_FOR_PYTHON_EXP:
-        return list(accumulate(np.exp(logits - highest).tolist()))
     max_logit = float(highest)
     return list(accumulate([exp(logit - max_logit) for logit in logits.tolist()]))
 
@@ -549,10 +547,9 @@ def running_sums(logits: Floats, highest: np.float32) -> list[float]:
 # total. The errors, as parts of the total:
 #
 # - below (4 n + 2) 2^-24: the rounding of the n weights, of their total, of the quotients and of the running sum
-# - at most 16 · 2^-24: NumPy's exponentials
 # - below 4 · 2^-24: the rounding of the differences from the highest logit
 #
-# Their sum is below (4 n + 22) 2^-24, which is less than half of the bound.
+# Their sum is below (4 n + 6) 2^-24, which is less than half of the bound.
 _ERROR_PER_ROW = 2.0**-21
 _SPARE_ROWS = 8
 

@@ -156,7 +156,7 @@ def _table_column_maxima(values: Floats, height: int) -> Floats:
 
 def highest_of(values: Floats, maxima: Floats) -> np.float32:
     """Return the highest of the ``values``, whose column maxima are ``maxima``. Returns NaN if a value is NaN."""
-    highest: np.float32 = maxima[maxima.argmax()]
+    highest: np.float32 = np.maximum.reduce(maxima)
     table_size = _column_height(values.size) * maxima.size
     if table_size < values.size:
         highest = np.maximum(highest, np.maximum.reduce(values[table_size:]))

@@ -56,8 +56,7 @@ def divide(candidates: Candidates, t: np.float32) -> None:
     if t > 0:
         highest = candidates.max / t  # the highest quotient, since rounding keeps the order
         if math.isfinite(highest):
-            scaled = np.divide(candidates.logits, t, dtype=np.float32)
-            candidates.set_logits(scaled, monotone=True, highest=highest)
+            candidates.set_logits(candidates.logits / t, monotone=True, highest=highest)
             return
     candidates.mask_except_best()
 
