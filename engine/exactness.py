@@ -9,7 +9,7 @@ groups of these sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -187,11 +187,10 @@ def choose_decode_plan(probe_rows: ProbeRows, slot_count: int, tests_every_count
     return _inexact_plan(slot_count, probe.max_logit_difference)
 
 
-def _inexact_plan(slot_count: int, max_logit_difference: float, can_truncate: bool = True) -> DecodePlan:
+def _inexact_plan(slot_count: int, max_logit_difference: float, single_row_copies: int = 2) -> DecodePlan:
     """Return the plan for logits that depend on the number of rows: each decode has all rows that are due."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, max_logit_difference)
     row_counts = tuple(range(2, slot_count + 1))
-    single_row_copies = 2 if can_truncate else 1
     return DecodePlan(exactness, row_counts, single_row_copies, times=DecodeTimes(is_ignored=True))
 
 
@@ -318,14 +317,11 @@ def _probe_token(native: NativeContext, sequence: int, step: int) -> int:
 def probe_decode_plan(model: NativeModel, context_length: int, slot_count: int) -> DecodePlan:
     """Measure on this model and its device how a batch of slots should decode rows."""
     # The probe takes about as long as 15 tokens, in a separate context that is freed before this returns.
-    if not model.can_truncate:
-        # A recurrent or hybrid model computes the sequences of a batch together. It cannot discard a second copy
-        # of a token, so no token can be one of two equal rows.
-        return _inexact_plan(slot_count, 0.0, can_truncate=False)
+    if model.uses_gpu or not model.can_truncate:
+        # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
+        # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
+        return _inexact_plan(slot_count, 0.0, single_row_copies=2 if model.can_truncate and slot_count > 1 else 1)
     try:
-        if model.uses_gpu:
-            # A GPU divides the attention by the longest request. So nothing is promised but the measured size.
-            return _inexact_plan(slot_count, _measure_rounding(model, slot_count))
         plan = _choose_plan_by_probe(model, slot_count, _distinct_sequence_count(model))
         if model.is_mixture:
             # An expert may get any number of the rows. Rows of one sequence are equal, so each expert gets all of
@@ -429,24 +425,11 @@ def _draft_differences(native: NativeContext, sequence: int, max_rows: int) -> I
 def _choose_plan_by_probe(
     model: NativeModel, slot_count: int, distinct_sequence_count: int, tests_every_count: bool = False
 ) -> DecodePlan:
-    with _probe_rows(model, slot_count, distinct_sequence_count) as rows:
-        return choose_decode_plan(rows, slot_count, tests_every_count)
-
-
-def _measure_rounding(model: NativeModel, slot_count: int) -> float:
-    """Return the largest difference between the logits of a token that is decoded alone and with all others."""
-    with _probe_rows(model, slot_count, _distinct_sequence_count(model)) as rows:
-        probe = _Probe(rows)
-        probe.agreeing_row_counts(1, [min(slot_count, _MAX_ROWS)])
-        return probe.max_logit_difference
-
-
-@contextmanager
-def _probe_rows(model: NativeModel, slot_count: int, distinct_sequence_count: int) -> Iterator[_ContextRows]:
     sequence_count = max(_max_probe_rows(slot_count), distinct_sequence_count) + 1
     size = ContextSize(_CONTEXT_TOKENS, 2 * sequence_count, sequence_count, keeps_states=True)
     with closing(NativeContext(model, size)) as native:
-        yield _ContextRows(native, sequence_count, distinct_sequence_count)
+        rows = _ContextRows(native, sequence_count, distinct_sequence_count)
+        return choose_decode_plan(rows, slot_count, tests_every_count)
 
 
 def are_slots_like_single_runs(model: NativeModel) -> bool:

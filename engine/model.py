@@ -230,7 +230,9 @@ class Model:
         """Return how a batch decodes rows; None if each request is computed separately."""
         check_integer("parallel", count, 1, MAX_SLOTS)
         self.check_open()
-        if deterministic or count == 1 or not self._native.decodes_sequences_together:
+        # On a CPU, one slot computes as a single run does; a GPU reads the prompt of a slot in smaller batches.
+        is_like_single_run = count == 1 and not self._native.uses_gpu
+        if deterministic or is_like_single_run or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
             self._decode_plans[count] = probe_decode_plan(self._native, self.context_length, count)

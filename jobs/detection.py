@@ -88,10 +88,9 @@ class WatermarkDetector:
         hashes = ngram_hashes(ids, ngram_length)
         context_hashes = ngram_hashes(ids[:-1], ngram_length - 1)
         has_new_context = new_context_mask(context_hashes, self.watermark.context_history_size)
-        _, first_positions = np.unique(hashes, return_index=True)
-        is_first_occurrence = np.zeros(hashes.size, dtype=np.bool_)
-        is_first_occurrence[first_positions] = True
-        return hashes[has_new_context & is_first_occurrence]
+        counted_hashes = hashes[has_new_context]
+        _, first_positions = np.unique(counted_hashes, return_index=True)
+        return counted_hashes[np.sort(first_positions)]
 
     @cached_property
     def _unmarked(self) -> UnmarkedDistribution:

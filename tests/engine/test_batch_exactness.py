@@ -151,10 +151,9 @@ def model_on_gpu(quantized_models, monkeypatch):
         yield loaded
 
 
-def test_on_a_gpu_the_size_of_the_rounding_is_measured(model_on_gpu):
-    exactness = model_on_gpu.batch_exactness(32)
-    assert (exactness.level, exactness.max_exact_tokens) == (ExactnessLevel.ROUNDING, None)
-    assert 0 < exactness.max_logit_difference < 0.5
+@pytest.mark.parametrize("slots", [1, 32])
+def test_on_a_gpu_nothing_is_promised(model_on_gpu, slots):
+    assert str(model_on_gpu.batch_exactness(slots)) == "to rounding"
 
 
 def test_on_a_gpu_deterministic_batches_are_checked(model_on_gpu, monkeypatch):
