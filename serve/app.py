@@ -27,6 +27,7 @@ from . import (
     openai,
     page_routes,
     preset_routes,
+    responses,
     tokenizer_routes,
 )
 from .answers import ClientLeftError
@@ -71,6 +72,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     RouteSpec("/openapi.json", show_openapi, "GET", keys=("openapi", "info", "paths", "components")),
     RouteSpec("/metrics", show_metrics, "GET", media_types=(TEXT,)),
     *openai.ROUTES,
+    *responses.ROUTES,
     *llama_server.ROUTES,
     *tokenizer_routes.ROUTES,
     *kobold.ROUTES,

@@ -17,7 +17,7 @@ from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
-from ..requests.fields import ChatFields, PromptFields, fields_without_place, read_body
+from ..requests.fields import MessageFields, PromptFields, fields_without_place, read_body
 from ..requests.resolve import RequestDefaults
 from ..requests.strict_model import Json, StrictModel
 from ..requests.unknown_fields import limited
@@ -115,7 +115,7 @@ class ServerState:
             raise InvalidRequestError(client_message(error)) from None
 
     async def prepare(
-        self, request: Request, fields: PromptFields | ChatFields, work: Callable[[], _Result]
+        self, request: Request, fields: PromptFields | MessageFields, work: Callable[[], _Result]
     ) -> _Result:
         """Return the result of a function that prepares the texts of a request, in another thread."""
         # Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
@@ -233,7 +233,7 @@ def _parse(body: bytes) -> object:
 async def generate(
     request: Request,
     state: ServerState,
-    fields_type: type[PromptFields] | type[ChatFields],
+    fields_type: type[PromptFields] | type[MessageFields],
     make_format: Callable[[PreparedRequest], AnswerFormat],
     without_place: Sequence[str],
 ) -> Response:
@@ -243,7 +243,9 @@ async def generate(
     _, maker = state.loaded()
     state.check_queue()
     fields, ignored = await read_fields(request, state, fields_type)
-    ignored += fields_without_place(fields, without_place, has_both_sources=True, has_usage=True)
+    unused = fields_without_place(fields, without_place, has_both_sources=True, has_usage=True)
+    ignored += unused
+    fields = fields.without(unused)
     prepared = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
     return await answer(request, state.engine, prepared, make_format(prepared))
 
