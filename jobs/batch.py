@@ -224,7 +224,9 @@ class BatchRun:
         """Return the request of a line; None if the line has a result. Raises an error for an invalid line."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
-        request_line = read_request_line(line.content, line.number, strict_fields=self._has_strict_fields)
+        request_line = read_request_line(
+            line.content, line.number, strict_fields=self._has_strict_fields, model_name=self._resolver.model_name
+        )
         request_id = request_line.id
         asked = request_line.asked
         first_line_number = self._line_number_of_id.setdefault(request_id, line.number)

@@ -324,6 +324,15 @@ def usage(done: Done) -> dict[str, int]:
     return total_usage([done])
 
 
+def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """Return OpenAI's ``usage`` of numbers of tokens."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+
+
 def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> dict[str, int]:
     """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts."""
     # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
@@ -340,9 +349,7 @@ def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) ->
         "accepted_tokens": _sum_of_known(done.accepted_tokens for done in dones),
     }
     return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
+        **usage_of(prompt_tokens, completion_tokens),
         **{name: count for name, count in optional_counts.items() if count is not None},
     }
 

@@ -30,7 +30,9 @@ class AskedRequest:
     repeated_fields: Json | None = None
     beginning: str = ""  # text of the answer that the prompt or the last message already has
     overrides: tuple[Override, ...] = ()  # settings; if several set the same one, the last counts
+    model: str | None = None  # the name of a model, which may end in the name of a preset
     preset: str | None = None  # name or file of a preset; None uses the preset of the defaults
+    preset_field: str = "preset"  # the field that names the preset
     # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the defaults
     chain: str | None = None
     # the fields that change the chain; None if there are none. The client's tool decides what they mean.
@@ -62,6 +64,15 @@ class AskedRequest:
         """The field or the flag that sets the chain, as messages name it."""
         return "--chain" if self.chain is None else f"{self.place}chain"
 
+    def with_preset_of_model(self, model_name: str) -> AskedRequest:
+        """Return the request with the preset that its model's name chooses, as in ``MODEL:PRESET``."""
+        name, colon, preset = (self.model or "").partition(f"{model_name}:")
+        if name or not colon or self.preset == preset:
+            return self
+        if self.preset is not None:
+            return replace(self, ignored=(*self.ignored, f"{self.place}model"))
+        return replace(self, preset=preset, preset_field="model")
+
     @property
     def sets_system(self) -> bool:
         """True if the settings of the request have a system message."""
@@ -86,6 +97,7 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
     placed_messages = fields.placed_messages() if isinstance(fields, MessageFields) else {}
     asked = AskedRequest(
         overrides=overrides,
+        model=fields.model,
         preset=fields.preset,
         chain=fields.chain,
         sampler_fields=fields,

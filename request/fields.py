@@ -251,12 +251,18 @@ def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) ->
 
 
 def fields_without_place(
-    fields: GenerationFields, names: Sequence[str], *, has_both_sources: bool = False, has_usage: bool = False
+    fields: GenerationFields,
+    names: Sequence[str],
+    *,
+    has_both_sources: bool = False,
+    has_usage: bool = False,
+    has_running_usage: bool = False,
 ) -> list[str]:
     """Return the names of given fields that an API's answers have no place for."""
     # ``names``: the fields without a place, besides those that depend on the other arguments.
     # ``has_both_sources``: whether the answers have a place for a second source of logprobs.
     # ``has_usage``: whether a stream can end with its usage, as ``stream_options`` asks for.
+    # ``has_running_usage``: whether each of its parts can have the usage so far.
     model_fields = type(fields).model_fields
     without_place = [model_fields[name].alias or name for name in names if getattr(fields, name)]
     if fields.logprobs_from == "both" and not has_both_sources:
@@ -267,7 +273,7 @@ def fields_without_place(
     can_end_with_usage = has_usage and fields.stream
     if options.include_usage and not can_end_with_usage:
         without_place.append("stream_options")
-    elif options.continuous_usage_stats:
+    elif options.continuous_usage_stats and not (has_running_usage and options.include_usage):
         without_place.append("stream_options.continuous_usage_stats")
     return without_place
 

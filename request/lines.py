@@ -42,14 +42,20 @@ class RequestLine:
     asked: AskedRequest
 
 
-def read_request_line(record: Json, number: int, *, strict_fields: bool = False) -> RequestLine:
+def read_request_line(
+    record: Json, number: int, *, strict_fields: bool = False, model_name: str | None = None
+) -> RequestLine:
     """Return the request of a line, in whichever format it is written. Raises ``InvalidLineError``."""
+    # ``model_name``: of the loaded model. A line that names it as ``MODEL:PRESET`` chooses a preset.
     is_openai_line = "custom_id" in record or "body" in record or "url" in record
     try:
         if is_openai_line:
             ignored = fields_without_effect(OpenAILine, record, is_strict=strict_fields)
             line = validated(OpenAILine, record)
-            return RequestLine(line.custom_id, number, _ask_openai(line, ignored, strict_fields=strict_fields))
+            asked = _ask_openai(line, ignored, strict_fields=strict_fields)
+            if model_name is not None:
+                asked = asked.with_preset_of_model(model_name)
+            return RequestLine(line.custom_id, number, asked)
         # An unknown field of the short form always is an error, because no other program writes this form.
         fields_without_effect(_ShortLine, record, is_strict=True)
         short_line = validated(_ShortLine, record)

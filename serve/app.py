@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -120,11 +120,11 @@ class ServerApp:
         self.open_count += 1
         try:
             try:
-                response = check_request(scope, self._state.access, added_headers)
+                app = self._app_for(scope, added_headers)
             except RequestError as error:
-                response = error.response()
-            app = self._routes if response is None else response
-            await app({**scope, "path": _plain_path(scope["path"])}, receive, recording_send)
+                app = error.response()
+            path = self._state.access.own_path(_plain_path(scope["path"])) or ""
+            await app({**scope, "path": path}, receive, recording_send)
         except Exception as error:
             record.fault = error
             if not has_begun:
@@ -134,6 +134,21 @@ class ServerApp:
             record.end()
             self._state.log(record)
             self._state.metrics(record)
+
+    def _app_for(self, scope: Scope, added_headers: dict[str, str]) -> Starlette | Response:
+        """Return what answers a request: the routes, or a response. Raises ``RequestError``."""
+        access, path = self._state.access, scope["path"]
+        own_scope = {**scope, "path": access.own_path(path) or path}
+        response = check_request(own_scope, access, added_headers)
+        if response is not None:
+            return response
+        if access.prefix and path == access.prefix:
+            # The addresses in the page are relative to the slash. So is this one: behind a proxy, this server does
+            # not know its whole address.
+            return RedirectResponse(f"{access.prefix.rpartition('/')[2]}/")
+        if access.own_path(_plain_path(path)) is None:
+            raise NotFoundError(f"{path}: no such path; the paths of this server begin with {access.prefix}/")
+        return self._routes
 
 
 def make_app(state: ServerState) -> ServerApp:

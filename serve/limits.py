@@ -129,7 +129,8 @@ def check_logprobs(requests: Sequence[GenerationRequest], context_length: int) -
 def brings_program(fields: GenerationFields) -> bool:
     """Return whether a request has a grammar or a template, whose work must not delay other requests."""
     names = (*GRAMMAR_FIELDS, "chat_template", "set_", "preset", "chain")
-    return any(getattr(fields, name) not in (None, "", {}, []) for name in names)
+    may_name_preset = ":" in (fields.model or "")
+    return may_name_preset or any(getattr(fields, name) not in (None, "", {}, []) for name in names)
 
 
 def public_origin(origin: str) -> str:

@@ -32,7 +32,7 @@ from ..requests.resolve import RequestDefaults, RequestResolver
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
-from .errors import ContextLengthError, InvalidRequestError, client_message
+from .errors import ContextLengthError, InvalidRequestError, ModelNotFoundError, client_message
 from .limits import check_logprobs, check_overrides, check_steps
 from .requested_names import check_grammar_source, find_listed_preset
 
@@ -115,7 +115,7 @@ class RequestMaker:
     def _make(
         self, fields: PromptFields | MessageFields, ignored: Sequence[str], fit: Fit | None
     ) -> PreparedRequest:
-        asked = ask(fields, ignored)
+        asked = ask(fields, ignored).with_preset_of_model(self.model.name)
         _check_names(asked)
         check_overrides(asked.overrides)
         unused = [*asked.ignored, *self.resolver.unread_fields(asked)]
@@ -280,9 +280,14 @@ def _field_at(origin: str, fields: GenerationFields) -> str | None:
 
 
 def _check_names(asked: AskedRequest) -> None:
-    """Raise ``InvalidRequestError`` if a request names a file, or a model, of this machine."""
+    """Raise ``RequestError`` if a request names a file, or a model, of this machine."""
     if asked.preset is not None and asked.preset != "model":
-        find_listed_preset(asked.preset, "preset")
+        try:
+            find_listed_preset(asked.preset, asked.preset_field)
+        except InvalidRequestError as error:
+            if asked.preset_field == "model":
+                raise ModelNotFoundError(str(error), "model") from None
+            raise
     template = asked.chat_template
     if template is not None and not is_chat_template(template) and template not in builtin_chat_templates():
         raise InvalidRequestError("chat_template: neither Jinja nor the name of a template", "chat_template")

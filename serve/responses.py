@@ -13,13 +13,15 @@ from ..logprobs.openai import server_sent
 from ..logprobs.responses import RESPONSE_SHAPE, ResponseAnswer
 from ..requests.response_fields import ResponseFields
 from ..requests.strict_model import Json
-from .answers import AnswerFormat
+from .answers import PreparedFormat
 from .resolution import PreparedRequest
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
 
-class ResponseFormat(AnswerFormat):
+class ResponseFormat(PreparedFormat):
     """A response, whole or as events."""
+
+    without_place = ("echo", "prompt_logprobs", "return_tokens")
 
     def __init__(self, prepared: PreparedRequest) -> None:
         shape = RESPONSE_SHAPE._replace(
@@ -47,13 +49,9 @@ class ResponseFormat(AnswerFormat):
         return server_sent(data, data["type"])
 
 
-# The fields of other APIs that a response has no place for.
-_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens")
-
-
 async def responses(request: Request, state: ServerState) -> Response:
     """Answer `/v1/responses`."""
-    return await generate(request, state, ResponseFields, ResponseFormat, _NOT_ANSWERED)
+    return await generate(request, state, ResponseFields, ResponseFormat)
 
 
 _KEYS = ("id", "object", "created_at", "status", "model", "output", "usage", "x_gen")
