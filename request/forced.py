@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..presets.errors import PresetError
@@ -52,59 +53,50 @@ def read_forced(arguments: Iterable[str]) -> AskedRequest:
 
 
 def with_forced_settings(asked: AskedRequest, forced: AskedRequest, unused: list[str]) -> AskedRequest:
-    """Return a request with forced settings, except parameters of samplers, which change its chain at the end.
-
-    The fields of the request that set the same, with other values, are appended to ``unused``.
-    """
-    unused += _overruled(asked, forced)
+    """Return a request with forced settings, except parameters of samplers, which change its chain at the end."""
+    # Its own fields for the same settings are left out. Those with other values are appended to ``unused``.
+    sampler_values = _sampler_values(forced)
+    forced_overrides = [*forced.overrides]
+    for name, value in sampler_values.items():
+        forced_overrides += (Override(name, target, value) for target in parameter_targets(name))
+    for override in asked.overrides:
+        if any(_sets_otherwise(override, other) for other in forced_overrides):
+            unused.append(override.origin)
+    for name, value in sampler_values.items():
+        asked = _without_fields(asked, _synonyms(name), unused, partial(_differs, value))
     if forced.sets_chain:
         asked = _without_chain(asked, unused)
         asked = replace(asked, chain=forced.chain, preset=forced.preset or asked.preset)
     return replace(asked, overrides=(*asked.overrides, *forced.overrides))
 
 
-def _overruled(asked: AskedRequest, forced: AskedRequest) -> Iterator[str]:
-    """Yield the fields of a request whose values do not count."""
-    forced_fields = forced.sampler_fields
-    given_names = set() if forced_fields is None else forced_fields.model_fields_set
-    sampler_values = {
-        name: getattr(forced_fields, name) for name in SamplerFields.model_fields if name in given_names
-    }
-    forced_overrides = [*forced.overrides]
-    for name, value in sampler_values.items():
-        forced_overrides += (Override(name, target, value) for target in parameter_targets(name))
-    for override in asked.overrides:
-        if any(_sets_otherwise(override, other) for other in forced_overrides):
-            yield override.origin
-    if asked.sampler_fields is None:
-        return
-    for name, value in sampler_values.items():
-        for other_name in _synonyms(name):
-            sent_value = getattr(asked.sampler_fields, other_name)
-            if sent_value is not None and sent_value != value:
-                yield asked.place + other_name
+def _differs(value: object, fields: SamplerFields, name: str) -> bool:
+    return bool(getattr(fields, name) != value)
+
+
+def _sampler_values(forced: AskedRequest) -> dict[str, Any]:
+    """Return the forced fields of samplers."""
+    fields = forced.sampler_fields
+    names = set() if fields is None else fields.model_fields_set
+    return {name: getattr(fields, name) for name in SamplerFields.model_fields if name in names}
 
 
 def _sets_otherwise(override: Override, forced: Override) -> bool:
     """Return whether an override sets another value than the forced one for the same setting."""
     if override.target != forced.target:
         return False
-    if (
-        isinstance(override.value, dict)
-        and isinstance(forced.value, dict)
-        and SETTINGS[forced.target].kind.has_parts
-    ):
+    has_parts = forced.target in SETTINGS and SETTINGS[forced.target].kind.has_parts
+    if has_parts and isinstance(override.value, dict) and isinstance(forced.value, dict):
         common_parts = override.value.keys() & forced.value.keys()
         return any(override.value[part] != forced.value[part] for part in common_parts)
     return bool(override.value != forced.value)
 
 
 def _synonyms(name: str) -> Iterable[str]:
-    return (
-        next((names for names in _SYNONYMS if name in names), None)
-        or field_names(parameter_targets(name))
-        or (name,)
-    )
+    for names in (*_SYNONYMS, field_names(parameter_targets(name))):
+        if name in names:
+            return names
+    return (name,)
 
 
 def _without_chain(asked: AskedRequest, unused: list[str]) -> AskedRequest:
@@ -113,10 +105,17 @@ def _without_chain(asked: AskedRequest, unused: list[str]) -> AskedRequest:
         unused.append(f"{asked.place}chain")
     kept_overrides = [each for each in asked.overrides if each.target in SETTINGS and each.target != "phases"]
     unused += [override.origin for override in asked.overrides if override not in kept_overrides]
+    asked = _without_fields(asked, sorted(CHAIN_FIELDS), unused, is_effective)
+    return replace(asked, chain=None, overrides=tuple(kept_overrides))
+
+
+def _without_fields(
+    asked: AskedRequest, names: Iterable[str], unused: list[str], is_told: Callable[[SamplerFields, str], bool]
+) -> AskedRequest:
+    """Return a request without fields for samplers. Those that ``is_told`` selects are appended to ``unused``."""
     fields = asked.sampler_fields
-    if fields is not None:
-        names = [name for name in SamplerFields.model_fields if name in CHAIN_FIELDS & fields.model_fields_set]
-        given_names = [name for name in names if getattr(fields, name) is not None]
-        unused += [asked.place + name for name in given_names if is_effective(fields, name)]
-        fields = fields.model_copy(update=dict.fromkeys(given_names))
-    return replace(asked, chain=None, overrides=tuple(kept_overrides), sampler_fields=fields)
+    if fields is None:
+        return asked
+    given_names = [name for name in names if getattr(fields, name) is not None]
+    unused += [asked.place + name for name in given_names if is_told(fields, name)]
+    return replace(asked, sampler_fields=fields.model_copy(update=dict.fromkeys(given_names)))

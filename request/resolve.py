@@ -111,7 +111,9 @@ class RequestResolver:
         self._load_preset(defaults.preset)  # an error in the preset must end a batch before its first line
 
     def default_settings(self) -> Settings:
-        return self.settings(AskedRequest(), [])
+        forced = self.defaults.forced
+        place = "" if forced is None else forced.place  # errors name the flag
+        return self.settings(AskedRequest(place=place), [])
 
     def settings(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request. Names of fields without effect are appended to ``unused``."""

@@ -34,7 +34,7 @@ from .answers import ClientLeftError
 from .docs import docs_page, openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, record_of, start_record
-from .security import check_request
+from .security import Access, check_request
 from .state import HTML, JSON, TEXT, RouteSpec, ServerState
 
 # Maximum length of the names in the header of ignored fields. Python's clients reject headers of 8,190 characters.
@@ -43,23 +43,24 @@ _MAX_HEADER = 2_000
 
 async def show_docs(_: Request, state: ServerState) -> Response:
     """Show the routes and their fields."""
-    return Response(await state.run(partial(_docs_body, bool(state.access.keys))), media_type=HTML)
+    return Response(await state.run(partial(_docs_body, state.access)), media_type=HTML)
 
 
 async def show_openapi(_: Request, state: ServerState) -> Response:
     """Describe the routes as OpenAPI."""
-    return Response(await state.run(partial(_openapi_body, bool(state.access.keys))), media_type=JSON)
+    return Response(await state.run(partial(_openapi_body, state.access)), media_type=JSON)
 
 
 @cache
-def _docs_body(needs_key: bool) -> bytes:
-    return docs_page(json.loads(_openapi_body(needs_key))).encode()
+def _docs_body(access: Access) -> bytes:
+    return docs_page(json.loads(_openapi_body(access))).encode()
 
 
 @cache
-def _openapi_body(needs_key: bool) -> bytes:
+def _openapi_body(access: Access) -> bytes:
     """Return the description of the routes. It is made once, because it takes a tenth of a second."""
-    return encode_json(describe(ROUTES, UNREPORTED_VALUES, needs_key=needs_key)).encode()
+    description = describe(ROUTES, UNREPORTED_VALUES, needs_key=bool(access.keys), prefix=access.prefix)
+    return encode_json(description).encode()
 
 
 async def show_metrics(_: Request, state: ServerState) -> Response:

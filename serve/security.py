@@ -45,8 +45,8 @@ _ORIGIN_RULE = (
 )
 _HOST_NAME = re.compile(r"[a-z0-9._-]+")
 _HOST_NAME_RULE = "a name is written like server.example.org, without a port"
-_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-_PREFIX_RULE = "a prefix is written like /llm: letters, digits, '.', '_', '~' and '-' after each slash"
+_PREFIX = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._~-]*)+")
+_PREFIX_RULE = "a prefix is written like /llm: after each slash a letter or a digit, then also ._~-"
 # The header Host: an IPv6 address in brackets, or a name or an IPv4 address; then the port.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{0,5})?")
 # Names of headers, separated by commas. Browsers ask for a few names; more than 1,000 characters are refused.
@@ -124,7 +124,7 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
     has_no_auth: bool,
     origins: Sequence[str],
     host_names: Sequence[str],
-    prefix: str,
+    prefix: str = "",
 ) -> Access:
     """Return the rules of the flags."""
     # ``has_no_auth``: whether an address that other machines reach may be open. Raises ``UsageError``.
