@@ -24,7 +24,8 @@ from ..logprobs.batch_results import (
     openai_result_line,
     result_line,
 )
-from ..logprobs.openai import ChatAnswer, TextAnswer
+from ..logprobs.openai import ChatAnswer, OpenAIAnswer, TextAnswer
+from ..logprobs.responses import ResponseAnswer
 from ..models.errors import ModelError, PromptTooLongError
 from ..presets.errors import PresetError
 from ..requests.asked import AskedRequest
@@ -70,6 +71,8 @@ class AcceptedLine(NamedTuple):
     digest: str
     result_id: str  # digest of the line's text, the model and the flags, see `batch_id`
     is_chat: bool  # whether the request has messages; otherwise it has a prompt
+    # the fields of a request of `/v1/responses` that its answer repeats; None for all other requests
+    repeated_fields: Mapping[str, Any] | None
     choice_count: int  # number of texts that the request asks for
 
 
@@ -221,7 +224,9 @@ class BatchRun:
         """Return the request of a line; None if the line has a result. Raises an error for an invalid line."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
-        request_line = read_request_line(line.content, line.number, strict_fields=self._has_strict_fields)
+        request_line = read_request_line(
+            line.content, line.number, strict_fields=self._has_strict_fields, model_name=self._resolver.model_name
+        )
         request_id = request_line.id
         asked = request_line.asked
         first_line_number = self._line_number_of_id.setdefault(request_id, line.number)
@@ -243,6 +248,7 @@ class BatchRun:
             digest=line.digest,
             result_id=batch_id(request_id, line.digest, self._settings_digest),
             is_chat=asked.messages is not None,
+            repeated_fields=asked.repeated_fields,
             choice_count=asked.choice_count,
         )
         request = self._make_request(request_line)
@@ -395,12 +401,18 @@ def _result_line(
             worker=worker,
         )
         return encode_json(fields)
-    answer_format = ChatAnswer(facts.result_id) if facts.is_chat else TextAnswer(facts.result_id)
+    answer_format = _answer_format(facts)
     chunks_of_texts = (answer_format.chunks(answer.events, index) for index, answer in enumerate(answers))
     body = answer_format.whole(chain.from_iterable(chunks_of_texts))
     if worker is not None:
         body["worker"] = worker
     return encode_json(openai_result_line(request_id, facts.result_id, body))
+
+
+def _answer_format(facts: AcceptedLine) -> OpenAIAnswer | ResponseAnswer:
+    if facts.repeated_fields is not None:
+        return ResponseAnswer(facts.result_id, dict(facts.repeated_fields))
+    return ChatAnswer(facts.result_id) if facts.is_chat else TextAnswer(facts.result_id)
 
 
 def describe_failure(failure: BatchFailure, describe_error: Callable[[Exception], str]) -> Failure:

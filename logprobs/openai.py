@@ -35,6 +35,12 @@ class LogprobShape(NamedTuple):
     writes_token_ids: bool = False
     # The number of most probable tokens that are listed; None: all that were read.
     top_count: int | None = None
+    missing_logprob: float | None = None  # written for a logprob that is not finite
+
+    def number(self, logprob: float | None) -> float | None:
+        """Return a logprob as JSON can write it."""
+        finite_logprob = finite_or_none(logprob)
+        return self.missing_logprob if finite_logprob is None else finite_logprob
 
     def text(self, token: TokenLogprob) -> str:
         """Return the token's text, or its id."""
@@ -133,7 +139,7 @@ class OpenAIAnswer(ABC):
             "object": kind,
             "created": self._created,
             "model": start.model,
-            "system_fingerprint": f"logitsmith-{start.versions['logitsmith']}",
+            "system_fingerprint": fingerprint(start),
             "logprobs_from": logprob_source(start),
         }
 
@@ -199,7 +205,7 @@ class ChatAnswer(OpenAIAnswer):
         return {
             "index": chunk.index,
             **text_fields,
-            "logprobs": _chat_logprobs(chunk.start, chunk.tokens, self._shape),
+            "logprobs": chat_logprobs(chunk.start, chunk.tokens, self._shape),
             "finish_reason": None if chunk.done is None else finish_reason(chunk.done),
         }
 
@@ -249,7 +255,8 @@ def echoed_prompt(start: Start, prompt: Prompt, make_lists: Callable[[Sequence[T
     return {"text": prompt.text, "logprobs": lists}
 
 
-def _chat_logprobs(start: Start, tokens: Sequence[TextToken] | None, shape: LogprobShape) -> Json | None:
+def chat_logprobs(start: Start, tokens: Sequence[TextToken] | None, shape: LogprobShape) -> Json | None:
+    """Return the logprobs of tokens as objects; None if the run has no logprobs, or without tokens."""
     if start.logprobs is None or tokens is None:
         return None
     text_tokens = [token for token in tokens if token.is_in_text]
@@ -265,7 +272,7 @@ def _chat_logprob(token: TextToken, shape: LogprobShape, *, adds_chosen: bool) -
     alternatives = shape.alternatives(record, adds_chosen=adds_chosen and shape.has_all_requested)
     fields: Json = {
         "token": shape.part_text(token),
-        "logprob": finite_or_none(record.chosen.logprob),
+        "logprob": shape.number(record.chosen.logprob),
         "bytes": list(token.data),
         "top_logprobs": [_chat_token(alternative, shape) for alternative in alternatives],
     }
@@ -274,7 +281,7 @@ def _chat_logprob(token: TextToken, shape: LogprobShape, *, adds_chosen: bool) -
     for distribution in record.distributions[1:]:
         listed_tokens = (*distribution.top[: shape.top_count], *distribution.named)
         fields[distribution.source] = {
-            "logprob": finite_or_none(distribution.logprob),
+            "logprob": shape.number(distribution.logprob),
             "top_logprobs": [_chat_token(listed, shape) for listed in listed_tokens],
         }
     if record.trace is not None:
@@ -283,7 +290,12 @@ def _chat_logprob(token: TextToken, shape: LogprobShape, *, adds_chosen: bool) -
 
 
 def _chat_token(token: TokenLogprob, shape: LogprobShape) -> Json:
-    return {"token": shape.text(token), "logprob": finite_or_none(token.logprob), "bytes": list(token.data)}
+    return {"token": shape.text(token), "logprob": shape.number(token.logprob), "bytes": list(token.data)}
+
+
+def fingerprint(start: Start) -> str:
+    """Return OpenAI's ``system_fingerprint``: what the same request's answer depends on, here the version."""
+    return f"logitsmith-{start.versions['logitsmith']}"
 
 
 def logprob_source(start: Start) -> str | None:
@@ -312,6 +324,15 @@ def usage(done: Done) -> dict[str, int]:
     return total_usage([done])
 
 
+def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """Return OpenAI's ``usage`` of numbers of tokens."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+
+
 def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> dict[str, int]:
     """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts."""
     # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
@@ -328,9 +349,7 @@ def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) ->
         "accepted_tokens": _sum_of_known(done.accepted_tokens for done in dones),
     }
     return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
+        **usage_of(prompt_tokens, completion_tokens),
         **{name: count for name, count in optional_counts.items() if count is not None},
     }
 
@@ -384,6 +403,7 @@ def _ranked_logprob(token: TokenLogprob, rank: int | None) -> Json:
 SERVER_SENT_DONE = "data: [DONE]\n\n"
 
 
-def server_sent(data: Mapping[str, Any]) -> str:
-    """Return a server-sent event with this JSON. The event is one line, because JSON escapes newlines."""
-    return f"data: {encode_json(data)}\n\n"
+def server_sent(data: Mapping[str, Any], name: str | None = None) -> str:
+    """Return a server-sent event with this JSON, which is one line, because JSON escapes newlines."""
+    head = "" if name is None else f"event: {name}\n"
+    return f"{head}data: {encode_json(data)}\n\n"

@@ -12,7 +12,6 @@ from dataclasses import replace
 from math import exp
 from typing import Any, NamedTuple
 
-from ..common.strict_json import encode_json
 from .chunks import Chunk, ChunkMaker, Prompt
 from .events import Done, Event, Start, events_by_kind
 from .openai import (
@@ -22,6 +21,7 @@ from .openai import (
     finish_reason,
     logprob_source,
     logprobs_by_text,
+    server_sent,
     text_logprobs,
     total_usage,
 )
@@ -369,4 +369,4 @@ class KoboldMessages:
 
 def kobold_server_sent(message: Mapping[str, object]) -> str:
     """Return a server-sent event of KoboldCpp."""
-    return f"event: message\ndata: {encode_json(message)}\n\n"
+    return server_sent(message, "message")

@@ -227,6 +227,7 @@ _DECLARED = (
         names={
             "max_completion_tokens": "openai",
             "max_tokens": "openai tabbyapi",
+            "max_output_tokens": "openai",
             "max_new_tokens": "webui transformers",
             "n_predict": "llama-server lmstudio-0.2",
             "max_length": "koboldai koboldcpp",
@@ -310,6 +311,7 @@ _DECLARED = (
             "grammar_string": "webui tabbyapi",
             "json_schema": "llama-server tabbyapi",
             "response_format": "openai",
+            "text": "openai",
             "structured_outputs": "vllm",
             "guided_json": "vllm",
             "guided_regex": "vllm",

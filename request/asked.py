@@ -11,9 +11,10 @@ from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
 from .errors import InvalidFieldError
-from .fields import ChatFields, GenerationFields, PromptFields, read_settings, set_arguments
-from .messages import template_fields_of, unused_reasoning_of
+from .fields import GenerationFields, MessageFields, PromptFields, read_settings, set_arguments
+from .messages import PlacedMessages, template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
+from .strict_model import Json
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,13 @@ class AskedRequest:
     is_plain: bool = False
     # messages of a chat, in the form that chat templates expect; None if there are prompts
     messages: list[Message] | None = None
+    # the fields that an answer of `/v1/responses` repeats; None for all other requests
+    repeated_fields: Json | None = None
     beginning: str = ""  # text of the answer that the prompt or the last message already has
     overrides: tuple[Override, ...] = ()  # settings; if several set the same one, the last counts
+    model: str | None = None  # the name of a model, which may end in the name of a preset
     preset: str | None = None  # name or file of a preset; None uses the preset of the defaults
+    preset_field: str = "preset"  # the field that names the preset
     # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the defaults
     chain: str | None = None
     # the fields that change the chain; None if there are none. The client's tool decides what they mean.
@@ -59,6 +64,15 @@ class AskedRequest:
         """The field or the flag that sets the chain, as messages name it."""
         return "--chain" if self.chain is None else f"{self.place}chain"
 
+    def with_preset_of_model(self, model_name: str) -> AskedRequest:
+        """Return the request with the preset that its model's name chooses, as in ``MODEL:PRESET``."""
+        name, colon, preset = (self.model or "").partition(f"{model_name}:")
+        if name or not colon or self.preset == preset:
+            return self
+        if self.preset is not None:
+            return replace(self, ignored=(*self.ignored, f"{self.place}model"))
+        return replace(self, preset=preset, preset_field="model")
+
     @property
     def sets_system(self) -> bool:
         """True if the settings of the request have a system message."""
@@ -70,7 +84,7 @@ class AskedRequest:
         return self.preset is not None or self.chain is not None
 
 
-def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: str = "") -> AskedRequest:
+def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place: str = "") -> AskedRequest:
     """Return what the fields of a body ask for."""
     # ``ignored``: paths of fields that are known to have no effect. ``place``: prefix of the names of fields.
     # Raises ``InvalidFieldError``, which names the field without the place, and ``PresetError``, which names it
@@ -80,9 +94,10 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
     unused: list[str] = []
     overrides = tuple(_overrides(fields, unused, place))
     _, choice_count = first_given(fields, ("n", "n_cmpl"), unused)
-    chat_messages = fields.messages if isinstance(fields, ChatFields) else None
+    placed_messages = fields.placed_messages() if isinstance(fields, MessageFields) else {}
     asked = AskedRequest(
         overrides=overrides,
+        model=fields.model,
         preset=fields.preset,
         chain=fields.chain,
         sampler_fields=fields,
@@ -94,14 +109,15 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
         choice_count=choice_count or 1,
         chat_template=fields.chat_template,
         chat_template_kwargs=fields.chat_template_kwargs,
-        template_fields=template_fields_of(chat_messages, fields.chat_template_kwargs, place),
+        template_fields=template_fields_of(placed_messages, fields.chat_template_kwargs, place),
     )
     if isinstance(fields, PromptFields):
         prompts = tuple(fields.prompts())
         asked = replace(asked, prompts=prompts, is_plain=True, beginning=fields.beginning or "")
     else:
-        messages, beginning = _messages(fields, unused)
-        asked = replace(asked, messages=messages, beginning=beginning)
+        messages, beginning = _messages(fields, placed_messages, unused)
+        asked = replace(asked, messages=messages, beginning=beginning, repeated_fields=fields.repeated())
+        unused += fields.without_effect()
         if not beginning and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # false has an effect only if the last message is continued
     asked = _with_logprobs(asked, fields, unused)
@@ -132,13 +148,15 @@ def _overrides(fields: GenerationFields, unused: list[str], place: str) -> Itera
         yield replace(override, origin=place + override.origin)
 
 
-def _messages(fields: ChatFields, unused: list[str]) -> tuple[list[Message], str]:
+def _messages(
+    fields: MessageFields, placed_messages: PlacedMessages, unused: list[str]
+) -> tuple[list[Message], str]:
     """Return the messages of a chat, and the beginning of the answer.
 
     If the last message is the assistant's, the answer continues that message.
     """
-    messages = [message.template_message() for message in fields.messages]
-    unused += unused_reasoning_of(fields.messages)
+    messages = [message.template_message() for message in placed_messages.values()]
+    unused += unused_reasoning_of(placed_messages)
     last_message = messages[-1]
     is_continued = (
         len(messages) > 1
@@ -148,10 +166,9 @@ def _messages(fields: ChatFields, unused: list[str]) -> tuple[list[Message], str
     )
     if not is_continued:
         return messages, ""
-    last_index = len(messages) - 1
-    for path, _ in fields.messages[last_index].template_fields():
-        unused.append(f"messages[{last_index}].{path}")
-    return messages[:last_index], content_text(last_message["content"])
+    *_, (last_place, placed_message) = placed_messages.items()
+    unused += [f"{last_place}.{path}" for path, _ in placed_message.template_fields()]
+    return messages[:-1], content_text(last_message["content"])
 
 
 def _with_logprobs(asked: AskedRequest, fields: GenerationFields, unused: list[str]) -> AskedRequest:

@@ -6,8 +6,9 @@ have no effect, see `fields_without_effect`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -20,8 +21,8 @@ from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
 from ..presets.text_rules import check_bans
 from .errors import InvalidFieldError
-from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs
-from .messages import ChatMessage, TemplateVariables
+from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs, TextOptions
+from .messages import ChatMessage, PlacedMessages, TemplateVariables, placed_messages
 from .sampler_fields import SamplerFields, banned_texts, first_given
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
@@ -101,6 +102,7 @@ class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     grammar_string: str | None = None
     json_schema: Json | bool | str | None = None
     response_format: ResponseFormat | None = None
+    text: TextOptions | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: Json | bool | str | None = None
     guided_regex: str | None = None
@@ -195,16 +197,39 @@ class PromptFields(GenerationFields):
         return list(prompt)  # type: ignore[arg-type]
 
 
-class ChatFields(GenerationFields):
-    """The messages of a chat."""
+class MessageFields(GenerationFields):
+    """A conversation to be answered, in whichever form an API has it."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    conversation_field: ClassVar[str]  # the field that has the messages, for errors
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
+    @abstractmethod
+    def placed_messages(self) -> PlacedMessages:
+        """Return the messages by their paths."""
+
+    def without_effect(self) -> Iterable[str]:
+        """Return the paths of fields that cannot be honored, besides those of every route."""
+        return ()
+
+    def repeated(self) -> Json | None:
+        """Return the fields that the answer repeats; None for an API whose answers repeat none."""
+        return None
+
     def logged(self) -> Sequence[Any]:
         """Return what a log of prompts contains."""
-        return [message.template_message() for message in self.messages]
+        return [message.template_message() for message in self.placed_messages().values()]
+
+
+class ChatFields(MessageFields):
+    """The messages of a chat."""
+
+    conversation_field = "messages"
+    messages: list[ChatMessage] = Field(min_length=1)
+
+    def placed_messages(self) -> PlacedMessages:
+        """Return the messages by their paths."""
+        return placed_messages(self.messages)
 
 
 _Fields = TypeVar("_Fields", bound=StrictModel)
@@ -226,12 +251,18 @@ def read_body(fields_type: type[_Fields], record: object, *, is_strict: bool) ->
 
 
 def fields_without_place(
-    fields: GenerationFields, names: Sequence[str], *, has_both_sources: bool = False, has_usage: bool = False
+    fields: GenerationFields,
+    names: Sequence[str],
+    *,
+    has_both_sources: bool = False,
+    has_usage: bool = False,
+    has_running_usage: bool = False,
 ) -> list[str]:
     """Return the names of given fields that an API's answers have no place for."""
     # ``names``: the fields without a place, besides those that depend on the other arguments.
     # ``has_both_sources``: whether the answers have a place for a second source of logprobs.
     # ``has_usage``: whether a stream can end with its usage, as ``stream_options`` asks for.
+    # ``has_running_usage``: whether each of its parts can have the usage so far.
     model_fields = type(fields).model_fields
     without_place = [model_fields[name].alias or name for name in names if getattr(fields, name)]
     if fields.logprobs_from == "both" and not has_both_sources:
@@ -242,7 +273,7 @@ def fields_without_place(
     can_end_with_usage = has_usage and fields.stream
     if options.include_usage and not can_end_with_usage:
         without_place.append("stream_options")
-    elif options.continuous_usage_stats:
+    elif options.continuous_usage_stats and not (has_running_usage and options.include_usage):
         without_place.append("stream_options.continuous_usage_stats")
     return without_place
 

@@ -51,6 +51,27 @@ class ResponseFormat(StrictModel):
         return None if schema is None else {"json_schema": schema}
 
 
+class TextFormat(ResponseFormat):
+    """The format as `/v1/responses` writes it: the fields of a schema stand beside the type."""
+
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+    def repeated(self) -> Json:
+        """Return the format as answers repeat it."""
+        if self.type != "json_schema":
+            return {"type": self.type}
+        names = {"name": self.name or "schema", "description": self.description, "strict": self.strict}
+        return {"type": self.type, "schema": self.schema_ if isinstance(self.schema_, dict) else {}, **names}
+
+
+class TextOptions(StrictModel):
+    """The field ``text`` of `/v1/responses`."""
+
+    format: TextFormat | None = None
+
+
 class StructuredOutputs(StrictModel):
     """vLLM's ``structured_outputs``: exactly one of these."""
 
@@ -141,6 +162,10 @@ def _format(_name: str, value: ResponseFormat) -> str | Json | None:
     return value.grammar()
 
 
+def _format_of_text(_name: str, value: TextOptions) -> str | Json | None:
+    return None if value.format is None else value.format.grammar()
+
+
 def _structured(_name: str, value: StructuredOutputs) -> str | Json | None:
     return value.as_grammar()
 
@@ -153,5 +178,6 @@ GRAMMAR_FIELDS: Mapping[str, Callable[[str, Any], str | Json | None]] = {
     **dict.fromkeys(("regex", "guided_regex"), _regex),
     "guided_choice": choice_grammar,
     "response_format": _format,
+    "text": _format_of_text,
     "structured_outputs": _structured,
 }

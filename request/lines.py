@@ -18,8 +18,17 @@ from ..presets.parameter_names import PARAMETERS, request_names
 from ..presets.setting_table import SETTINGS
 from .asked import AskedRequest, ask
 from .errors import InvalidFieldError, InvalidLineError
-from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments, setting_value
-from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
+from .fields import (
+    ChatFields,
+    GenerationFields,
+    MessageFields,
+    PromptFields,
+    fields_without_place,
+    set_arguments,
+    setting_value,
+)
+from .messages import ChatMessage, TemplateVariables, placed_messages, template_fields_of, unused_reasoning_of
+from .response_fields import ResponseFields
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
@@ -33,14 +42,20 @@ class RequestLine:
     asked: AskedRequest
 
 
-def read_request_line(record: Json, number: int, *, strict_fields: bool = False) -> RequestLine:
+def read_request_line(
+    record: Json, number: int, *, strict_fields: bool = False, model_name: str | None = None
+) -> RequestLine:
     """Return the request of a line, in whichever format it is written. Raises ``InvalidLineError``."""
+    # ``model_name``: of the loaded model. A line that names it as ``MODEL:PRESET`` chooses a preset.
     is_openai_line = "custom_id" in record or "body" in record or "url" in record
     try:
         if is_openai_line:
             ignored = fields_without_effect(OpenAILine, record, is_strict=strict_fields)
             line = validated(OpenAILine, record)
-            return RequestLine(line.custom_id, number, _ask_openai(line, ignored, strict_fields=strict_fields))
+            asked = _ask_openai(line, ignored, strict_fields=strict_fields)
+            if model_name is not None:
+                asked = asked.with_preset_of_model(model_name)
+            return RequestLine(line.custom_id, number, asked)
         # An unknown field of the short form always is an error, because no other program writes this form.
         fields_without_effect(_ShortLine, record, is_strict=True)
         short_line = validated(_ShortLine, record)
@@ -136,6 +151,7 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         "length_penalty": line.length_penalty,
         "early_stopping": line.early_stopping,
     }
+    messages = placed_messages(line.messages or ())
     asked = AskedRequest(
         prompts=() if line.prompt is None else (line.prompt,),
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
@@ -147,8 +163,8 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
         beam_settings={name: value for name, value in beam_settings.items() if value is not None},
-        ignored=tuple(unused_reasoning_of(line.messages or ())),
-        template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
+        ignored=tuple(unused_reasoning_of(messages)),
+        template_fields=template_fields_of(messages, line.chat_template_kwargs),
     )
     if asked.sets_system and line.messages is not None:
         raise InvalidLineError("system and messages exclude each other")
@@ -166,7 +182,7 @@ _URL_PATTERN = re.compile(
         (?:/[^?\#\s]*?)??       # path before the route
         /
     )?
-    (?P<route>(?:chat/)?completions)
+    (?P<route>(?:chat/)?completions|responses)
     /?
     (?:[?\#]\S*)?               # query or fragment
     """,
@@ -177,7 +193,7 @@ _URL_PATTERN = re.compile(
 class OpenAILine(StrictModel):
     custom_id: str = Field(min_length=1)
     method: Literal["POST"]
-    url: Literal["/v1/completions", "/v1/chat/completions"]
+    url: Literal["/v1/completions", "/v1/chat/completions", "/v1/responses"]
     body: Json
 
     @field_validator("url", mode="before")
@@ -189,8 +205,8 @@ class OpenAILine(StrictModel):
         match = _URL_PATTERN.fullmatch(value)
         if match is None:
             raise ValueError(
-                f"{short_repr(value)} is not answered by gen batch: it answers /v1/chat/completions and"
-                " /v1/completions"
+                f"{short_repr(value)} is not answered by gen batch: it answers /v1/chat/completions,"
+                " /v1/completions and /v1/responses"
             )
         return f"/v1/{match['route']}"
 
@@ -226,10 +242,17 @@ _NOT_IN_RESULTS = (
 )
 
 
+_FIELDS_OF_URL: Mapping[str, type[PromptFields | MessageFields]] = {
+    "/v1/completions": PromptFields,
+    "/v1/chat/completions": ChatFields,
+    "/v1/responses": ResponseFields,
+}
+
+
 def _ask_openai(line: OpenAILine, ignored: list[str], *, strict_fields: bool) -> AskedRequest:
     """Return what a line asks for."""
     # ``ignored``: the paths of fields without effect outside of the body
-    fields_type: type[PromptFields | ChatFields] = PromptFields if line.url == "/v1/completions" else ChatFields
+    fields_type = _FIELDS_OF_URL[line.url]
     ignored = ignored + fields_without_effect(fields_type, line.body, is_strict=strict_fields, place="body.")
     try:
         fields = validated(fields_type, line.body)

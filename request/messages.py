@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, field_validator, model_validator
@@ -25,24 +25,29 @@ TemplateVariables = Annotated[Json, AfterValidator(_check_template_variables)]  
 
 # for each type of part, the fields that may hold its text
 _PART_FIELDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("text", "input_text", "output_text"), ("text",)),
+    **dict.fromkeys(("text", "input_text", "output_text", "reasoning_text", "summary_text"), ("text",)),
     "refusal": ("refusal",),
     "thinking": ("thinking",),
     "reasoning": ("reasoning", "text"),
 }
 
 
-_REASONING_PARTS = ("thinking", "reasoning")
+_REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "summary_text")
 
 
 class MessagePart(StrictModel):
     """A part of a message: a text, a refusal or reasoning. Other parts, such as images, are errors."""
 
-    type: Literal["text", "input_text", "output_text", "refusal", "thinking", "reasoning"]
+    type: Literal[
+        "text", "input_text", "output_text", "refusal", "thinking", "reasoning", "reasoning_text", "summary_text"
+    ]
     text: str | None = None
     refusal: str | None = None
     thinking: str | list[MessagePart] | None = None
     reasoning: str | None = None
+    # what a part of an answer of `/v1/responses` has beside its text, which clients send back
+    annotations: Any = None
+    logprobs: Any = None
 
     @field_validator("type", mode="before")
     @classmethod
@@ -157,20 +162,24 @@ def _with_arguments_as_object(call: Json) -> Json:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
+PlacedMessages = Mapping[str, ChatMessage]  # messages, each by the field that has it, such as ``messages[1]``
+
+
+def placed_messages(messages: Iterable[ChatMessage]) -> dict[str, ChatMessage]:
+    """Return the messages of the field ``messages`` by their paths."""
+    return {f"messages[{index}]": message for index, message in enumerate(messages)}
+
+
 def template_fields_of(
-    messages: Sequence[ChatMessage] | None, variables: Mapping[str, Any] | None, place: str = ""
+    messages: PlacedMessages, variables: Mapping[str, Any] | None, place: str = ""
 ) -> dict[str, str]:
     """Return the paths of fields that only some chat templates read, each with its name in templates."""
     fields = {f"{place}chat_template_kwargs.{name}": name for name in variables or ()}
-    for index, message in enumerate(messages or ()):
-        fields |= {f"{place}messages[{index}].{path}": name for path, name in message.template_fields()}
+    for message_place, message in messages.items():
+        fields |= {f"{place}{message_place}.{path}": name for path, name in message.template_fields()}
     return fields
 
 
-def unused_reasoning_of(messages: Sequence[ChatMessage]) -> list[str]:
+def unused_reasoning_of(messages: PlacedMessages) -> list[str]:
     """Return the paths of reasoning in messages that has no effect, because another field has other reasoning."""
-    return [
-        f"messages[{index}].{path}"
-        for index, message in enumerate(messages)
-        for path in message.unused_reasoning()
-    ]
+    return [f"{place}.{path}" for place, message in messages.items() for path in message.unused_reasoning()]

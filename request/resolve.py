@@ -18,6 +18,7 @@ from ..samplers.registry import find_sampler
 from .asked import AskedRequest
 from .engine_request import make_request
 from .errors import InvalidLineError
+from .forced import with_forced_settings
 from .sampler_fields import ChainChanges, SamplerFields, read_bias_changes, read_chain_changes
 from .sources import chat_template_source, grammar_folders, open_preset, preset_of_model
 from .tool_fields import find_tool, read_tool_chain
@@ -60,6 +61,8 @@ class RequestDefaults:
     # maximum number of tokens in a draft that is looked up in the text so far; 0: no such drafts
     lookup: int = 0
     draft: DraftOptions | None = None  # the draft model, and the limits of its drafts; None without a draft model
+    # settings that win over those of requests; None: there are none
+    forced: AskedRequest | None = None
     beams: BeamSearch | None = None  # the beam search by which requests are answered; None: tokens are drawn
 
     @property
@@ -91,20 +94,38 @@ class RequestResolver:
     # ``note`` is called with a sentence for each setting of a preset that cannot be imported. Methods raise
     # ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
 
+    # ``model_name``: of the loaded model, as requests name it; None: it is not known.
+
     def __init__(
-        self, defaults: RequestDefaults, metadata: Mapping[str, str], note: Callable[[str], object]
+        self,
+        defaults: RequestDefaults,
+        metadata: Mapping[str, str],
+        note: Callable[[str], object],
+        model_name: str | None = None,
     ) -> None:
         self.defaults = defaults
+        self.model_name = model_name
         self._metadata = metadata
         self._note = note
         self._presets: dict[str, Preset] = {}
         self._load_preset(defaults.preset)  # an error in the preset must end a batch before its first line
 
     def default_settings(self) -> Settings:
-        return self._resolve(AskedRequest())
+        forced = self.defaults.forced
+        place = "" if forced is None else forced.place  # errors name the flag
+        return self.settings(AskedRequest(place=place), [])
 
     def settings(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request. Names of fields without effect are appended to ``unused``."""
+        forced = self.defaults.forced
+        if forced is None:
+            return self._settings_of(asked, unused)
+        settings = self._settings_of(with_forced_settings(asked, forced, unused), unused)
+        fields = forced.sampler_fields
+        return settings if fields is None else self._with_usual_changes(settings, forced, fields, unused)
+
+    def _settings_of(self, asked: AskedRequest, unused: list[str]) -> Settings:
+        """Return the settings of a request, as its client understands them."""
         settings = self._resolve(asked)
         guidance = settings["guidance"].value or {}
         is_guided = guidance.get("scale", 1) != 1
@@ -139,10 +160,7 @@ class RequestResolver:
         # unknown clients, the fields mean what they mean to llama-server.
         ends_in_plain_draw = settings.steps[-1].name == "dist"
         if tool is None or not ends_in_plain_draw:
-            with _place_in_errors(asked.place):
-                changes = read_chain_changes(fields, [step.name for step in settings.steps])
-            changes.place_names(asked.place)
-            return _with_chain_changes(settings, changes, self.defaults.rearrangements, asked.chain_origin, unused)
+            return self._with_usual_changes(settings, asked, fields, unused)
         keeps_order = self.defaults.has_own_order or asked.sets_chain
         with _place_in_errors(asked.place):
             new_steps, unused_names = read_tool_chain(tool, fields, settings.steps, keeps_order=keeps_order)
@@ -152,6 +170,15 @@ class RequestResolver:
         if _loses_watermark(settings.steps, new_steps):
             unused.append(WATERMARK)
         return change_chain(replace(settings, steps=new_steps), bias_changes.overrides)
+
+    def _with_usual_changes(
+        self, settings: Settings, asked: AskedRequest, fields: SamplerFields, unused: list[str]
+    ) -> Settings:
+        """Return the settings with the changes that the fields make for llama-server."""
+        with _place_in_errors(asked.place):
+            changes = read_chain_changes(fields, [step.name for step in settings.steps])
+        changes.place_names(asked.place)
+        return _with_chain_changes(settings, changes, self.defaults.rearrangements, asked.chain_origin, unused)
 
     def requests(
         self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None
@@ -216,7 +243,7 @@ class RequestResolver:
         try:
             return self._load_preset(asked.preset)
         except PresetError as error:
-            raise error.within(f"{asked.place}preset") from None
+            raise error.within(asked.place + asked.preset_field) from None
         except InvalidLineError as error:
             raise error.at(asked.place + error.origin) from None
 

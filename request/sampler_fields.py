@@ -57,6 +57,8 @@ _BIAS_FIELDS = _PARAMETER_OF_FIELD["logit_bias"].request_names
 MIROSTAT_FIELDS = ("mirostat", "mirostat_mode")
 LOW_FIELDS = ("dynatemp_low", "dynatemp_min")
 HIGH_FIELDS = ("dynatemp_high", "dynatemp_max")
+# The fields that set the order of the samplers, each in the notation of another tool.
+ORDER_FIELDS = ("samplers", "sampler_order", "sampler_priority", "samplers_priorities")
 
 
 def _off_values(row: Parameter) -> Mapping[str, Any]:
@@ -185,6 +187,12 @@ def read_bias_changes(fields: SamplerFields) -> ChainChanges:
 def field_names(targets: Container[str]) -> list[str]:
     """Return the fields that set one of these parameters, ``sampler.parameter``."""
     return [name for row in PARAMETERS for name in row.request_names if row.target in targets]
+
+
+def parameter_targets(name: str) -> Sequence[str]:
+    """Return the parameter that a field sets, as ``sampler.parameter``; empty for a field of several samplers."""
+    row = _PARAMETER_OF_FIELD.get(name)
+    return () if row is None else (row.target,)
 
 
 def _read_value(row: Parameter, name: str, value: Any) -> Any:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -75,6 +75,18 @@ class AnswerFormat(ABC):
     def failure(self, error: Json) -> str:
         """Return the part that tells an error, after which a stream ends."""
         return f"data: {encode_json(error)}\n\n"
+
+
+class PreparedFormat(AnswerFormat):
+    """The format of a route that answers as `generate` does."""
+
+    # The fields of other APIs for which the answers have no place.
+    without_place: ClassVar[Sequence[str]] = ()
+    # Whether each part of a stream can have the usage so far.
+    has_running_usage: ClassVar[bool] = False
+
+    @abstractmethod
+    def __init__(self, prepared: PreparedRequest) -> None: ...
 
 
 async def answer(

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -27,13 +27,14 @@ from . import (
     openai,
     page_routes,
     preset_routes,
+    responses,
     tokenizer_routes,
 )
 from .answers import ClientLeftError
 from .docs import docs_page, openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, record_of, start_record
-from .security import check_request
+from .security import Access, check_request
 from .state import HTML, JSON, TEXT, RouteSpec, ServerState
 
 # Maximum length of the names in the header of ignored fields. Python's clients reject headers of 8,190 characters.
@@ -42,23 +43,24 @@ _MAX_HEADER = 2_000
 
 async def show_docs(_: Request, state: ServerState) -> Response:
     """Show the routes and their fields."""
-    return Response(await state.run(partial(_docs_body, bool(state.access.keys))), media_type=HTML)
+    return Response(await state.run(partial(_docs_body, state.access)), media_type=HTML)
 
 
 async def show_openapi(_: Request, state: ServerState) -> Response:
     """Describe the routes as OpenAPI."""
-    return Response(await state.run(partial(_openapi_body, bool(state.access.keys))), media_type=JSON)
+    return Response(await state.run(partial(_openapi_body, state.access)), media_type=JSON)
 
 
 @cache
-def _docs_body(needs_key: bool) -> bytes:
-    return docs_page(json.loads(_openapi_body(needs_key))).encode()
+def _docs_body(access: Access) -> bytes:
+    return docs_page(json.loads(_openapi_body(access))).encode()
 
 
 @cache
-def _openapi_body(needs_key: bool) -> bytes:
+def _openapi_body(access: Access) -> bytes:
     """Return the description of the routes. It is made once, because it takes a tenth of a second."""
-    return encode_json(describe(ROUTES, UNREPORTED_VALUES, needs_key=needs_key)).encode()
+    description = describe(ROUTES, UNREPORTED_VALUES, needs_key=bool(access.keys), prefix=access.prefix)
+    return encode_json(description).encode()
 
 
 async def show_metrics(_: Request, state: ServerState) -> Response:
@@ -71,6 +73,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     RouteSpec("/openapi.json", show_openapi, "GET", keys=("openapi", "info", "paths", "components")),
     RouteSpec("/metrics", show_metrics, "GET", media_types=(TEXT,)),
     *openai.ROUTES,
+    *responses.ROUTES,
     *llama_server.ROUTES,
     *tokenizer_routes.ROUTES,
     *kobold.ROUTES,
@@ -118,11 +121,11 @@ class ServerApp:
         self.open_count += 1
         try:
             try:
-                response = check_request(scope, self._state.access, added_headers)
+                app = self._app_for(scope, added_headers)
             except RequestError as error:
-                response = error.response()
-            app = self._routes if response is None else response
-            await app({**scope, "path": _plain_path(scope["path"])}, receive, recording_send)
+                app = error.response()
+            path = self._state.access.own_path(_plain_path(scope["path"])) or ""
+            await app({**scope, "path": path}, receive, recording_send)
         except Exception as error:
             record.fault = error
             if not has_begun:
@@ -132,6 +135,21 @@ class ServerApp:
             record.end()
             self._state.log(record)
             self._state.metrics(record)
+
+    def _app_for(self, scope: Scope, added_headers: dict[str, str]) -> Starlette | Response:
+        """Return what answers a request: the routes, or a response. Raises ``RequestError``."""
+        access, path = self._state.access, scope["path"]
+        own_scope = {**scope, "path": access.own_path(path) or path}
+        response = check_request(own_scope, access, added_headers)
+        if response is not None:
+            return response
+        if access.prefix and path == access.prefix:
+            # The addresses in the page are relative to the slash. So is this one: behind a proxy, this server does
+            # not know its whole address.
+            return RedirectResponse(f"{access.prefix.rpartition('/')[2]}/")
+        if access.own_path(_plain_path(path)) is None:
+            raise NotFoundError(f"{path}: no such path; the paths of this server begin with {access.prefix}/")
+        return self._routes
 
 
 def make_app(state: ServerState) -> ServerApp:

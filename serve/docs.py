@@ -55,7 +55,9 @@ _ERRORS: tuple[type[RequestError], ...] = (
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
-def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs_key: bool = False) -> Json:
+def openapi(
+    routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs_key: bool = False, prefix: str = ""
+) -> Json:
     """Return the OpenAPI description of the routes. ``ignored_fields`` are accepted without an effect."""
     schemas: Json = {"Error": _ERROR_SCHEMA}
     paths: dict[str, Json] = {}
@@ -80,6 +82,7 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
     return {
         "openapi": "3.1.0",
         "info": {"title": "gen serve", "version": __version__},
+        "servers": [{"url": f"{prefix}/"}],
         "paths": paths,
         "components": {
             "schemas": schemas,

@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..common.text import short_repr
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
 from ..logprobs.events import Event
@@ -366,6 +367,21 @@ async def soft_prompt(_: Request, _state: ServerState) -> Response:
     return JSONResponse({"value": ""})
 
 
+class SoftPromptFields(StrictModel):
+    """The name of a soft prompt; empty for none."""
+
+    value: str = ""
+
+
+async def set_soft_prompt(request: Request, state: ServerState) -> Response:
+    """Use no soft prompt: a request for another one is an error."""
+    fields, ignored = await read_fields(request, state, SoftPromptFields)
+    if fields.value:
+        problem = f"value: the soft prompt {short_repr(fields.value)} does not exist; this server has none"
+        raise InvalidRequestError(problem, "value")
+    return json_answer(request, {}, ignored)
+
+
 async def preloaded_story(_: Request, _state: ServerState) -> Response:
     """Return the story that KoboldCpp can be started with: none."""
     return JSONResponse({})
@@ -422,6 +438,7 @@ _API_ROUTES = (
     RouteSpec("/api/v1/config/max_context_length", max_context_length, "GET", keys=("value",)),
     RouteSpec("/api/v1/config/soft_prompts_list", soft_prompts, "GET", keys=("values",)),
     RouteSpec("/api/v1/config/soft_prompt", soft_prompt, "GET", keys=("value",)),
+    RouteSpec("/api/v1/config/soft_prompt", set_soft_prompt, "PUT", body=SoftPromptFields),
 )
 
 ROUTES = (

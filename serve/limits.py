@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ..common.text import count_noun
 from ..engine.request import ChatMessages, GenerationRequest
 from ..presets.overrides import Override
-from ..requests.fields import ChatFields, GenerationFields, PromptFields
+from ..requests.fields import GenerationFields, MessageFields, PromptFields
 from ..requests.grammar_fields import GRAMMAR_FIELDS
 from ..samplers.chain import StepSpec
 from .errors import InvalidRequestError
@@ -32,12 +32,12 @@ MAX_LOGPROB_ENTRIES = 2_000_000
 
 # The fields whose lists and tables may have any number of items. Prompts and messages have limits of their own.
 # Allowed tokens may be a whole vocabulary. A grammar is limited by the process that compiles it.
-_UNLIMITED = {"prompt", "messages", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS}
+_UNLIMITED = {"prompt", "messages", "input", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS}
 # The settings of any size, for the same reasons. The negative prompt of guidance is a prompt.
 _UNLIMITED_SETTINGS = ("grammar", "guidance", "allow.tokens")
 
 
-def check_fields(fields: PromptFields | ChatFields) -> None:
+def check_fields(fields: PromptFields | MessageFields) -> None:
     """Raise ``InvalidRequestError`` for a request that is too large, before anything is computed for it."""
     if isinstance(fields, PromptFields):
         prompt_count = len(fields.prompts())
@@ -47,7 +47,7 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
         else:
             _check_count("n", prompt_count * (fields.n or 1), MAX_TEXTS, "choice")
     else:
-        _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
+        _check_count(fields.conversation_field, len(fields.placed_messages()), MAX_MESSAGES, "message")
     for name, value in fields:
         if isinstance(value, (list, dict)) and name not in _UNLIMITED:
             _check_count(name.rstrip("_"), len(value), MAX_ITEMS, "item")
@@ -129,7 +129,8 @@ def check_logprobs(requests: Sequence[GenerationRequest], context_length: int) -
 def brings_program(fields: GenerationFields) -> bool:
     """Return whether a request has a grammar or a template, whose work must not delay other requests."""
     names = (*GRAMMAR_FIELDS, "chat_template", "set_", "preset", "chain")
-    return any(getattr(fields, name) not in (None, "", {}, []) for name in names)
+    may_name_preset = ":" in (fields.model or "")
+    return may_name_preset or any(getattr(fields, name) not in (None, "", {}, []) for name in names)
 
 
 def public_origin(origin: str) -> str:

@@ -16,17 +16,18 @@ from ..logprobs.report import page as report_page
 from ..logprobs.report.run_data import RunReader
 from ..requests.fields import PromptFields
 from ..requests.strict_model import Json
-from .answers import AnswerFormat
+from .answers import PreparedFormat
 from .errors import InvalidRequestError
 from .resolution import PreparedRequest
 from .state import HTML, JSON, LINES, RouteSpec, ServerState, generate, read_parts
 from .x_gen import command_of
 
 
-class LinesFormat(AnswerFormat):
+class LinesFormat(PreparedFormat):
     """The lines of `gen --format jsonl`."""
 
     media_type = LINES
+    without_place = ("return_tokens_as_token_ids",)
     tells_rewinds = True
 
     def __init__(self, prepared: PreparedRequest) -> None:
@@ -65,7 +66,7 @@ class LineFields(PromptFields):
 
 async def generate_lines(request: Request, state: ServerState) -> Response:
     """Continue a prompt, as the lines of `gen run --format jsonl`."""
-    return await generate(request, state, LineFields, LinesFormat, ("return_tokens_as_token_ids",))
+    return await generate(request, state, LineFields, LinesFormat)
 
 
 async def report(request: Request, state: ServerState) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from ..common.text import short_repr
 from ..engine.model import Model
 from ..logprobs.chunks import Chunk, Prompt, join_chunks
-from ..logprobs.events import Event, Start
+from ..logprobs.events import Event, Start, Token
 from ..logprobs.openai import (
     SERVER_SENT_DONE,
     ChatAnswer,
@@ -22,24 +22,33 @@ from ..logprobs.openai import (
     logprob_lists,
     prompt_logprobs,
     server_sent,
+    usage,
+    usage_of,
 )
-from ..requests.fields import ChatFields, PromptFields
+from ..requests.fields import ChatFields, PromptFields, StreamOptions
 from ..requests.strict_model import Json
-from .answers import AnswerFormat
+from .answers import PreparedFormat
 from .errors import ModelNotFoundError
+from .requested_names import listed_presets
 from .resolution import PreparedRequest
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
 
-class OpenAIFormat(AnswerFormat):
+class OpenAIFormat(PreparedFormat):
     """An answer of OpenAI's, to texts or to a chat. The chunks of all its choices are one stream."""
+
+    without_place = ("return_tokens",)
+    has_running_usage = True
 
     def __init__(self, prepared: PreparedRequest) -> None:
         self._prepared = prepared
         fields = prepared.fields
         self._is_chat = isinstance(fields, ChatFields)
         self._echo = bool(fields.echo)
-        self._has_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
+        options = fields.stream_options or StreamOptions()
+        self._has_usage = bool(options.include_usage)
+        self._has_running_usage = bool(options.include_usage and options.continuous_usage_stats)
+        self._token_counts = [0] * len(prepared.choices)
         self._shape = LogprobShape(
             has_both_forms=True,
             has_all_requested=True,
@@ -81,6 +90,8 @@ class OpenAIFormat(AnswerFormat):
 
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the chunks of an event."""
+        if isinstance(event, Token):
+            self._token_counts[index] += 1
         for chunk in self._makers[index].push(event):
             fields = self._answer.chunk(chunk)
             fields["choices"][0].update(self._prompt_logprobs(chunk))
@@ -90,8 +101,14 @@ class OpenAIFormat(AnswerFormat):
                 self._last_chunks[index] = chunk
                 fields["x_gen"] = facts
             if self._has_usage:
-                fields["usage"] = None
+                fields["usage"] = self._running_usage(index, chunk) if self._has_running_usage else None
             yield server_sent(fields)
+
+    def _running_usage(self, index: int, chunk: Chunk) -> Json:
+        """Return the usage of a choice so far."""
+        if chunk.done is not None:
+            return usage(chunk.done)
+        return usage_of(chunk.start.prompt_tokens, self._token_counts[index])
 
     def _is_first_of_prompt(self, index: int) -> bool:
         return index % self._prepared.asked.choice_count == 0
@@ -111,45 +128,61 @@ class OpenAIFormat(AnswerFormat):
         if self._has_usage:
             last_chunks = [self._last_chunks[index] for index in sorted(self._last_chunks)]
             last_events = [chunk.done for chunk in last_chunks if chunk.done is not None]
-            usage = self._answer.usage_chunk(last_chunks[0].start, last_events, self._prepared.asked.choice_count)
-            yield server_sent(usage)
+            usage_chunk = self._answer.usage_chunk(
+                last_chunks[0].start, last_events, self._prepared.asked.choice_count
+            )
+            yield server_sent(usage_chunk)
         yield SERVER_SENT_DONE
-
-
-# The fields of other APIs that OpenAI's answers have no place for.
-_NOT_ANSWERED = ("return_tokens",)
 
 
 async def completions(request: Request, state: ServerState) -> Response:
     """Answer `/v1/completions`."""
-    return await generate(request, state, PromptFields, OpenAIFormat, _NOT_ANSWERED)
+    return await generate(request, state, PromptFields, OpenAIFormat)
 
 
 async def chat_completions(request: Request, state: ServerState) -> Response:
     """Answer `/v1/chat/completions`."""
-    return await generate(request, state, ChatFields, OpenAIFormat, _NOT_ANSWERED)
+    return await generate(request, state, ChatFields, OpenAIFormat)
 
 
 async def models(_: Request, state: ServerState) -> Response:
-    """List the model."""
-    model, _maker = state.loaded()
-    return JSONResponse({"object": "list", "data": [model_entry(model)]})
+    """List the model, alone and with each preset."""
+    return JSONResponse({"object": "list", "data": list((await _model_entries(state)).values())})
 
 
 async def model(request: Request, state: ServerState) -> Response:
     """Return the entry of a model in the list, by its id."""
-    loaded_model, _maker = state.loaded()
     name = request.path_params["name"]
-    if name != loaded_model.name:
+    entries = await _model_entries(state)
+    if name not in entries:
         raise ModelNotFoundError(
-            f"the model {short_repr(name)} does not exist; this server has {loaded_model.name}", "model"
+            f"the model {short_repr(name)} does not exist; this server has {', '.join(entries)}", "model"
         )
-    return JSONResponse(model_entry(loaded_model))
+    return JSONResponse(entries[name])
 
 
-def model_entry(model: Model) -> Json:
-    """Return the entry of the model in OpenAI's list."""
-    return {"id": model.name, "object": "model", "created": 0, "owned_by": "logitsmith"}
+async def _model_entries(state: ServerState) -> dict[str, Json]:
+    """Return the entries of the list by their ids. A client that chooses ``MODEL:PRESET`` gets the preset."""
+    model, _maker = state.loaded()
+    presets = await state.run(listed_presets)
+    ids = (model.name, *(f"{model.name}:{preset}" for preset in presets))
+    return {model_id: model_entry(model, state.loaded_at, model_id) for model_id in ids}
+
+
+def model_entry(model: Model, created: int, model_id: str | None = None) -> Json:
+    """Return the entry of the model in OpenAI's list, under one of its ids."""
+    # ``created``: when the model was loaded, seconds since 1970; ``model_id``: None for the name of the model.
+    return {
+        "id": model_id or model.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "logitsmith",
+        "meta": {
+            "n_ctx": model.context_length,
+            "n_ctx_train": model.trained_context,
+            "n_vocab": model.vocabulary.size,
+        },
+    }
 
 
 async def health(_: Request, state: ServerState) -> Response:
@@ -160,7 +193,7 @@ async def health(_: Request, state: ServerState) -> Response:
 
 _ANSWER_KEYS = ("id", "object", "created", "model", "choices", "usage", "x_gen")
 _LIST_KEYS = ("object", "data")
-_MODEL_KEYS = ("id", "object", "created", "owned_by")
+_MODEL_KEYS = ("id", "object", "created", "owned_by", "meta")
 
 ROUTES = (
     RouteSpec("/v1/completions", completions, "POST", PromptFields, (JSON, EVENTS), _ANSWER_KEYS),

@@ -27,12 +27,12 @@ from ..presets.errors import PresetError
 from ..requests.asked import AskedRequest, ask
 from ..requests.engine_request import text_rules
 from ..requests.errors import InvalidLineError
-from ..requests.fields import MAX_DRAFT_TOKENS, ChatFields, GenerationFields, PromptFields
+from ..requests.fields import MAX_DRAFT_TOKENS, GenerationFields, MessageFields, PromptFields
 from ..requests.resolve import RequestDefaults, RequestResolver
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
-from .errors import ContextLengthError, InvalidRequestError, client_message
+from .errors import ContextLengthError, InvalidRequestError, ModelNotFoundError, client_message
 from .limits import check_logprobs, check_overrides, check_steps
 from .requested_names import check_grammar_source, find_listed_preset
 
@@ -60,7 +60,7 @@ class Choice:
 class PreparedRequest:
     """A request that the engine can run: prompts are tokenized, chains built, and grammars compiled."""
 
-    fields: PromptFields | ChatFields
+    fields: PromptFields | MessageFields
     asked: AskedRequest
     # The texts to be generated: first all texts of the first prompt, then those of the second one.
     choices: tuple[Choice, ...]
@@ -102,7 +102,7 @@ class RequestMaker:
             model.draft_exactness(max(MAX_DRAFT_TOKENS, defaults.draft.n_max, defaults.lookup))
 
     def make(
-        self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None = None
+        self, fields: PromptFields | MessageFields, ignored: Sequence[str], fit: Fit | None = None
     ) -> PreparedRequest:
         """Return what a request asks for, with prompts as tokens and compiled grammars."""
         # ``fit`` shortens prompts that do not fit into the context. Without it, such a prompt is an error. Raises
@@ -112,8 +112,10 @@ class RequestMaker:
         except SETTING_ERRORS as error:
             raise InvalidRequestError(client_message(error), _field_of(error, fields)) from None
 
-    def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str], fit: Fit | None) -> PreparedRequest:
-        asked = ask(fields, ignored)
+    def _make(
+        self, fields: PromptFields | MessageFields, ignored: Sequence[str], fit: Fit | None
+    ) -> PreparedRequest:
+        asked = ask(fields, ignored).with_preset_of_model(self.model.name)
         _check_names(asked)
         check_overrides(asked.overrides)
         unused = [*asked.ignored, *self.resolver.unread_fields(asked)]
@@ -126,6 +128,7 @@ class RequestMaker:
         if asked.logprobs is not None:
             asked.logprobs.check(self.model.vocabulary)
         draft = self._read_draft(fields, unused)
+        prompt_field = fields.conversation_field if isinstance(fields, MessageFields) else "prompt"
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
         for resolved in self.resolver.requests(asked, settings, seed=0):
@@ -140,7 +143,7 @@ class RequestMaker:
                 request = replace(request, lookup=0)
             for number in range(asked.choice_count):
                 seeded_request = replace(request, seed=following_seed(first_seed, number))
-                choices.append(self._choice(seeded_request, grammars, fit))
+                choices.append(self._choice(seeded_request, prompt_field, grammars, fit))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
         unused_once = list(dict.fromkeys(unused))
         return PreparedRequest(fields, asked, tuple(choices), ignored=tuple(limited(unused_once)))
@@ -180,12 +183,13 @@ class RequestMaker:
         except ModelError as error:
             raise InvalidRequestError(str(error), field) from None
 
-    def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar], fit: Fit | None) -> Choice:
+    def _choice(
+        self, request: GenerationRequest, field: str, grammars: dict[GrammarSpec, Grammar], fit: Fit | None
+    ) -> Choice:
         """Return a choice. Tokens, chain and grammar are made here, so that the engine's thread need not wait."""
+        # ``field``: the field that has the prompt, for errors.
         model = self.model
-        field = "prompt"
         if isinstance(request.prompt, ChatMessages):
-            field = "messages"
             request = self._with_formatted_messages(request, request.prompt)
         prompt = cast("str | Sequence[int]", request.prompt)
         ids = self._prompt_ids(prompt, field)
@@ -276,9 +280,14 @@ def _field_at(origin: str, fields: GenerationFields) -> str | None:
 
 
 def _check_names(asked: AskedRequest) -> None:
-    """Raise ``InvalidRequestError`` if a request names a file, or a model, of this machine."""
+    """Raise ``RequestError`` if a request names a file, or a model, of this machine."""
     if asked.preset is not None and asked.preset != "model":
-        find_listed_preset(asked.preset, "preset")
+        try:
+            find_listed_preset(asked.preset, asked.preset_field)
+        except InvalidRequestError as error:
+            if asked.preset_field == "model":
+                raise ModelNotFoundError(str(error), "model") from None
+            raise
     template = asked.chat_template
     if template is not None and not is_chat_template(template) and template not in builtin_chat_templates():
         raise InvalidRequestError("chat_template: neither Jinja nor the name of a template", "chat_template")

@@ -45,6 +45,8 @@ _ORIGIN_RULE = (
 )
 _HOST_NAME = re.compile(r"[a-z0-9._-]+")
 _HOST_NAME_RULE = "a name is written like server.example.org, without a port"
+_PREFIX = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._~-]*)+")
+_PREFIX_RULE = "a prefix is written like /llm: after each slash a letter or a digit, then also ._~-"
 # The header Host: an IPv6 address in brackets, or a name or an IPv4 address; then the port.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{0,5})?")
 # Names of headers, separated by commas. Browsers ask for a few names; more than 1,000 characters are refused.
@@ -68,10 +70,20 @@ class Access:
     origins: frozenset[str] = frozenset()
     # Names by which clients may call this server, besides its address.
     host_names: frozenset[str] = frozenset()
+    # The beginning of all paths, such as "/llm"; empty: none.
+    prefix: str = ""
     max_body_bytes: int = 16_000_000
     # The limit for a body of lines. It is higher, because the lines are read one after another.
     max_lines_bytes: int = 128_000_000
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def own_path(self, path: str) -> str | None:
+        """Return a path without the prefix; None if it does not begin with it."""
+        if not self.prefix:
+            return path
+        if path == self.prefix:
+            return "/"
+        return path.removeprefix(self.prefix) if path.startswith(f"{self.prefix}/") else None
 
     def has_key(self, headers: Headers) -> bool:
         """Return whether the headers contain a key. The time of the comparison does not depend on the key."""
@@ -112,6 +124,7 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
     has_no_auth: bool,
     origins: Sequence[str],
     host_names: Sequence[str],
+    prefix: str = "",
 ) -> Access:
     """Return the rules of the flags."""
     # ``has_no_auth``: whether an address that other machines reach may be open. Raises ``UsageError``.
@@ -132,7 +145,11 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
     known_names = {name: name.lower().rstrip(".") for name in host_names}
     for name, known_name in known_names.items():
         _check_matches(f"--allow-host {name}", known_name, _HOST_NAME, _HOST_NAME_RULE)
-    return Access(host, tuple(dict.fromkeys(keys)), frozenset(origins), frozenset(known_names.values()))
+    own_prefix = prefix.rstrip("/")
+    if own_prefix:
+        _check_matches(f"--prefix {prefix}", own_prefix, _PREFIX, _PREFIX_RULE)
+    names = frozenset(known_names.values())
+    return Access(host, tuple(dict.fromkeys(keys)), frozenset(origins), names, own_prefix)
 
 
 def _read_keys(path: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,18 +18,18 @@ from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
-from ..requests.fields import ChatFields, PromptFields, fields_without_place, read_body
+from ..requests.fields import MessageFields, PromptFields, fields_without_place, read_body
 from ..requests.resolve import RequestDefaults
 from ..requests.strict_model import Json, StrictModel
 from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
-from .answers import AnswerFormat, answer, until_client_leaves
+from .answers import PreparedFormat, answer, until_client_leaves
 from .engine_thread import EngineThread
 from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, client_message
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
-from .resolution import SETTING_ERRORS, PreparedRequest, RequestMaker
+from .resolution import SETTING_ERRORS, RequestMaker
 from .security import Access
 from .tracked_answers import AnswerTracker
 
@@ -61,6 +62,8 @@ class ServerState:
     note: Callable[[str], object]
     # The model; None while it is being loaded.
     model: Model | None = None
+    # When the model was loaded, seconds since 1970.
+    loaded_at: int = 0
     # Makes requests for the model; None while it is being loaded.
     maker: RequestMaker | None = None
     # Whether a prompt may reuse generated tokens if the request does not say so; None: no prompt ever may.
@@ -94,6 +97,7 @@ class ServerState:
         """Take requests from now on."""
         guard = CompileGuard(model.vocabulary, unavailable=UnavailableError)
         self.maker = RequestMaker(self.defaults, model, self.note, guard, self.reuses_answers)
+        self.loaded_at = int(time.time())
         self.model = model
 
     def loaded(self) -> tuple[Model, RequestMaker]:
@@ -115,7 +119,7 @@ class ServerState:
             raise InvalidRequestError(client_message(error)) from None
 
     async def prepare(
-        self, request: Request, fields: PromptFields | ChatFields, work: Callable[[], _Result]
+        self, request: Request, fields: PromptFields | MessageFields, work: Callable[[], _Result]
     ) -> _Result:
         """Return the result of a function that prepares the texts of a request, in another thread."""
         # Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
@@ -233,19 +237,25 @@ def _parse(body: bytes) -> object:
 async def generate(
     request: Request,
     state: ServerState,
-    fields_type: type[PromptFields] | type[ChatFields],
-    make_format: Callable[[PreparedRequest], AnswerFormat],
-    without_place: Sequence[str],
+    fields_type: type[PromptFields] | type[MessageFields],
+    format_type: type[PreparedFormat],
 ) -> Response:
     """Answer a request for text."""
-    # ``without_place``: the fields of other APIs for which the answers have no place. Raises ``RequestError``, and
-    # ``ClientLeftError`` if the client leaves first.
+    # Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
     _, maker = state.loaded()
     state.check_queue()
     fields, ignored = await read_fields(request, state, fields_type)
-    ignored += fields_without_place(fields, without_place, has_both_sources=True, has_usage=True)
+    unused = fields_without_place(
+        fields,
+        format_type.without_place,
+        has_both_sources=True,
+        has_usage=True,
+        has_running_usage=format_type.has_running_usage,
+    )
+    ignored += unused
+    fields = fields.without(unused)
     prepared = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
-    return await answer(request, state.engine, prepared, make_format(prepared))
+    return await answer(request, state.engine, prepared, format_type(prepared))
 
 
 async def read_fields(

@@ -187,7 +187,7 @@ def _tabby_card(model: Model, state: ServerState) -> Json:
         "max_batch_size": slots,
         "prompt_template": None if model.chat_template is None else "from_tokenizer_config",
     }
-    return model_entry(model) | {"logging": None, "parameters": parameters}
+    return model_entry(model, state.loaded_at) | {"logging": None, "parameters": parameters}
 
 
 _ENCODED_KEYS = ("tokens", "ids", "length", "count", "value", "max_model_len")

@@ -343,7 +343,7 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
     options = job.options
     results = job.results
     existing_results = results.existing_results
-    resolver = RequestResolver(job.defaults, model.metadata, print_note)
+    resolver = RequestResolver(job.defaults, model.metadata, print_note, model.name)
     settings = batch_settings(model, resolver, job.base_seed, options.answer_form)
     run = BatchRun(
         resolver,

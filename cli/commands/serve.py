@@ -54,6 +54,11 @@ class LogFormat(StrEnum):
 class ServeOptions(Options):
     """The options of `gen serve`."""
 
+    force: list[str] | None = _serve(
+        "--force",
+        metavar="NAME=VALUE",
+        help="Setting that wins over what clients send, by the name of any client; repeatable.",
+    )
     host: str = _serve("--host", metavar="ADDRESS", help="Address to listen on. [127.0.0.1]", default="127.0.0.1")
     port: int = _serve(
         "--port",
@@ -61,6 +66,13 @@ class ServeOptions(Options):
         help="Port to listen on; 0 = any free port. [8080]",
         default=8080,
         limit=within(0, 65535),
+    )
+    prefix: str = _serve(
+        "--prefix",
+        "--api-prefix",
+        metavar="PATH",
+        help="Beginning of all paths, also of the page's, such as /llm. [none]",
+        default="",
     )
     slots: int | None = _serve(
         "--slots",
@@ -182,6 +194,7 @@ def serve(options: ServeOptions) -> None:
         has_no_auth=options.no_auth,
         origins=options.cors or (),
         host_names=options.allow_host or (),
+        prefix=options.prefix,
     )
     show_llama_cpp_messages(options.log)
     defaults = _defaults(options)
@@ -205,7 +218,7 @@ def serve(options: ServeOptions) -> None:
         log=log,
     )
     server = HttpServer(state, open_socket(options.host, options.port))
-    address = _address(options.host, server.port)
+    address = _address(options.host, server.port) + access.prefix
     with interruptible() as interrupt, _closed_at_end(server, state):
         loop = server.start()
         print_message(f"gen: loading the model; {address}/health answers 503 until then")
@@ -263,7 +276,8 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
     """Return the settings of requests that do not set them, checked as far as possible without the model."""
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
-    from ...requests.resolve import RequestDefaults
+    from ...requests.forced import read_forced
+    from ...requests.resolve import RequestDefaults, RequestResolver
 
     sampling = options.sampling
     sets = [parse_set(text) for text in sampling.set or ()]
@@ -277,6 +291,9 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
         rearrangements=rearrangements,
     )
     template = ChatTemplateFlags(options.template)
+    forced = read_forced(options.force) if options.force else None
+    if forced is not None:
+        RequestResolver(RequestDefaults(forced=forced), {}, print_message).default_settings()  # checks the values
     return RequestDefaults(
         name,
         sampling.chain,
@@ -285,4 +302,5 @@ def _defaults(options: ServeOptions) -> RequestDefaults:
         chat_template=template.source,
         chat_template_kwargs=template.variables,
         lookup=options.drafts.lookup,
+        forced=forced,
     )

@@ -5,6 +5,9 @@ const POLL_MILLISECONDS = 2000;
 const POLL_TIMEOUT = 2500;
 const JSON_STRINGS_AND_NUMBERS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
+/** Return the address of a path of the server, which may stand below a prefix, as the page does. */
+const address = (path) => new URL(`.${path}`, document.baseURI);
+
 /** The server refused a request. `body` is its answer, whose sentence is the message, and `status` its HTTP status. */
 export class RequestError extends Error {
   constructor(body, status) {
@@ -56,7 +59,7 @@ export class Server {
   /** Ask for the state of the server once. */
   async check() {
     try {
-      const response = await fetch("/health", { cache: "no-store", signal: AbortSignal.timeout(POLL_TIMEOUT) });
+      const response = await fetch(address("/health"), { cache: "no-store", signal: AbortSignal.timeout(POLL_TIMEOUT) });
       await response.text();
       if (response.status === 503) this.become("loading");
       else if (this.state !== "locked") this.become("ready");
@@ -80,7 +83,7 @@ export class Server {
     if (this.key) headers.authorization = `Bearer ${headerText(this.key)}`;
     let response;
     try {
-      response = await fetch(path, {
+      response = await fetch(address(path), {
         method: body === undefined ? "GET" : "POST",
         headers,
         body,

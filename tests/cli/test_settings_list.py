@@ -61,7 +61,7 @@ def test_requests_have_the_names_of_their_clients(name):
 def test_json(gen):
     found = {each["name"]: each for each in json.loads(gen("settings", "--format", "json").out)}
     assert list(found) == list(LISTED)
-    assert found["max_tokens"]["names"]["openai"] == ["max_completion_tokens", "max_tokens"]
+    assert found["max_tokens"]["names"]["openai"] == ["max_completion_tokens", "max_tokens", "max_output_tokens"]
     assert found["top_p.p"] == {
         "name": "top_p.p",
         "kind": "a number within 0..1",

@@ -24,12 +24,13 @@ MESSAGES = {"messages": [{"role": "user", "content": "hello"}]}
 ROUTES = {
     "/v1/completions": PROMPT,
     "/v1/chat/completions": MESSAGES,
+    "/v1/responses": {"input": "hello"},
     "/completion": PROMPT,
     "/api/v1/generate": PROMPT,
     "/api/extra/generate/stream": PROMPT,
 }
 """The routes for text; others are further paths of these."""
-URLS = ("/v1/completions", "/v1/chat/completions")
+URLS = ("/v1/completions", "/v1/chat/completions", "/v1/responses")
 DOORS = (*(f"gen serve {route}" for route in ROUTES), *(f"gen batch {url}" for url in URLS))
 
 DYNATEMP, XTC = {"dynatemp_range": 0.3}, {"xtc_probability": 0.5}
@@ -97,6 +98,7 @@ FORMS = {
         *({name: SCHEMA} for name in ("json_schema", "guided_json")),
         {"structured_outputs": {"json": SCHEMA}},
         {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+        {"text": {"format": {"type": "json_schema", "name": "short", "schema": SCHEMA}}},
     ],
     "a regex": [{"regex": "a+"}, {"guided_regex": "a+"}, {"structured_outputs": {"regex": "a+"}}],
     "choices": [{"guided_choice": ["a", "b"]}, {"structured_outputs": {"choice": ["a", "b"]}}],

@@ -11,7 +11,7 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def line(url):
-    body = CHAT if "chat" in url else {"prompt": "Hi"}
+    body = {"input": "Hi"} if "responses" in url else CHAT if "chat" in url else {"prompt": "Hi"}
     return {"custom_id": "a", "method": "POST", "url": url, "body": body}
 
 
@@ -20,17 +20,20 @@ URLS = (
     *("/v1/chat/completions/", "https://api.openai.com/v1/chat/completions", "http://127.0.0.1:8080/completions"),
     "/openai/deployments/gpt/chat/completions?api-version=2024-10-21",
     "https://x.openai.azure.com/openai/deployments/gpt/completions?api-version=2024-10-21",
+    *("/v1/responses", "/responses", "https://api.openai.com/v1/responses"),
 )
 
 
 @pytest.mark.parametrize("url", URLS)
 def test_urls_of_openai_and_azure(url):
     asked = read_request_line(line(url), 1).asked
-    assert (asked.messages is not None, asked.prompts) == (("chat" in url), () if "chat" in url else ("Hi",))
+    is_chat = "chat" in url or "responses" in url
+    assert (asked.messages is not None, asked.prompts) == (is_chat, () if is_chat else ("Hi",))
+    assert (asked.repeated_fields is not None) == ("responses" in url)
 
 
 REFUSED = (
-    *("/v1/responses", "/v1/embeddings", "/v1/moderations", "/responses", "https://api.openai.com/v1/responses"),
+    *("/v1/embeddings", "/v1/moderations", "/v1/responses/compact"),
     *("/v1/chat/completions/x", "/v1/xcompletions", ""),
 )
 
@@ -42,7 +45,7 @@ def test_urls_that_are_not_answered(url):
     message = str(caught.value)
     assert message.startswith("url: ")
     assert repr(url) in message
-    assert "/v1/chat/completions and /v1/completions" in message
+    assert "/v1/chat/completions, /v1/completions and /v1/responses" in message
 
 
 def test_a_body_sets_the_minimum_of_tokens():

@@ -7,6 +7,7 @@ from logitsmith.requests.errors import InvalidLineError
 from logitsmith.requests.fields import ChatFields, PromptFields, StreamOptions
 from logitsmith.requests.lines import read_request_line
 from logitsmith.requests.messages import ChatMessage, MessagePart
+from logitsmith.requests.response_fields import ResponseFields
 from logitsmith.requests.unknown_fields import (
     UNREPORTED_VALUES,
     TooManyFieldsError,
@@ -19,7 +20,7 @@ from logitsmith.serve.kobold import DetokenizeFields, KoboldFields, TokenCountFi
 from logitsmith.serve.llama_server import CompletionFields
 from logitsmith.serve.tokenizer_routes import DecodeFields, EncodeFields
 
-BODIES = (ChatFields, PromptFields, CompletionFields, KoboldFields)
+BODIES = (ChatFields, PromptFields, ResponseFields, CompletionFields, KoboldFields)
 TOKENIZER_BODIES = (EncodeFields, DecodeFields, TokenCountFields, DetokenizeFields)
 FIELDS_OF_CLIENTS = {
     "OpenAI": """
@@ -155,7 +156,6 @@ NO_MISTAKES = (
     "n_ctxs",
     "tool",
     "sampler",
-    "max_output_tokens",
     "x",
     "",
 )
@@ -196,6 +196,15 @@ TABLES = {
         ChatFields,
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"foo": 1}, "foo": 1}, "bar": 1}},
         ["response_format.json_schema.foo", "response_format.bar"],
+    ),
+    "items": (
+        ResponseFields,
+        {
+            "input": [{"id": "a", "status": "completed", "content": [{"text": "b", "annotations": []}], "foo": 1}],
+            "reasoning": {"effort": "low"},
+            "text": {"format": {"name": "c", "foo": 1}, "verbosity": "low"},
+        },
+        ["input[0].foo", "reasoning.effort", "text.format.foo", "text.verbosity"],
     ),
     "structured outputs": (
         PromptFields,

@@ -3,15 +3,18 @@
 PROMPT = {"prompt": "The sea", "max_tokens": 2}
 QUESTION = {"role": "user", "content": "Hi"}
 CHAT = {"messages": [QUESTION], "max_tokens": 2}
+INPUT = {"input": "Hi", "max_tokens": 2}
 TEXT_ROUTES = {
     "/v1/completions": PROMPT,
     "/v1/chat/completions": CHAT,
+    "/v1/responses": INPUT,
     "/completion": PROMPT,
     "/api/v1/generate": PROMPT,
 }
 """A route of each kind that writes."""
 OTHER_PATHS = {
     "/chat/completions": CHAT,
+    "/responses": INPUT,
     "/completions": PROMPT,
     "/api/latest/generate": PROMPT,
 }

@@ -101,7 +101,7 @@ def test_the_page_of_koboldai(tavern, server):
 def test_sillytavern_chats(tavern, server):
     body = SILLYTAVERN_CHAT | {"custom_url": f"{server.address}/v1"}
     found = tavern.post("backends/chat-completions/status", **body).json()
-    assert [model["id"] for model in found["data"]] == [MODEL]
+    assert found["data"][0]["id"] == MODEL
     answer = tavern.post("backends/chat-completions/generate", **body).json()
     choice = answer["choices"][0]
     assert answer["x_gen"]["ignored"] == []
@@ -224,7 +224,7 @@ def test_mikupad_reads_each_token(http, is_chat):
 @pytest.mark.parametrize("body", OPEN_WEBUI.values(), ids=OPEN_WEBUI)
 def test_open_webui_chats(http, body):
     models = http.get("/v1/models", headers={"Authorization": "Bearer none"}).json()
-    assert [model["id"] for model in models["data"]] == [MODEL]
+    assert models["data"][0]["id"] == MODEL
     headers = {"Authorization": "Bearer none", "X-OpenWebUI-User-Name": "Ada", "X-OpenWebUI-Chat-Id": "1"}
     answer = http.post("/v1/chat/completions", json={"model": MODEL, **body}, headers=headers)
     assert answer.status_code == 200, answer.text

@@ -7,7 +7,7 @@ import pytest
 from .gen_serve import GenServe, parts_of_stream
 from .routes import CHAT, OTHER_PATHS, PROMPT, TEXT_ROUTES, TOKENIZER_ROUTES
 
-NAMES = dict(zip(("completions", "chat", "llama-server", "kobold"), TEXT_ROUTES, strict=True))
+NAMES = dict(zip(("completions", "chat", "responses", "llama-server", "kobold"), TEXT_ROUTES, strict=True))
 STREAMS = TEXT_ROUTES | {"/api/extra/generate/stream": PROMPT}
 OTHERS = TOKENIZER_ROUTES | OTHER_PATHS
 
@@ -22,6 +22,7 @@ def ask(server, route, fields, *, is_stream=False):
     status, headers, answer = server.request("POST", path, body)
     assert status == 200, answer
     bodies = parts_of_stream(answer) if is_stream else [answer]
+    bodies = [body.get("response", body) for body in bodies]
     ignored = [body["x_gen"] for body in bodies if body.get("x_gen")][-1]["ignored"]
     assert headers.get("x-gen-ignored", "") == ", ".join(ignored)
     return bodies, ignored
@@ -32,9 +33,9 @@ ALL = tuple(NAMES)
 NOT_OF_OPENAI = ("llama-server", "kobold")
 FIELDS = {
     "stream_options.continuous_usage_stats": ({"stream_options": {"continuous_usage_stats": True}}, ALL),
-    "prompt_logprobs": ({"prompt_logprobs": 2}, NOT_OF_OPENAI),
-    "echo": ({"echo": True, "logprobs": 1}, NOT_OF_OPENAI),
-    "return_tokens": ({"return_tokens": True}, ("completions", "chat", "kobold")),
+    "prompt_logprobs": ({"prompt_logprobs": 2}, ("responses", *NOT_OF_OPENAI)),
+    "echo": ({"echo": True, "logprobs": 1}, ("responses", *NOT_OF_OPENAI)),
+    "return_tokens": ({"return_tokens": True}, ("completions", "chat", "responses", "kobold")),
     "return_tokens_as_token_ids": ({"return_tokens_as_token_ids": True, "logprobs": 1}, NOT_OF_OPENAI),
     "return_tokens_as_token_ids without logprobs": ({"return_tokens_as_token_ids": True}, ALL),
     "trace": ({"trace": 2}, NOT_OF_OPENAI),

@@ -104,6 +104,23 @@ def test_a_stream_says_what_the_whole_answer_says(client, logprobs, echo):
             assert streamed == list(zip(found.tokens, found.token_logprobs, found.text_offset, strict=True))
 
 
+@pytest.mark.parametrize("logprobs", [None, 1])
+def test_each_part_of_a_stream_has_the_usage_so_far(client, logprobs):
+    body = {"model": "", "prompt": "The sea was", "n": 2, "max_tokens": 5, "seed": 5, "logprobs": logprobs}
+    whole = client.completions.create(**body)
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    counts = [[], []]
+    for chunk in client.completions.create(**body, stream=True, stream_options=options):
+        assert chunk.usage.total_tokens == chunk.usage.prompt_tokens + chunk.usage.completion_tokens
+        assert chunk.usage.prompt_tokens == whole.usage.prompt_tokens
+        for choice in chunk.choices:
+            counts[choice.index].append(chunk.usage.completion_tokens)
+    assert chunk.usage == whole.usage
+    for of_choice in counts:
+        assert of_choice == sorted(of_choice)
+        assert of_choice[-1] == 5
+
+
 def test_choices_have_seeds_in_a_row(client):
     together = client.completions.create(model="", prompt="The sea was", n=3, seed=7, max_tokens=6)
     alone = [

@@ -132,6 +132,6 @@ def test_the_pages_are_made_once(monkeypatch):
         answers = [pool.submit(asyncio.run, show(None, state)) for show in (app.show_openapi, app.show_docs) * 2]
         bodies = [answer.result().body for answer in answers]
     state.close()
-    assert made == [{"needs_key": False}]
+    assert made == [{"needs_key": False, "prefix": ""}]
     assert bodies[:2] == bodies[2:]
     assert json.loads(bodies[0]) == openapi(ROUTES, UNREPORTED_VALUES)

@@ -187,6 +187,9 @@ WRONG_FLAGS = {
     "any origin": ({"origins": ("*",)}, "--cors *"),
     "host with a port": ({"host_names": ("a:80",)}, "--allow-host"),
     "any host": ({"host_names": ("*",)}, "--allow-host"),
+    "prefix without a slash": ({"prefix": "llm"}, "--prefix llm"),
+    "prefix with dots": ({"prefix": "/a/../b"}, "--prefix"),
+    "prefix with a space": ({"prefix": "/a b"}, "--prefix"),
 }
 
 
