@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..engine.chat_template import Message, content_text
+from ..engine.chat_template import CONTINUED_REASONING, BegunReasoning, Message
 from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
@@ -14,6 +14,7 @@ from .errors import InvalidFieldError
 from .fields import ChatFields, GenerationFields, PromptFields, read_settings, set_arguments
 from .messages import template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
+from .strict_model import Json
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class AskedRequest:
     # messages of a chat, in the form that chat templates expect; None if there are prompts
     messages: list[Message] | None = None
     beginning: str = ""  # text of the answer that the prompt or the last message already has
+    reasoning: BegunReasoning | None = None  # reasoning that the last message already has
     overrides: tuple[Override, ...] = ()  # settings; if several set the same one, the last counts
     preset: str | None = None  # name or file of a preset; None uses the preset of the defaults
     # a chain, as ``--chain`` accepts it; None uses the chain of the preset or the defaults
@@ -100,9 +102,16 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
         prompts = tuple(fields.prompts())
         asked = replace(asked, prompts=prompts, is_plain=True, beginning=fields.beginning or "")
     else:
-        messages, beginning = _messages(fields, unused)
-        asked = replace(asked, messages=messages, beginning=beginning)
-        if not beginning and fields.add_generation_prompt is False:
+        chat = _begun_chat(fields, unused)
+        asked = replace(asked, messages=chat.messages, beginning=chat.beginning, reasoning=chat.reasoning)
+        if chat.reasoning is not None:
+            last_place = f"{place}messages[{len(chat.messages)}]."
+            given_fields = asked.template_fields.items()
+            names = {
+                path: CONTINUED_REASONING if path.startswith(last_place) else name for path, name in given_fields
+            }
+            asked = replace(asked, template_fields=names)
+        if not chat.beginning and chat.reasoning is None and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # false has an effect only if the last message is continued
     asked = _with_logprobs(asked, fields, unused)
     if asked.sets_system:  # a prompt has no system message, and the system message of a chat is in its messages
@@ -132,7 +141,15 @@ def _overrides(fields: GenerationFields, unused: list[str], place: str) -> Itera
         yield replace(override, origin=place + override.origin)
 
 
-def _messages(fields: ChatFields, unused: list[str]) -> tuple[list[Message], str]:
+class _BegunChat(NamedTuple):
+    """The messages before the answer, and the beginning of the answer with its reasoning."""
+
+    messages: list[Message]
+    beginning: str = ""
+    reasoning: BegunReasoning | None = None
+
+
+def _begun_chat(fields: ChatFields, unused: list[str]) -> _BegunChat:
     """Return the messages of a chat, and the beginning of the answer.
 
     If the last message is the assistant's, the answer continues that message.
@@ -147,11 +164,26 @@ def _messages(fields: ChatFields, unused: list[str]) -> tuple[list[Message], str
         and fields.continue_final_message is not False
     )
     if not is_continued:
-        return messages, ""
+        return _BegunChat(messages)
     last_index = len(messages) - 1
-    for path, _ in fields.messages[last_index].template_fields():
-        unused.append(f"messages[{last_index}].{path}")
-    return messages[:last_index], content_text(last_message["content"])
+    for path, name in fields.messages[last_index].template_fields():
+        if name != "reasoning_content":
+            unused.append(f"messages[{last_index}].{path}")
+    content, reasoning = last_message["content"], last_message.get("reasoning_content", "")
+    if fields.continue_final_message == "reasoning_content":
+        if content:
+            unused.append(f"messages[{last_index}].content")
+        return _BegunChat(messages[:last_index], reasoning=BegunReasoning(reasoning, is_complete=False))
+    has_answer = bool(content) or fields.continue_final_message == "content"
+    begun_reasoning = BegunReasoning(reasoning, has_answer) if reasoning else None
+    return _BegunChat(messages[:last_index], _begun_text(content), begun_reasoning)
+
+
+def _begun_text(content: str | list[Json]) -> str:
+    """Return the text of a message that is continued. Its parts are paragraphs, as in llama-server."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(part["text"] for part in content)
 
 
 def _with_logprobs(asked: AskedRequest, fields: GenerationFields, unused: list[str]) -> AskedRequest:

@@ -200,7 +200,8 @@ class ChatFields(GenerationFields):
 
     messages: list[ChatMessage] = Field(min_length=1)
     add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
+    # which part of the last message is continued; true: the reasoning if there is only that
+    continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
 
     def logged(self) -> Sequence[Any]:
         """Return what a log of prompts contains."""

@@ -200,12 +200,14 @@ class RequestResolver:
         """Return the paths of the fields that the chat template of a request does not read."""
         if not asked.template_fields:
             return []
-        from ..engine.jinja_template import template_reads
+        from ..engine.templates import open_template_without_model
 
         source, _ = self._choose_chat_template(asked)
-        if source is None:
-            source = self._metadata.get(CHAT_TEMPLATE_KEY, "")
-        return [path for path, name in asked.template_fields.items() if not template_reads(source, name)]
+        source = source or self._metadata.get(CHAT_TEMPLATE_KEY)
+        if source is None:  # the missing template is reported later
+            return list(asked.template_fields)
+        template = open_template_without_model(source)
+        return [path for path, name in asked.template_fields.items() if not template.reads(name)]
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
         return grammar_of(settings, is_lenient=self.defaults.is_schema_lenient)
@@ -243,7 +245,7 @@ class RequestResolver:
             return asked.prompts
         template, variables = self._choose_chat_template(asked)
         if asked.messages is not None:
-            return [ChatMessages(asked.messages, template, variables)]
+            return [ChatMessages(asked.messages, template, variables, asked.reasoning)]
         is_chat = self.defaults.uses_chat_template
         if is_chat is None:
             is_chat = system is not None or template is not None or variables is not None

@@ -273,7 +273,7 @@ BEGINNINGS = {
         "<user>Hi <b><assistant><final>Yes",
     ),
     "a prompt that opens reasoning": (OPENS_THINKING, "Yes", "[user]Hi <b>[assistant]<think></think>Yes"),
-    "a template that closes it": (CLOSES_THINKING, "Yes", "[user]Hi <b>[assistant]<think>\n\n</think>\n\nYes"),
+    "a template that closes it": (CLOSES_THINKING, "Yes", "[user]Hi <b>[assistant]<think></think>Yes"),
     "no beginning of answers": (TURNS, "Yes", "[user]Hi <b>Yes"),
     "reasoning of another kind": (
         TURNS + "{% if add_generation_prompt %}[assistant]My steps:\n{% endif %}",

@@ -68,7 +68,7 @@ PROMPTS = {
     "parts of a begun answer": (
         THINKS,
         [QUESTION, {"role": "assistant", "content": PARTS}],
-        "[user]Hi[assistant]<think></think>First line.\nSecond line.",
+        "[user]Hi[assistant]<think></think>First line.\n\nSecond line.",
     ),
     "a begun answer": (THINKS, [QUESTION, ANSWER], "[user]Hi[assistant]<think></think>The answer"),
     "a template in JSON": ('{"chat_template": "{{ messages[0].content }}!"}', [QUESTION], "Hi!"),
