@@ -20,6 +20,7 @@ from .chat_template import (
     content_text,
 )
 from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format
+from .template_variables import check_variables, variables_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -31,6 +32,11 @@ _DROPPED_REASONING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "
 _OTHER_NAMES = {
     "preserve_reasoning": ("preserve_thinking", *_DROPPED_REASONING_VARIABLES),
     "reasoning_effort": ("reasoning_strength",),
+}
+# The variables of templates that switch the reasoning. llama.cpp sets the first of each, and `_OTHER_NAMES`.
+_SWITCH_VARIABLES = {
+    "enable_thinking": ("enable_thinking", "thinking"),
+    "reasoning_effort": ("reasoning_effort", "reasoning_strength", "thinking_effort"),
 }
 # Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
 # the messages of each template with these words.
@@ -74,12 +80,15 @@ class JinjaChatTemplate(ChatTemplate):
         """
         self.name = name
         self._source = source
+        template = _compile(source, name)
         variables = dict(variables or {})
         for variable in _RESERVED_VARIABLES:
             if variable in variables:
                 raise ModelError(f"the variable {variable} of chat templates is set by the messages themselves")
+        if variables:
+            check_variables(variables, variables_of(source).defaults)
         self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(variables)}
-        self._template = _compile(source, name)
+        self._template = template
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
@@ -98,8 +107,15 @@ class JinjaChatTemplate(ChatTemplate):
             return self._reasoning_place is not None
         if name == CONTINUED_REASONING:
             return self.reasoning_format is not None
+        if name in _SWITCH_VARIABLES:
+            return self.switch_variable(name) is not None
         names = {name, *_OTHER_NAMES.get(name, ())}
         return any(re.search(rf"\b{re.escape(other)}\b", self._source) for other in names)
+
+    def switch_variable(self, name: str) -> str | None:
+        """Return the first variable with a switch's meaning that the template reads; None if it reads none."""
+        read_variables = variables_of(self._source).names
+        return next((variable for variable in _SWITCH_VARIABLES[name] if variable in read_variables), None)
 
     @cached_property
     def reasoning_format(self) -> ReasoningFormat | None:

@@ -15,6 +15,7 @@ from .fields import ChatFields, GenerationFields, PromptFields, read_settings, s
 from .messages import template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
 from .strict_model import Json
+from .thinking import switch_fields
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,10 @@ def ask(fields: PromptFields | ChatFields, ignored: Sequence[str] = (), place: s
         choice_count=choice_count or 1,
         chat_template=fields.chat_template,
         chat_template_kwargs=fields.chat_template_kwargs,
-        template_fields=template_fields_of(chat_messages, fields.chat_template_kwargs, place),
+        template_fields={
+            **template_fields_of(chat_messages, fields.chat_template_kwargs, place),
+            **switch_fields(overrides),
+        },
     )
     if isinstance(fields, PromptFields):
         prompts = tuple(fields.prompts())

@@ -19,8 +19,9 @@ from ..presets.setting_table import SETTINGS
 from .asked import AskedRequest, ask
 from .errors import InvalidFieldError, InvalidLineError
 from .fields import ChatFields, GenerationFields, PromptFields, fields_without_place, set_arguments, setting_value
-from .messages import ChatMessage, TemplateVariables, template_fields_of, unused_reasoning_of
+from .messages import ChatMessage, template_fields_of, unused_reasoning_of
 from .strict_model import Json, StrictModel, setting_fields, validated
+from .thinking import switch_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
@@ -84,7 +85,7 @@ class _ShortLine(_SettingFields):
     logprobs_from: Literal["model", "chain", "both"] = "model"
     trace: int | None = Field(default=None, ge=1)
     chat_template: str | None = None
-    chat_template_kwargs: TemplateVariables | None = None
+    chat_template_kwargs: Json | None = None
     beams: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
@@ -148,7 +149,10 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         chat_template_kwargs=line.chat_template_kwargs,
         beam_settings={name: value for name, value in beam_settings.items() if value is not None},
         ignored=tuple(unused_reasoning_of(line.messages or ())),
-        template_fields=template_fields_of(line.messages, line.chat_template_kwargs),
+        template_fields={
+            **template_fields_of(line.messages, line.chat_template_kwargs),
+            **switch_fields(overrides),
+        },
     )
     if asked.sets_system and line.messages is not None:
         raise InvalidLineError("system and messages exclude each other")
