@@ -170,6 +170,7 @@ LLAMA_CPPS_FLAGS = {
     "--samplers top_p;top_k --top-k 7": [r"\[1\] top_k.k +7 "],
     r"--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker \n": [r'breakers +\["x", "\\n"\] '],
     "--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker none": [r"breakers +none "],
+    "--reasoning off --reasoning-effort low": ["enable_thinking +false ", "reasoning_effort +low "],
 }
 
 
