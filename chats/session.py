@@ -63,19 +63,23 @@ class ChatSession:
         on_full: OnFull = "stop",
     ) -> None:
         # Raises ``ModelError`` if the model has no chat template.
-        from ..engine.templates import open_chat_template
-
         self.model = model
         self.conversation = conversation
         # how to handle a conversation that does not fit into the context: ``stop`` with an error, or ``drop`` the
         # oldest turns
         self.on_full = on_full
-        self.template = template or open_chat_template(model)
         self.dropped_message_count = 0  # number of messages that were left out of the last answer's prompt
         self._report = report
         # Read now: the model's file may be moved during the session.
         self._model_record = _model_record(model)
-        self._prompts = PromptMaker(model, self.template, on_full, report)
+        self.use_template(template)
+
+    def use_template(self, template: ChatTemplate | None) -> None:
+        """Make the next prompts with a chat template; None: the model's."""
+        from ..engine.templates import open_chat_template
+
+        self.template = template or open_chat_template(self.model)
+        self._prompts = PromptMaker(self.model, self.template, self.on_full, self._report)
 
     def answer(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,6 @@ class ReasoningTags:
 REASONING_TAGS = (
     ReasoningTags("<think>", "</think>"),
     ReasoningTags("<seed:think>", "</seed:think>"),
-    ReasoningTags("<thinking>", "</thinking>"),
     ReasoningTags("[THINK]", "[/THINK]"),
     ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>"),
     ReasoningTags("<|channel>thought", "<channel|>"),
@@ -46,6 +46,44 @@ REASONING_TAGS = (
         ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
     ),
 )
+
+
+# The tag at the end of a text, such as ``<think>``, ``[THINK]`` or ``<|open|>think<|sep|>``
+LAST_TAG = re.compile(r"(<[^<>]*>\w+)?(<[^<>]*>|\[[^\[\]]*\])\s*\Z")
+
+
+@dataclass(frozen=True)
+class ReasoningFormat:
+    """The strings around the reasoning of an answer that is continued. Unlike tags, they include blanks."""
+
+    start: str
+    end: str  # up to the answer, with the header that some templates give it
+    without_reasoning: str | None = None  # in place of both if there is no reasoning; None: both
+
+    @property
+    def answer_tag(self) -> str:
+        """The last tag before the answer."""
+        tag = LAST_TAG.search(self.end)
+        return tag[0].strip() if tag else self.end.strip()
+
+    def around(self, reasoning: str) -> str:
+        """Return a complete reasoning, after which the answer begins."""
+        if not reasoning and self.without_reasoning is not None:
+            return self.without_reasoning
+        return self.start + reasoning + self.end
+
+
+@dataclass(frozen=True)
+class BegunReasoning:
+    """The reasoning of an answer that is continued.
+
+    Attributes:
+        text: its text, without tags.
+        is_complete: whether the answer follows it; otherwise the model continues the reasoning.
+    """
+
+    text: str
+    is_complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,55 +119,93 @@ class ChatTemplate(ABC):
         Raises ``ModelError`` when the template rejects the messages, or computes too much.
         """
 
-    def render_beginning(self, messages: Sequence[Message], beginning: str) -> ChatPrompt:
-        """Return the prompt that ends with the beginning of the assistant's answer.
+    @property
+    def reasoning_format(self) -> ReasoningFormat | None:
+        """What stands around the reasoning of an answer that is continued; None if there is none."""
+        return None
 
-        The beginning stands where the template writes the text of answers: after a header that only complete
-        messages have, and after a reasoning that the prompt opens, which is closed.
+    def reads(self, name: str) -> bool:
+        """Return whether the template may read a variable, or a field of a message."""
+        return False
+
+    def switch_variable(self, name: str) -> str | None:
+        """Return the variable that a switch such as ``enable_thinking`` sets; None if the template has none."""
+        return None
+
+    def render_beginning(
+        self, messages: Sequence[Message], beginning: str, reasoning: BegunReasoning | None = None
+    ) -> ChatPrompt:
+        """Return the prompt that ends with the beginning of the assistant's answer, as llama-server writes it.
 
         Args:
             messages: The chat before the answer.
-            beginning: The beginning of the answer's text, which may contain the model's reasoning.
+            beginning: The beginning of the answer's text. It may contain the reasoning, with the tags around it.
+            reasoning: The reasoning before the answer. A template without reasoning leaves it out.
 
         Raises ``ModelError`` as `render` does.
         """
         prompt = self.render(messages)
-        if self.render(messages, add_generation_prompt=False).text == prompt.text:
-            return ChatPrompt(prompt.text + beginning, prompt.note)  # the model writes the whole message itself
+        reasoning_format = self.reasoning_format
+        chat = self.render(messages, add_generation_prompt=False).text
+        if reasoning_format is None:
+            header = prompt.text if chat == prompt.text else self._answer_header(messages, chat, prompt.text)
+            return ChatPrompt(header + beginning, prompt.note)
+        chat = common_beginning(chat, prompt.text)
+        opening = prompt.text.removeprefix(chat)
+        return ChatPrompt(chat + _begin_answer(opening, reasoning_format, beginning, reasoning), prompt.note)
+
+    def _answer_header(self, messages: Sequence[Message], chat: str, prompt: str) -> str:
+        """Return the text before an answer: the chat with the header that complete answers have, or the prompt."""
+        answer = {"role": "assistant", "content": ANSWER_MARK}
         try:
-            answer = {"role": "assistant", "content": _ANSWER_MARK}
-            complete = self.render([*messages, answer], add_generation_prompt=False).text
+            complete_chat = self.render([*messages, answer], add_generation_prompt=False).text
         except ModelError:  # some templates want a user's message last
-            complete = ""
-        text_before_mark = complete.partition(_ANSWER_MARK)[0] if _ANSWER_MARK in complete else None
-        text = _text_before_answer(prompt.text, text_before_mark, beginning, self.reasoning_tags)
-        return ChatPrompt(text + beginning, prompt.note)
-
-
-_ANSWER_MARK = "AnswerMark"  # an answer that shows where a template writes the text of answers
-
-
-def _text_before_answer(
-    prompt: str, text_before_mark: str | None, beginning: str, tags: ReasoningTags | None
-) -> str:
-    """Return the prompt before the beginning of an answer."""
-    # ``text_before_mark``: the text before `_ANSWER_MARK` in a complete chat; None if the template omits the mark.
-    stripped_prompt = prompt.rstrip()
-    if tags is not None:
-        opens_reasoning = stripped_prompt.endswith(tags.start)
-        if beginning.lstrip().startswith(tags.start):  # the beginning has a reasoning of its own
-            return stripped_prompt.removesuffix(tags.start) if opens_reasoning else prompt
-        if tags.end in beginning or stripped_prompt.endswith(tags.end):
             return prompt
-        if opens_reasoning:
-            if text_before_mark is not None and text_before_mark.startswith(stripped_prompt):
-                added_text = text_before_mark.removeprefix(stripped_prompt)
-                if tags.end in added_text:
-                    return text_before_mark
-            return stripped_prompt + tags.end
-    if text_before_mark is None or text_before_mark.rstrip() == stripped_prompt:
-        return prompt
-    return text_before_mark
+        header, mark, _ = complete_chat.partition(ANSWER_MARK)
+        has_own_header = mark and header.startswith(chat) and header.rstrip() != prompt.rstrip()
+        return header if has_own_header else prompt
+
+
+CONTINUED_REASONING = "the reasoning of a continued answer"  # its name for `ChatTemplate.reads`
+ANSWER_MARK = "AnswerMark"  # an answer that shows where a template writes the text of answers
+
+
+def _begin_answer(
+    opening: str, reasoning_format: ReasoningFormat, beginning: str, reasoning: BegunReasoning | None
+) -> str:
+    """Return the beginning of the assistant's message. ``opening``: how the prompt for a new one ends."""
+    start, end, answer_tag = (
+        reasoning_format.start.strip(),
+        reasoning_format.end.strip(),
+        reasoning_format.answer_tag,
+    )
+    is_opened, is_answer_opened = start in opening, answer_tag in opening
+    header = _text_before(opening, start if is_opened else answer_tag)
+    if reasoning is None:
+        if beginning.lstrip().startswith(start):  # it has its own reasoning
+            return header + beginning
+        if end in beginning:  # it has a reasoning whose start was in an earlier prompt
+            return (opening if is_opened and not is_answer_opened else header + reasoning_format.start) + beginning
+        if is_answer_opened and not is_opened:  # without reasoning, some templates write only the end tag
+            return opening + beginning
+        return header + reasoning_format.around("") + beginning
+    if reasoning.is_complete:
+        return header + reasoning_format.around(reasoning.text) + beginning
+    return header + reasoning_format.start + reasoning.text
+
+
+def common_beginning(first: str, second: str) -> str:
+    """Return the longest text with which both texts begin."""
+    if second.startswith(first):
+        return first
+    pairs = enumerate(zip(first, second, strict=False))
+    return first[: next((index for index, (a, b) in pairs if a != b), len(second))]
+
+
+def _text_before(text: str, part: str) -> str:
+    """Return the text before the last occurrence of a part; the whole text if it does not occur."""
+    before, found, _ = text.rpartition(part)
+    return before if found else text
 
 
 def content_text(content: str | Sequence[Mapping[str, str]]) -> str:

@@ -454,7 +454,9 @@ def _tokenize_prompt_of(
         from .templates import format_chat, open_chat_template  # noqa: PLC0415 - most runs have no template
 
         template = open_chat_template(model, prompt.template, prompt.variables)
-        prompt = format_chat(model, prompt.messages, template, show_note, request.beginning)
+        prompt = format_chat(
+            model, prompt.messages, template, show_note, beginning=request.beginning, reasoning=prompt.reasoning
+        )
     return prompt_token_ids(model.vocabulary, prompt)
 
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..models.errors import ModelError
-from .chat_template import REASONING_TAGS, ChatPrompt, ChatTemplate, Message, ReasoningTags, content_text
+from .chat_template import (
+    ANSWER_MARK,
+    CONTINUED_REASONING,
+    REASONING_TAGS,
+    ChatPrompt,
+    ChatTemplate,
+    Message,
+    ReasoningFormat,
+    ReasoningTags,
+    content_text,
+)
+from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format
+from .template_variables import check_variables, variables_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -21,6 +33,11 @@ _OTHER_NAMES = {
     "preserve_reasoning": ("preserve_thinking", *_DROPPED_REASONING_VARIABLES),
     "reasoning_effort": ("reasoning_strength",),
 }
+# The variables of templates that switch the reasoning. llama.cpp sets the first of each, and `_OTHER_NAMES`.
+_SWITCH_VARIABLES = {
+    "enable_thinking": ("enable_thinking", "thinking"),
+    "reasoning_effort": ("reasoning_effort", "reasoning_strength", "thinking_effort"),
+}
 # Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
 # the messages of each template with these words.
 _TRIMMING_TEMPLATE_WORDS = "You have access to the following functions in JSONSchema format"
@@ -29,8 +46,8 @@ _ASCII_SPACES = " \t\n\v\f\r"
 _EXTRA_CHARACTERS_PER_MESSAGE = 200
 # Messages with which a template is tested. Its output shows which of them it uses.
 _SYSTEM_MARK = "SystemMark"
-_USER_MARK = "UserMark"
-_REASONING_MARK = "ReasoningMark"
+# The fields of an answer in which templates read its reasoning; ``parts``: a part of its content, before the text
+ReasoningPlace = Literal["reasoning_content", "thinking", "reasoning", "parts"]
 # The output of a template that writes a list of parts as a value, such as [{'type': 'text', 'text': 'Hi'}]
 _LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")
 
@@ -63,12 +80,15 @@ class JinjaChatTemplate(ChatTemplate):
         """
         self.name = name
         self._source = source
+        template = _compile(source, name)
         variables = dict(variables or {})
         for variable in _RESERVED_VARIABLES:
             if variable in variables:
                 raise ModelError(f"the variable {variable} of chat templates is set by the messages themselves")
+        if variables:
+            check_variables(variables, variables_of(source).defaults)
         self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(variables)}
-        self._template = _compile(source, name)
+        self._template = template
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
@@ -80,6 +100,29 @@ class JinjaChatTemplate(ChatTemplate):
             return tags.end in self._source and (can_lack_start_tag or tags.start in self._source)
 
         return next(filter(is_used_by_template, REASONING_TAGS), None)
+
+    def reads(self, name: str) -> bool:
+        """Return whether the template may read a variable, or a field of a message."""
+        if name == "reasoning_content":
+            return self._reasoning_place is not None
+        if name == CONTINUED_REASONING:
+            return self.reasoning_format is not None
+        if name in _SWITCH_VARIABLES:
+            return self.switch_variable(name) is not None
+        names = {name, *_OTHER_NAMES.get(name, ())}
+        return any(re.search(rf"\b{re.escape(other)}\b", self._source) for other in names)
+
+    def switch_variable(self, name: str) -> str | None:
+        """Return the first variable with a switch's meaning that the template reads; None if it reads none."""
+        read_variables = variables_of(self._source).names
+        return next((variable for variable in _SWITCH_VARIABLES[name] if variable in read_variables), None)
+
+    @cached_property
+    def reasoning_format(self) -> ReasoningFormat | None:
+        """What stands around the reasoning, whatever the variables are."""
+        bos, eos = self._variables["bos_token"], self._variables["eos_token"]
+        plain_template = JinjaChatTemplate(self._source, name=self.name, bos=bos, eos=eos)
+        return find_reasoning_format(plain_template, self._source)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for messages."""
@@ -93,6 +136,8 @@ class JinjaChatTemplate(ChatTemplate):
         if messages and messages[0]["role"] == "system" and not self._has_system_role:
             messages = _merge_system_message(messages)
             note = f"{self.name} has no system role: the system message is placed before the user's first message"
+        if any("reasoning_content" in message for message in messages):
+            messages = [_with_reasoning_as(self._reasoning_place, message) for message in messages]
         text = self._render(
             messages,
             expects_content_parts=self._expects_content_parts,
@@ -104,7 +149,7 @@ class JinjaChatTemplate(ChatTemplate):
     @cached_property
     def _has_system_role(self) -> bool:
         """False if the template rejects system messages, or leaves them out."""
-        user_messages = [{"role": "user", "content": _USER_MARK}]
+        user_messages = [{"role": "user", "content": USER_MARK}]
         system_message = {"role": "system", "content": _SYSTEM_MARK}
         prompt = self._try_render([system_message, *user_messages], self._expects_content_parts)
         if prompt is not None:
@@ -115,20 +160,37 @@ class JinjaChatTemplate(ChatTemplate):
     @cached_property
     def _expects_content_parts(self) -> bool:
         """True if the content of a message must be a list of parts, as for models that also read images."""
-        user_messages = [{"role": "user", "content": _USER_MARK}]
+        user_messages = [{"role": "user", "content": USER_MARK}]
         prompt_of_text = self._try_render(user_messages, expects_content_parts=False) or ""
-        if _USER_MARK in prompt_of_text:
+        if USER_MARK in prompt_of_text:
             return False
         prompt_of_parts = self._try_render(user_messages, expects_content_parts=True) or ""
-        return _USER_MARK in prompt_of_parts
+        return USER_MARK in prompt_of_parts
 
     @cached_property
     def _takes_content_parts(self) -> bool:
         """True if the template writes the texts of a list of parts, and not the list itself."""
-        parts = [{"type": "text", "text": text} for text in (_USER_MARK, _SYSTEM_MARK)]
+        # llama.cpp asks with an empty list, which some templates reject or skip. They get the parts as one text.
+        empty_list = _WatchedList()
+        messages = [{"role": "user", "content": empty_list}]
+        if self._try_render(messages, expects_content_parts=False) is None or not empty_list.was_read:
+            return False
+        parts = [{"type": "text", "text": text} for text in (USER_MARK, _SYSTEM_MARK)]
         messages = [{"role": "user", "content": parts}]
         prompt = self._try_render(messages, expects_content_parts=False) or ""
-        return _USER_MARK in prompt and _SYSTEM_MARK in prompt and _LIST_OF_PARTS.search(prompt) is None
+        return USER_MARK in prompt and _SYSTEM_MARK in prompt and _LIST_OF_PARTS.search(prompt) is None
+
+    @cached_property
+    def _reasoning_place(self) -> ReasoningPlace | None:
+        """The place in an answer where the template reads its reasoning; None if it reads none."""
+        user_message = {"role": "user", "content": USER_MARK}
+        answer = {"role": "assistant", "content": ANSWER_MARK, "reasoning_content": REASONING_MARK}
+        for place in get_args(ReasoningPlace):
+            messages = [user_message, _with_reasoning_as(place, answer)]
+            chat = self._try_render(messages, self._expects_content_parts, add_generation_prompt=False) or ""
+            if REASONING_MARK in chat and _LIST_OF_PARTS.search(chat) is None:
+                return place
+        return None
 
     @cached_property
     def _can_think(self) -> bool:
@@ -140,10 +202,10 @@ class JinjaChatTemplate(ChatTemplate):
             or self.reasoning_tags is not None
         ):
             return True
-        user_message = {"role": "user", "content": _USER_MARK}
-        answer_message = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
+        user_message = {"role": "user", "content": USER_MARK}
+        answer_message = {"role": "assistant", "content": "", "reasoning_content": REASONING_MARK}
         prompt_with_answer = self._try_render([user_message, answer_message], self._expects_content_parts) or ""
-        if _REASONING_MARK in prompt_with_answer:
+        if REASONING_MARK in prompt_with_answer:
             return True
         prompts = []
         for enable_thinking in (False, True):
@@ -154,14 +216,19 @@ class JinjaChatTemplate(ChatTemplate):
         return shorter_prompt != longer_prompt and longer_prompt.startswith(shorter_prompt)
 
     def _try_render(
-        self, messages: Sequence[Message], expects_content_parts: bool, *, enable_thinking: bool = True
+        self,
+        messages: Sequence[Message],
+        expects_content_parts: bool,
+        *,
+        enable_thinking: bool = True,
+        add_generation_prompt: bool = True,
     ) -> str | None:
         """Return the prompt for messages; None if the template rejects them or fails."""
         try:
             return self._render(
                 messages,
                 expects_content_parts=expects_content_parts,
-                add_generation_prompt=True,
+                add_generation_prompt=add_generation_prompt,
                 enable_thinking=enable_thinking,
             )
         except _StoppedError:
@@ -205,6 +272,16 @@ class JinjaChatTemplate(ChatTemplate):
         finally:
             current_budget.reset(budget_token)
         return text
+
+
+class _WatchedList(list[Any]):
+    """A list that tells whether a template has read its items."""
+
+    was_read = False
+
+    def __iter__(self) -> Iterator[Any]:
+        self.was_read = True
+        return super().__iter__()
 
 
 class _StoppedError(ModelError):
@@ -283,6 +360,17 @@ def _with_content_parts(message: Message) -> Message:
     return {**message, "content": content}
 
 
+def _with_reasoning_as(place: ReasoningPlace | None, message: Message) -> Message:
+    """Return a message whose reasoning stands where a template reads it."""
+    if place in (None, "reasoning_content") or not message.get("reasoning_content"):
+        return message
+    reasoning = message["reasoning_content"]
+    if place != "parts":
+        return {**message, place: reasoning}
+    parts = [{"type": "thinking", "thinking": reasoning}, *_with_content_parts(message)["content"]]
+    return {**message, "content": parts}
+
+
 def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
     """Return messages without the system message, whose text is placed before the first message of the user."""
     system, *later_messages = messages
@@ -292,9 +380,3 @@ def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
             later_messages[i] = {**message, "content": "\n".join(texts)}
             return later_messages
     return [{"role": "user", "content": system["content"]}, *later_messages]
-
-
-def template_reads(source: str, name: str) -> bool:
-    """Return whether a template may read a variable, or a field of a message."""
-    names = {name, *_OTHER_NAMES.get(name, ())}
-    return any(re.search(rf"\b{re.escape(other)}\b", source) for other in names)

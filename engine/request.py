@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.llama_cpp_limits import MAX_SLOTS
 from ..models.errors import ModelError
+from .chat_template import BegunReasoning
 from .drafts import DraftOptions
 from .guidance import Guidance
 from .text_rules import TextRules
@@ -31,11 +32,14 @@ class ChatMessages:
         template: the chat template in Jinja, or the name of one of llama.cpp's templates; None: the model's
             template.
         variables: variables of the template; None: no variables.
+        reasoning: the reasoning of the answer that is continued, see `GenerationRequest.beginning`; None: it has
+            none.
     """
 
     messages: Sequence[dict[str, Any]]
     template: str | None = None
     variables: Mapping[str, Any] | None = None
+    reasoning: BegunReasoning | None = None
 
 
 EarlyStopping = Literal[False, True, "never"]  # When a beam search ends; see `BeamSearch`

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.errors import Word
 from ..models.errors import ModelError
-from .chat_template import ChatTemplate, Message
+from .chat_template import BegunReasoning, ChatTemplate, Message
 from .jinja_template import JinjaChatTemplate
 from .native_template import NativeChatTemplate, builtin_chat_templates
 
@@ -54,6 +54,12 @@ def open_chat_template(
 def check_chat_template(source: str, variables: Mapping[str, Any] | None = None) -> None:
     """Raise the ``ModelError`` that `open_chat_template` would raise for a template, before there is a model."""
     _open_by_source(source, "", "", variables)
+
+
+def open_template_without_model(source: str) -> ChatTemplate:
+    """Return a chat template without the texts of a model's tokens, to ask what it reads."""
+    # Raises ``ModelError``.
+    return _open_by_source(source, "", "", None)
 
 
 def _open_by_source(source: str, bos: str, eos: str, variables: Mapping[str, Any] | None) -> ChatTemplate:
@@ -144,12 +150,14 @@ def build_prompt(  # noqa: PLR0913 - the arguments are public
     return format_chat(model, [*messages, {"role": "user", "content": text}], template, report)
 
 
-def format_chat(
+def format_chat(  # noqa: PLR0913 - the arguments are public
     model: Model,
     messages: Sequence[Message],
     template: ChatTemplate | None = None,
     report: Callable[[str], object] | None = None,
+    *,
     beginning: str = "",
+    reasoning: BegunReasoning | None = None,
 ) -> str:
     """Return the prompt after which the model writes the next message of the assistant.
 
@@ -160,11 +168,15 @@ def format_chat(
         report: Called with a sentence if the messages had to be changed for the template: if it has no system
             role, the text of the system message is placed before the first message of the user.
         beginning: The beginning of the assistant's message, with which the prompt ends.
+        reasoning: The reasoning before the beginning; None: it has none.
 
     Raises ``ModelError`` when the model has no chat template, or when the template rejects the messages.
     """
     template = template or open_chat_template(model)
-    prompt = template.render_beginning(messages, beginning) if beginning else template.render(messages)
+    if beginning or reasoning is not None:
+        prompt = template.render_beginning(messages, beginning, reasoning)
+    else:
+        prompt = template.render(messages)
     if prompt.note is not None and report is not None:
         report(prompt.note)
     return prompt.text

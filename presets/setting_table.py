@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ..common.errors import Place, wrong_value
 from ..common.flags import CompletionKind, Flag, Limit, OptionalValue, at_least, declare_flag
@@ -86,6 +86,7 @@ class Setting:
             is a text for a part.
         names: its names in other tools, see `Parameter.names`.
         doors: where it can be set.
+        is_switch: whether it is a variable of chat templates, shown and recorded only if something sets it.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Setting:
     flags: tuple[Flag, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     doors: tuple[str, ...] = DOORS
+    is_switch: bool = False
 
     def __post_init__(self) -> None:
         flags = (
@@ -176,6 +178,8 @@ _BANS = Kind(
     empty=[],
     request_type=str | _TABLE | list[str | _TABLE],
 )
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+_REASONING_EFFORTS = join_alternatives(get_args(ReasoningEffort))
 _GUARD_ACTIONS = ("stop", "end-thinking", "rewind")
 _LOOP_GUARD = Kind(
     f"{', '.join(_GUARD_ACTIONS)}, or a table",
@@ -400,6 +404,38 @@ _DECLARED = (
         is_rule=True,
     ),
     Setting(
+        "enable_thinking",
+        Kind("true or false", bool),
+        "whether the model thinks before it answers, if its chat template can switch that",
+        flags=(
+            _phase_flag(
+                "-rea",
+                "--reasoning",
+                value_type=str,
+                metavar="on|off|auto",
+                help="Whether the model thinks before it answers. [auto: as the chat template decides]",
+                display_name="--reasoning",
+            ),
+        ),
+        names={"enable_thinking": "clients"},
+        is_switch=True,
+    ),
+    Setting(
+        "reasoning_effort",
+        Kind(_REASONING_EFFORTS, ReasoningEffort, request_type=str),
+        "how much the model thinks, if its chat template has such a variable; none: not at all",
+        flags=(
+            _phase_flag(
+                "--reasoning-effort",
+                value_type=str,
+                metavar="LEVEL",
+                help=f"How much the model thinks: {_REASONING_EFFORTS}. [as the chat template decides]",
+            ),
+        ),
+        names={"reasoning_effort": "openai llama-server"},
+        is_switch=True,
+    ),
+    Setting(
         "phases",
         Kind("a list of tables", list[_TABLE], check=_phases),
         "parts of the text with different chains, in place of chain",
@@ -431,6 +467,12 @@ _DECLARED = (
                 has_escapes=True,
             ),
         ),
+        names={
+            "reasoning_budget_tokens": "llama-server",
+            "thinking_budget_tokens": "llama-server",
+            "thinking_token_budget": "vllm",
+            "reasoning_budget_message": "llama-server",
+        },
         is_rule=True,
     ),
     Setting(
@@ -484,6 +526,7 @@ _DECLARED = (
     ),
 )
 SETTINGS = {setting.name: setting for setting in _DECLARED}
+SWITCH_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_switch)
 RULE_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_rule)
 
 

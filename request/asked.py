@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..engine.chat_template import Message, content_text
+from ..engine.chat_template import CONTINUED_REASONING, BegunReasoning, Message
 from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
@@ -15,6 +15,7 @@ from .fields import GenerationFields, MessageFields, PromptFields, read_settings
 from .messages import PlacedMessages, template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
 from .strict_model import Json
+from .thinking import switch_fields
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class AskedRequest:
     # the fields that an answer of `/v1/responses` repeats; None for all other requests
     repeated_fields: Json | None = None
     beginning: str = ""  # text of the answer that the prompt or the last message already has
+    reasoning: BegunReasoning | None = None  # reasoning that the last message already has
     overrides: tuple[Override, ...] = ()  # settings; if several set the same one, the last counts
     model: str | None = None  # the name of a model, which may end in the name of a preset
     preset: str | None = None  # name or file of a preset; None uses the preset of the defaults
@@ -109,16 +111,27 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
         choice_count=choice_count or 1,
         chat_template=fields.chat_template,
         chat_template_kwargs=fields.chat_template_kwargs,
-        template_fields=template_fields_of(placed_messages, fields.chat_template_kwargs, place),
+        template_fields={
+            **template_fields_of(placed_messages, fields.chat_template_kwargs, place),
+            **switch_fields(overrides),
+        },
     )
     if isinstance(fields, PromptFields):
         prompts = tuple(fields.prompts())
         asked = replace(asked, prompts=prompts, is_plain=True, beginning=fields.beginning or "")
     else:
-        messages, beginning = _messages(fields, placed_messages, unused)
-        asked = replace(asked, messages=messages, beginning=beginning, repeated_fields=fields.repeated())
+        chat = _begun_chat(fields, placed_messages, unused)
+        asked = replace(asked, messages=chat.messages, beginning=chat.beginning, reasoning=chat.reasoning)
+        asked = replace(asked, repeated_fields=fields.repeated())
         unused += fields.without_effect()
-        if not beginning and fields.add_generation_prompt is False:
+        if chat.reasoning is not None:
+            last_place = f"{place}{list(placed_messages)[-1]}."
+            given_fields = asked.template_fields.items()
+            names = {
+                path: CONTINUED_REASONING if path.startswith(last_place) else name for path, name in given_fields
+            }
+            asked = replace(asked, template_fields=names)
+        if not chat.beginning and chat.reasoning is None and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # false has an effect only if the last message is continued
     asked = _with_logprobs(asked, fields, unused)
     if asked.sets_system:  # a prompt has no system message, and the system message of a chat is in its messages
@@ -148,9 +161,15 @@ def _overrides(fields: GenerationFields, unused: list[str], place: str) -> Itera
         yield replace(override, origin=place + override.origin)
 
 
-def _messages(
-    fields: MessageFields, placed_messages: PlacedMessages, unused: list[str]
-) -> tuple[list[Message], str]:
+class _BegunChat(NamedTuple):
+    """The messages before the answer, and the beginning of the answer with its reasoning."""
+
+    messages: list[Message]
+    beginning: str = ""
+    reasoning: BegunReasoning | None = None
+
+
+def _begun_chat(fields: MessageFields, placed_messages: PlacedMessages, unused: list[str]) -> _BegunChat:
     """Return the messages of a chat, and the beginning of the answer.
 
     If the last message is the assistant's, the answer continues that message.
@@ -165,10 +184,26 @@ def _messages(
         and fields.continue_final_message is not False
     )
     if not is_continued:
-        return messages, ""
+        return _BegunChat(messages)
     *_, (last_place, placed_message) = placed_messages.items()
-    unused += [f"{last_place}.{path}" for path, _ in placed_message.template_fields()]
-    return messages[:-1], content_text(last_message["content"])
+    unused += [
+        f"{last_place}.{path}" for path, name in placed_message.template_fields() if name != "reasoning_content"
+    ]
+    content, reasoning = last_message["content"], last_message.get("reasoning_content", "")
+    if fields.continue_final_message == "reasoning_content":
+        if content:
+            unused.append(f"{last_place}.content")
+        return _BegunChat(messages[:-1], reasoning=BegunReasoning(reasoning, is_complete=False))
+    has_answer = bool(content) or fields.continue_final_message == "content"
+    begun_reasoning = BegunReasoning(reasoning, has_answer) if reasoning else None
+    return _BegunChat(messages[:-1], _begun_text(content), begun_reasoning)
+
+
+def _begun_text(content: str | list[Json]) -> str:
+    """Return the text of a message that is continued. Its parts are paragraphs, as in llama-server."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(part["text"] for part in content)
 
 
 def _with_logprobs(asked: AskedRequest, fields: GenerationFields, unused: list[str]) -> AskedRequest:

@@ -22,9 +22,10 @@ from ..presets.setting_table import SETTINGS
 from ..presets.text_rules import check_bans
 from .errors import InvalidFieldError
 from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs, TextOptions
-from .messages import ChatMessage, PlacedMessages, TemplateVariables, placed_messages
+from .messages import ChatMessage, PlacedMessages, placed_messages
 from .sampler_fields import SamplerFields, banned_texts, first_given
 from .strict_model import Json, StrictModel, setting_fields, validated
+from .thinking import ThinkingFields, read_thinking
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 MAX_CHOICES = 128  # the maximum of ``n``, as in OpenAI's API
@@ -67,7 +68,7 @@ class StreamOptions(StrictModel):
 
 # Settings that have fields for a part of their value, or for another form of it. `_grammar`, `_bans` and
 # `_guidance` read these fields. The system message of a request is one of its messages.
-_READ_BY_FUNCTIONS = ("grammar", "bans", "guidance", "system")
+_READ_BY_FUNCTIONS = ("grammar", "bans", "guidance", "phases", "system")
 
 
 def _fields_of_setting(name: str) -> tuple[str, ...]:
@@ -84,14 +85,15 @@ if TYPE_CHECKING:
     class _SettingFields(StrictModel):
         bans: Any = None
         guidance: Json | None = None
+        phases: Any = None
         stop_sequence: str | list[str] | None = None
 else:
     _SettingFields = setting_fields(
-        {**_SETTING_OF_FIELD, "grammar": "grammar", "bans": "bans", "guidance": "guidance"}
+        {**_SETTING_OF_FIELD, "grammar": "grammar", "bans": "bans", "guidance": "guidance", "phases": "phases"}
     )
 
 
-class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
+class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, _SettingFields):
     """The fields that every route for text has."""
 
     model: str | None = None
@@ -137,7 +139,7 @@ class GenerationFields(ToolChoice, SamplerFields, _SettingFields):
     trace: Annotated[int, Field(ge=1)] | None = None
     echo: bool | None = None
     chat_template: str | None = None
-    chat_template_kwargs: TemplateVariables | None = None
+    chat_template_kwargs: Json | None = None
 
     def without(self, names: Iterable[str]) -> Self:
         """Return a copy in which the given fields among these names are absent."""
@@ -202,7 +204,8 @@ class MessageFields(GenerationFields):
 
     conversation_field: ClassVar[str]  # the field that has the messages, for errors
     add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
+    # which part of the last message is continued; true: the reasoning if there is only that
+    continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
 
     @abstractmethod
     def placed_messages(self) -> PlacedMessages:
@@ -284,14 +287,21 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
     overrides += _grammar(fields)
     overrides += _bans(fields)
     overrides += _guidance(fields, unused)
+    overrides += _phases(fields)
+    overrides += read_thinking(fields, overrides, unused)
     return overrides
+
+
+def _phases(fields: GenerationFields) -> Iterator[Override]:
+    if fields.phases is not None:
+        yield Override("phases", "phases", without_whole_floats(fields.phases))
 
 
 def _settings_by_name(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
     """Yield the settings that fields set under any name. Names with another value are added to ``unused``."""
     for setting, names in _FIELDS_OF_SETTING.items():
         name, value = first_given(fields, names, unused)
-        if value is None:
+        if value is None or (setting == "reasoning_effort" and value == ""):  # clients send it for no value
             continue
         if setting == "stop":
             texts = [value] if isinstance(value, str) else value

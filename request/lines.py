@@ -27,9 +27,10 @@ from .fields import (
     set_arguments,
     setting_value,
 )
-from .messages import ChatMessage, TemplateVariables, placed_messages, template_fields_of, unused_reasoning_of
+from .messages import ChatMessage, placed_messages, template_fields_of, unused_reasoning_of
 from .response_fields import ResponseFields
 from .strict_model import Json, StrictModel, setting_fields, validated
+from .thinking import switch_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
@@ -99,7 +100,7 @@ class _ShortLine(_SettingFields):
     logprobs_from: Literal["model", "chain", "both"] = "model"
     trace: int | None = Field(default=None, ge=1)
     chat_template: str | None = None
-    chat_template_kwargs: TemplateVariables | None = None
+    chat_template_kwargs: Json | None = None
     beams: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
@@ -164,7 +165,10 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         chat_template_kwargs=line.chat_template_kwargs,
         beam_settings={name: value for name, value in beam_settings.items() if value is not None},
         ignored=tuple(unused_reasoning_of(messages)),
-        template_fields=template_fields_of(messages, line.chat_template_kwargs),
+        template_fields={
+            **template_fields_of(messages, line.chat_template_kwargs),
+            **switch_fields(overrides),
+        },
     )
     if asked.sets_system and line.messages is not None:
         raise InvalidLineError("system and messages exclude each other")

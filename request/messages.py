@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from ..common.strict_json import parse_strict_json
 from ..common.text import short_repr
 from .strict_model import Json, StrictModel
-
-
-def _check_template_variables(variables: Json) -> Json:
-    """Raise ``ValueError`` for a text where templates expect true or false: every text counts as true."""
-    value = variables.get("enable_thinking")
-    if value is not None and not isinstance(value, bool):
-        raise ValueError(f"enable_thinking: {short_repr(value)} is not true or false")
-    return variables
-
-
-TemplateVariables = Annotated[Json, AfterValidator(_check_template_variables)]  # variables of a chat template
-
 
 # for each type of part, the fields that may hold its text
 _PART_FIELDS: Mapping[str, tuple[str, ...]] = {

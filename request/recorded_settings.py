@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..presets.setting_table import RULE_NAMES
+from ..presets.setting_table import RULE_NAMES, SWITCH_NAMES
 from .resolve import RequestResolver
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def batch_settings(
     seed = settings["seed"].value
     grammar = resolver.grammar(settings)
     identity = {name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS}
-    rules = {name: settings[name].value for name in RULE_NAMES}
+    rules = {name: settings[name].value for name in (*RULE_NAMES, *SWITCH_NAMES)}
     given_rules = {name: value for name, value in rules.items() if value not in (None, [])}
     return {
         "name": model.name,

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..engine.chat_template import CONTINUED_REASONING
 from ..engine.request import BeamSearch, ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
 from ..grammars.errors import GrammarError
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.overrides import WATERMARK, ChainRearrangement, Override
+from ..presets.setting_table import SWITCH_NAMES
 from ..presets.settings import Settings, change_chain, last_phase_chain, resolve_settings
 from ..samplers.registry import find_sampler
 from .asked import AskedRequest
@@ -21,9 +23,11 @@ from .errors import InvalidLineError
 from .forced import with_forced_settings
 from .sampler_fields import ChainChanges, SamplerFields, read_bias_changes, read_chain_changes
 from .sources import chat_template_source, grammar_folders, open_preset, preset_of_model
+from .thinking import is_budget, template_switches, thinking_switches
 from .tool_fields import find_tool, read_tool_chain
 
 if TYPE_CHECKING:
+    from ..engine.chat_template import ChatTemplate
     from ..engine.drafts import DraftOptions
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
@@ -126,6 +130,7 @@ class RequestResolver:
 
     def _settings_of(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request, as its client understands them."""
+        asked = self._without_unusable_budget(asked, unused)
         settings = self._resolve(asked)
         guidance = settings["guidance"].value or {}
         is_guided = guidance.get("scale", 1) != 1
@@ -138,6 +143,19 @@ class RequestResolver:
         if asked.sampler_fields is None:
             return settings
         return self._with_sampler_fields(settings, asked, asked.sampler_fields, unused)
+
+    def _without_unusable_budget(self, asked: AskedRequest, unused: list[str]) -> AskedRequest:
+        """Return a request without a client's budget for a reasoning that there is not."""
+        budgets = [override for override in asked.overrides if is_budget(override, asked.place)]
+        if not budgets:
+            return asked
+        template = None if asked.is_plain else self._chat_template(asked)
+        thinks = self._resolve(asked)["enable_thinking"].value is not False
+        if template is not None and template.reads(CONTINUED_REASONING) and thinks:
+            return asked
+        unused += [override.origin for override in budgets]
+        others = tuple(override for override in asked.overrides if override not in budgets)
+        return replace(asked, overrides=others)
 
     def _resolve(self, asked: AskedRequest) -> Settings:
         """Return the settings of a request without the fields that change the chain."""
@@ -203,7 +221,7 @@ class RequestResolver:
             draft=defaults.draft if has_drafts else None,
             beams=beams,
         )
-        for prompt in self._prompts(asked, settings["system"].value):
+        for prompt in self._prompts(asked, settings):
             yield replace(request, prompt=prompt)
 
     def _beams(self, asked: AskedRequest) -> BeamSearch | None:
@@ -227,12 +245,17 @@ class RequestResolver:
         """Return the paths of the fields that the chat template of a request does not read."""
         if not asked.template_fields:
             return []
-        from ..engine.jinja_template import template_reads
+        template = None if asked.is_plain else self._chat_template(asked)
+        if template is None:
+            return list(asked.template_fields)
+        return [path for path, name in asked.template_fields.items() if not template.reads(name)]
 
-        source, _ = self._choose_chat_template(asked)
-        if source is None:
-            source = self._metadata.get(CHAT_TEMPLATE_KEY, "")
-        return [path for path, name in asked.template_fields.items() if not template_reads(source, name)]
+    def _chat_template(self, asked: AskedRequest) -> ChatTemplate | None:
+        """Return the chat template of a request without its variables; None if there is none."""
+        from ..engine.templates import open_template_without_model
+
+        source = self._template_source(asked) or self._metadata.get(CHAT_TEMPLATE_KEY)
+        return None if source is None else open_template_without_model(source)
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
         return grammar_of(settings, is_lenient=self.defaults.is_schema_lenient)
@@ -264,13 +287,14 @@ class RequestResolver:
             raise InvalidLineError(problem, origin="preset model")
         return preset
 
-    def _prompts(self, asked: AskedRequest, system: str | None) -> Sequence[str | list[int] | ChatMessages]:
+    def _prompts(self, asked: AskedRequest, settings: Settings) -> Sequence[str | list[int] | ChatMessages]:
         """Return the messages, or the prompts; with a chat template, each text is a chat of one user's message."""
         if asked.is_plain:
             return asked.prompts
-        template, variables = self._choose_chat_template(asked)
+        system = settings["system"].value
+        template, variables = self._template_source(asked), self._template_variables(asked, settings)
         if asked.messages is not None:
-            return [ChatMessages(asked.messages, template, variables)]
+            return [ChatMessages(asked.messages, template, variables, asked.reasoning)]
         is_chat = self.defaults.uses_chat_template
         if is_chat is None:
             is_chat = system is not None or template is not None or variables is not None
@@ -290,8 +314,8 @@ class RequestResolver:
                 prompts.append(prompt)
         return prompts
 
-    def _choose_chat_template(self, asked: AskedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
-        """Return the chat template of a request and its variables, from its fields or the flags."""
+    def _template_source(self, asked: AskedRequest) -> str | None:
+        """Return the chat template of a request, from its fields or the flags; None: the model's."""
         defaults = self.defaults
         has_own_template = asked.chat_template is not None or asked.chat_template_kwargs is not None
         if has_own_template and asked.messages is None and defaults.uses_chat_template is False:
@@ -299,15 +323,22 @@ class RequestResolver:
                 "not used, because --no-chat applies to prompts; write messages", origin="chat_template"
             )
         if asked.chat_template is None:
-            source = defaults.chat_template
-        else:
-            try:
-                source = chat_template_source(asked.chat_template)
-            except ModelError as error:
-                raise error.within(f"{asked.place}chat_template") from None
-        if asked.chat_template_kwargs is None and defaults.chat_template_kwargs is None:
-            return source, None
-        return source, {**(defaults.chat_template_kwargs or {}), **(asked.chat_template_kwargs or {})}
+            return defaults.chat_template
+        try:
+            return chat_template_source(asked.chat_template)
+        except ModelError as error:
+            raise error.within(f"{asked.place}chat_template") from None
+
+    def _template_variables(self, asked: AskedRequest, settings: Settings) -> Mapping[str, Any] | None:
+        """Return the variables of the chat template; None if nothing sets any."""
+        given = (self.defaults.chat_template_kwargs, asked.chat_template_kwargs)
+        template = self._chat_template(asked) if thinking_switches(settings) else None
+        switches = {} if template is None else template_switches(settings, template)
+        if given == (None, None) and not switches:
+            return None
+        variables = switches | dict(given[0] or {}) | dict(given[1] or {})
+        has_own_switch = any(override.target in SWITCH_NAMES for override in asked.overrides)
+        return variables | switches if has_own_switch else variables
 
 
 @contextmanager

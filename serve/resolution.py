@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from ..common.errors import LogitsmithError
@@ -220,13 +221,13 @@ class RequestMaker:
     def _with_formatted_messages(self, request: GenerationRequest, chat: ChatMessages) -> GenerationRequest:
         """Return a request whose prompt is the text that the chat template makes of its messages."""
         template = open_chat_template(self.model, chat.template, chat.variables)
-        prompt = format_chat(self.model, chat.messages, template, self._note, request.beginning)
+        begin = partial(format_chat, self.model, beginning=request.beginning, reasoning=chat.reasoning)
+        prompt = begin(chat.messages, template, self._note)
         request = request.with_chat_text(prompt)
         negative_text = request.rules.negative_text
         if negative_text is not None:
             messages = with_system_message(chat.messages, negative_text)
-            negative_prompt = format_chat(self.model, messages, template, beginning=request.beginning)
-            request = request.with_negative_prompt(negative_prompt)
+            request = request.with_negative_prompt(begin(messages, template))
         return request
 
     def _start_constraint(

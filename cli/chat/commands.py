@@ -26,6 +26,7 @@ from ...common.files import write_file_atomically
 from ...common.flags import CompletionKind
 from ...common.seeds import RANDOM_SEED
 from ...common.text import count_noun, did_you_mean
+from ...presets.setting_table import SWITCH_NAMES
 from ..completion.values import CompletionItem, complete_text, matching, path_items
 from ..interrupt import interruptible
 from ..messages import print_note
@@ -38,6 +39,7 @@ from .typed_input import LineCompletion
 if TYPE_CHECKING:
     from ...chats.records import StoredAnswer, StoredMessage
     from ...logprobs.events import Token
+    from ...presets.settings import Settings
 
 
 class ChatCommandError(LogitsmithError):
@@ -146,13 +148,20 @@ _GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file
 def _set(chat: Chat, argument: str) -> None:
     if not argument:
         raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all values")
-    system_before = chat.settings.settings["system"]
+    before = chat.settings.settings
     change_text = chat.settings.set(argument)
-    system_after = chat.settings.settings["system"]
-    if system_after is not system_before:
-        chat.conversation.set_system(system_after.value)
+    _follow_settings(chat, before)
     chat.save_settings()
     chat.confirm(change_text)
+
+
+def _follow_settings(chat: Chat, before: Settings) -> None:
+    """Give the next prompt the system message and the chat template of changed settings."""
+    after = chat.settings.settings
+    if after["system"] is not before["system"]:
+        chat.conversation.set_system(after["system"].value)
+    if any(after[name] is not before[name] for name in SWITCH_NAMES):
+        chat.session.use_template(chat.settings.open_template(chat.session.model))
 
 
 def _chain(chat: Chat, argument: str) -> None:
@@ -169,8 +178,7 @@ def _preset(chat: Chat, argument: str) -> None:
     before = chat.settings.settings
     chat.settings.replace_preset(argument, chat.session.model.metadata)
     after = chat.settings.settings
-    if after["system"] is not before["system"]:
-        chat.conversation.set_system(after["system"].value)
+    _follow_settings(chat, before)
     chat.save_settings()
     change = f"preset {argument}: {_current_chain(chat)}"
     changed_settings = [name for name in after.values if after[name] is not before[name]]

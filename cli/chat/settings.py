@@ -15,7 +15,7 @@ from ...common.flags import CompletionKind, OptionalValue
 from ...common.seeds import fixed_seed, following_seed
 from ..flags import Options, flag
 from ..inputs.model import chosen_model, computing_device
-from ..inputs.settings import MODEL_PRESET, grammar_spec, preset_name, resolve_run_settings
+from ..inputs.settings import MODEL_PRESET, ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note
 from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
@@ -24,6 +24,7 @@ from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
+    from ...engine.chat_template import ChatTemplate
     from ...engine.drafts import DraftOptions
     from ...engine.model import Model
     from ...engine.request import GenerationRequest
@@ -146,6 +147,10 @@ class ChatSettings:
     def computing_device(self, model: Model) -> SettingValue:
         """Return where the model of the chat is computed."""
         return computing_device(self._options.model, model)
+
+    def open_template(self, model: Model) -> ChatTemplate | None:
+        """Return the chat template with the switches of the settings; None if only the model chooses it."""
+        return ChatTemplateFlags(self._options.template).open(model, self.settings)
 
     def stored_fields(self) -> dict[str, Any]:
         """Return the settings in a form that can be stored. A ``max_tokens`` of 0 is stored as no limit."""

@@ -52,7 +52,7 @@ def chat(options: ConversationOptions) -> None:
     from ..chat.settings import ChatSettings
 
     show_llama_cpp_messages(options.log)
-    template = ChatTemplateFlags(options.template)
+    ChatTemplateFlags(options.template)  # an error in a template is reported before the model is loaded
     store = ChatStore.in_memory() if options.store.no_log else ChatStore.open()
     try:
         conversation = _open_conversation(store, options)
@@ -63,7 +63,9 @@ def chat(options: ConversationOptions) -> None:
             settings = settings or ChatSettings(options, model.metadata, stored)
             settings.draft = draft
             open_draft_model(draft, model)
-            session = ChatSession(model, conversation, print_note, template.open(model), options.on_full.value)
+            session = ChatSession(
+                model, conversation, print_note, settings.open_template(model), options.on_full.value
+            )
             code = _talk(open_chat(session, settings, store.path), options)
     finally:
         store.close()

@@ -173,7 +173,7 @@ def _trace_and_print(
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in named_chains]
     prompt = prepare_prompt(model, raw_prompt, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, setup.grammar, seed)
-    request = after_template(model, request, prompt, template, options.is_chat)
+    request = after_template(model, request, prompt, options.is_chat)
     with reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,

@@ -266,7 +266,7 @@ def _generate_text(
         print_note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, setup.grammar, seed_of(settings))
-    request = after_template(model, request, prompt, template, options.is_chat)
+    request = after_template(model, request, prompt, options.is_chat)
     must_complete_grammar = setup.grammar is not None and options.grammar.grammar_complete
     request = replace(
         request,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...common.errors import UsageError
+from ...common.text import join_alternatives
 from ...presets.setting_table import UNTIL_CONTEXT_IS_FULL
 from ..flags import Options, flag_values, iterate_flags
 
@@ -160,6 +161,17 @@ def _read_ban_file(path: str, flag_name: str) -> Iterator[Any]:
         raise UsageError.of(error) from None
 
 
+_THINKING = {"on": True, "off": False, "auto": None}  # the values of ``--reasoning``
+
+
+def _enable_thinking(flags: Iterable[_GivenFlag]) -> _Conversion:
+    for flag in flags:
+        if flag.value not in _THINKING:
+            raise UsageError(f"{flag.name}: {flag.value!r} is not {join_alternatives(_THINKING)}")
+        if _THINKING[flag.value] is not None:
+            yield flag.name, _THINKING[flag.value]
+
+
 _NO_BUDGET = -1  # the value of ``--reasoning-budget`` for reasoning without a limit
 
 
@@ -207,6 +219,7 @@ _CONVERSIONS: Mapping[str, Callable[[list[_GivenFlag]], _Conversion]] = {
     "dry.breakers": _sequence_breakers,
     "logit_bias.bias": _logit_biases,
     "bans": _bans,
+    "enable_thinking": _enable_thinking,
     "phases": _phases,
     "guidance": _guidance,
 }

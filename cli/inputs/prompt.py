@@ -22,6 +22,7 @@ from ..messages import fail, print_note
 from ..options.prompt import PromptAffixOptions, PromptOptions
 
 if TYPE_CHECKING:
+    from ...engine.chat_template import ChatTemplate
     from ...engine.model import Model
     from ...engine.request import GenerationRequest
     from ...presets.settings import Settings
@@ -129,6 +130,7 @@ class PreparedPrompt:
     tokens: str | list[int]
     text: str  # the complete text, with the chat template or with prefix and suffix
     shown: str  # the text without the chat template, but with prefix and suffix
+    template: ChatTemplate | None = None  # the chat template, if something other than the model chooses it
 
     @property
     def has_template(self) -> bool:
@@ -149,10 +151,9 @@ def prepare_prompt(
 
     system = settings["system"].value
     if affixes.typed_flag is None:
-        built = build_prompt(
-            model, text, system=system, chat=is_chat, template=template.open(model), report=print_note
-        )
-        return PreparedPrompt(built, built, text)
+        opened = template.open(model, settings)
+        built = build_prompt(model, text, system=system, chat=is_chat, template=opened, report=print_note)
+        return PreparedPrompt(built, built, text, opened)
     if system is not None:
         print_note(f"{affixes.typed_flag} replaces the chat template; the system message is left out")
     tokens = tokenize_with_affixes(model.vocabulary, text, affixes.in_prefix or "", affixes.in_suffix or "")
@@ -161,11 +162,7 @@ def prepare_prompt(
 
 
 def after_template(
-    model: Model,
-    request: GenerationRequest,
-    prompt: PreparedPrompt,
-    template: ChatTemplateFlags,
-    is_chat: bool | None,
+    model: Model, request: GenerationRequest, prompt: PreparedPrompt, is_chat: bool | None
 ) -> GenerationRequest:
     """Return the request for a prompt in the chat template, where a negative prompt is the system message."""
     # Without a chat template, the negative prompt stays a text in place of the prompt. ``is_chat``: see
@@ -178,5 +175,5 @@ def after_template(
     system = request.rules.negative_text
     if system is None:
         return request
-    text = build_prompt(model, prompt.shown, system=system, chat=is_chat, template=template.open(model))
+    text = build_prompt(model, prompt.shown, system=system, chat=is_chat, template=prompt.template)
     return request.with_negative_prompt(text)

@@ -268,13 +268,19 @@ class ChatTemplateFlags:
         if options.chat_template is not None:
             self.source = _read_template_flag(options.chat_template, self.variables)
 
-    def open(self, model: Model) -> ChatTemplate | None:
-        """Return the template of the flags; None if neither flag was typed."""
+    def open(self, model: Model, settings: Settings) -> ChatTemplate | None:
+        """Return the template of the flags, with the switches of settings; None if nothing sets any of them."""
         from ...engine.templates import open_chat_template
+        from ...requests.thinking import template_switches, unread_switches
 
-        if self.source is None and self.variables is None:
+        has_template = self.source is not None or model.chat_template is not None
+        plain_template = open_chat_template(model, self.source) if has_template else None
+        for origin in unread_switches(settings, plain_template):
+            print_note(f"{origin} has no effect: the chat template does not read it")
+        switches = {} if plain_template is None else template_switches(settings, plain_template)
+        if self.source is None and self.variables is None and not switches:
             return None
-        return open_chat_template(model, self.source, self.variables)
+        return open_chat_template(model, self.source, switches | (self.variables or {}))
 
 
 def _read_template_flag(text: str, variables: dict[str, Any] | None) -> str:

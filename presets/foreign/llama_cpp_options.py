@@ -25,7 +25,7 @@ _FLAGS_THAT_CHANGE_THE_TEXT = (
     *("--in-prefix", "--in-suffix"),
 )
 # the first name of each flag that `gen run` has under another name, and that matters for a preset's text
-_FLAGS_WITH_ADVICE = ("--draft", "--draft-min", "--lora-scaled", "-sysf", "-rea", "--reasoning-effort", "-hfd")
+_FLAGS_WITH_ADVICE = ("--draft", "--draft-min", "--lora-scaled", "-sysf", "-hfd")
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ _FLAGS_OF_RUN = {
     "speculativeDecoding.numDraftTokensExact": "--spec-draft-n-max N",
     "speculativeDecoding.minDraftLengthToConsider": "--spec-draft-n-min N",
     "speculativeDecoding.minContinueDraftingProbability": "--spec-draft-p-min P",
-    "reasoning.effort": '--chat-template-kwargs \'{"reasoning_effort": "low"}\'',
-    "reasoning.enabled": "--chat-template-kwargs '{\"enable_thinking\": false}'",
+    "reasoning.effort": "--reasoning-effort LEVEL",
+    "reasoning.enabled": "--reasoning on|off",
 }
 _SPECULATION_PREFIX, _REASONING_PREFIX = "speculativeDecoding.", "reasoning."
 

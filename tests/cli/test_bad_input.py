@@ -72,6 +72,8 @@ USAGE = {
     "chat template without Jinja": (["x", "--chat-template", "/dev/null"], "/dev/null: "),
     "chat template that is not valid": (["x", "--chat-template", "{% for x in y %}"], "line 1"),
     "variables that are no JSON": (["x", "--chat-template-kwargs", "{a}"], "--chat-template-kwargs"),
+    "reasoning neither on nor off": (["x", "--reasoning", "maybe"], "--reasoning: 'maybe' is not on, off or auto"),
+    "an unknown effort": (["x", "--reasoning-effort", "huge"], "is not none, minimal, low, medium, high or xhigh"),
     "variables that are no object": (["x", "--chat-template-kwargs", "[]"], "--chat-template-kwargs"),
     "variables of a built-in template": (
         ["x", "--chat-template", "chatml", "--chat-template-kwargs", '{"a": 1}'],

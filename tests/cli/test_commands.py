@@ -170,6 +170,7 @@ LLAMA_CPPS_FLAGS = {
     "--samplers top_p;top_k --top-k 7": [r"\[1\] top_k.k +7 "],
     r"--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker \n": [r'breakers +\["x", "\\n"\] '],
     "--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker none": [r"breakers +none "],
+    "--reasoning off --reasoning-effort low": ["enable_thinking +false ", "reasoning_effort +low "],
 }
 
 
@@ -190,8 +191,9 @@ def test_two_flags_that_name_the_chain_are_refused(gen):
 def test_schema_is_json(gen):
     schema = json.loads(gen("presets", "schema").out)
     rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal", "guidance"}
+    switches = {"enable_thinking", "reasoning_effort"}
     settings = {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"}
-    assert set(schema["properties"]) == settings | rules
+    assert set(schema["properties"]) == settings | rules | switches
 
 
 COMMANDS_WITH_TABLES = {

@@ -294,7 +294,6 @@ def test_a_beginning_of_foreign_names_is_none_of_a_flag_here():
 
 FOREIGN = {
     "x --spec-type ngram-mod": "--lookup N",
-    "x --reasoning off": "--chat-template-kwargs",
     "x -o out.txt": "> FILE",
     "-hft foo Hi": "HF_TOKEN",
     "x -cnv": "gen chat",

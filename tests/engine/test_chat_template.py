@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 from logitsmith.engine import ModelError, ReasoningTags, builtin_chat_templates, format_chat, open_chat_template
-from logitsmith.engine.chat_template import ChatPrompt
+from logitsmith.engine.chat_template import BegunReasoning, ChatPrompt
 from logitsmith.engine.jinja_template import JinjaChatTemplate
 from logitsmith.engine.template_sandbox import MAX_TEXT_CHARACTERS
 
@@ -260,6 +260,7 @@ CLOSES_THINKING = (
     "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
     "{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]<think>\n{% endif %}"
 )
+END_OF_PROMPT = "{% if add_generation_prompt %}[assistant]{% endif %}"
 BEGINNINGS = {
     "no reasoning": (
         TURNS + "{% if add_generation_prompt %}[assistant]{% endif %}",
@@ -273,7 +274,7 @@ BEGINNINGS = {
         "<user>Hi <b><assistant><final>Yes",
     ),
     "a prompt that opens reasoning": (OPENS_THINKING, "Yes", "[user]Hi <b>[assistant]<think></think>Yes"),
-    "a template that closes it": (CLOSES_THINKING, "Yes", "[user]Hi <b>[assistant]<think>\n\n</think>\n\nYes"),
+    "a template that closes it": (CLOSES_THINKING, "Yes", "[user]Hi <b>[assistant]<think></think>Yes"),
     "no beginning of answers": (TURNS, "Yes", "[user]Hi <b>Yes"),
     "reasoning of another kind": (
         TURNS + "{% if add_generation_prompt %}[assistant]My steps:\n{% endif %}",
@@ -301,6 +302,11 @@ BEGINNINGS = {
         "Yes",
         "[user]Hi <b>[assistant]<think></think>Yes",
     ),
+    "thinking is off by the end tag alone": (
+        TURNS + "{% if add_generation_prompt %}[assistant]</think>{% endif %}{# <think> #}",
+        "Yes",
+        "[user]Hi <b>[assistant]</think>Yes",
+    ),
     "channels": (
         "{% for m in messages %}<|start|>{{ m.role }}{{ '<|channel|>final' if m.role == 'assistant' }}<|message|>"
         "{{ m.content }}<|end|>{% endfor %}{{ '' if true else '<|channel|>analysis<|message|>' }}"
@@ -315,6 +321,29 @@ BEGINNINGS = {
 def test_the_beginning_of_an_answer(source, beginning, expected):
     """It stands where the template writes answers, and never inside a reasoning that the prompt opens."""
     assert JinjaChatTemplate(source).render_beginning([USER], beginning).text == expected
+
+
+FIELDS = {
+    "reasoning_content": "{{ '<think>' ~ m.reasoning_content ~ '</think>' if m.reasoning_content }}{{ m.content }}",
+    "thinking": "{{ '<think>' ~ m.thinking ~ '</think>' if m.thinking }}{{ m.content }}",
+    "reasoning": "{{ '<think>' ~ m.reasoning ~ '</think>' if m.reasoning }}{{ m.content }}",
+    "parts": "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+    "{{ '<think>' ~ p.thinking ~ '</think>' if p.type == 'thinking' else p.text }}{% endfor %}{% endif %}",
+}
+
+
+@pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS)
+def test_reasoning_stands_where_the_template_reads_it(field):
+    source = "{% for m in messages %}[{{ m.role }}]" + field + "{% endfor %}" + END_OF_PROMPT
+    template = JinjaChatTemplate(source)
+    answer = {"role": "assistant", "content": "Yes", "reasoning_content": "Hm"}
+    assert template.render([USER, answer, USER]).text == (
+        "[user]Hi <b>[assistant]<think>Hm</think>Yes[user]Hi <b>[assistant]"
+    )
+    begun = template.render_beginning([USER], "", BegunReasoning("Hm", is_complete=False))
+    assert begun.text == "[user]Hi <b>[assistant]<think>Hm"
+    begun = template.render_beginning([USER], "Yes", BegunReasoning("Hm"))
+    assert begun.text == "[user]Hi <b>[assistant]<think>Hm</think>Yes"
 
 
 def test_builtin_templates_begin_answers(model):

@@ -18,6 +18,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 from logitsmith.engine import Model, ModelError, open_chat_template
+from logitsmith.requests.asked import ask
+from logitsmith.requests.fields import ChatFields
 
 from benchmarks.build_llama_cpp import FOLDER as BUILT_LLAMA_CPP
 
@@ -27,6 +29,10 @@ USER = {"role": "user", "content": "Hi <b> é\n  x "}
 ASSISTANT = {"role": "assistant", "content": "Hello."}
 WHY = {"role": "user", "content": "Why?"}
 REASONED = {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nHello."}
+REASONING_FIELD = {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm."}
+BEGUN = {"role": "assistant", "content": "  Well,\n "}
+THOUGHT = {"reasoning_content": "Hm.\nSo "}
+PARTS = [{"type": "text", "text": "One "}, {"type": "text", "text": "two"}]
 CHATS = {
     "user": [USER],
     "system": [SYSTEM, USER],
@@ -34,7 +40,24 @@ CHATS = {
     "turns without a system message": [USER, ASSISTANT, WHY],
     "reasoning in a former answer": [USER, REASONED, WHY],
     "answer last": [SYSTEM, USER, ASSISTANT],
+    "reasoning given back": [SYSTEM, USER, REASONING_FIELD, WHY],
+    "reasoning given back last": [SYSTEM, USER, REASONING_FIELD],
+    "parts": [
+        {"role": "system", "content": PARTS},
+        {"role": "user", "content": PARTS},
+        {**ASSISTANT, "content": PARTS},
+        WHY,
+    ],
 }
+CONTINUED = {
+    "continued answer": [SYSTEM, USER, BEGUN],
+    "continued second answer": [USER, ASSISTANT, WHY, BEGUN],
+    "continued answer with its reasoning": [SYSTEM, USER, {**BEGUN, **THOUGHT}],
+    "continued reasoning": [SYSTEM, USER, {**BEGUN, **THOUGHT, "content": ""}],
+    "continued answer of parts": [SYSTEM, USER, {**BEGUN, "content": PARTS}],
+    "continued after reasoning given back": [SYSTEM, USER, REASONING_FIELD, WHY, {**BEGUN, **THOUGHT}],
+}
+CHATS |= CONTINUED
 VARIABLES = [
     {},
     {"enable_thinking": True},
@@ -56,8 +79,16 @@ class Case(NamedTuple):
     variables: dict
     add_generation_prompt: bool
 
+    @property
+    def is_continued(self):
+        return self.chat in CONTINUED
 
-ALL_CASES = [Case(*values) for values in product(CHATS, VARIABLES, (True, False))]
+
+ALL_CASES = [
+    case
+    for case in map(Case._make, product(CHATS, VARIABLES, (True, False)))
+    if not (case.is_continued and case.add_generation_prompt)
+]
 FEW_CASES = [case for case in ALL_CASES if case.chat == "turns" or not case.variables]
 
 LOOP = "{%- for m in messages %}\n<{{ m['role'] }}>{{ m.content | trim }}</{{ m.role }}>\n{%- endfor %}"
@@ -170,6 +201,7 @@ def answers_of(path, template, cases):
                 "messages": CHATS[case.chat],
                 "chat_template_kwargs": case.variables,
                 "add_generation_prompt": case.add_generation_prompt,
+                "continue_final_message": case.is_continued,
             }
             response = client.post("/apply-template", json=body).json()
             answers.append(response.get("prompt", response))
@@ -179,6 +211,10 @@ def answers_of(path, template, cases):
 def our_prompt(model, source, case):
     template = open_chat_template(model, source, case.variables)
     try:
+        if case.is_continued:
+            fields = ChatFields(messages=CHATS[case.chat], continue_final_message=True)
+            asked = ask(fields)
+            return template.render_beginning(asked.messages, asked.beginning, asked.reasoning).text
         return template.render(CHATS[case.chat], add_generation_prompt=case.add_generation_prompt).text
     except ModelError:
         return None
@@ -186,7 +222,14 @@ def our_prompt(model, source, case):
 
 def check(model, name, source, cases, theirs):
     """Each prompt is the server's, and what the server rejects is rejected."""
-    explain = EXPLAINED.get(name, as_it_is)
+    is_different = (DIFFERENT | DIFFERENT_SMALL).get(name, never)
+    compared = [(case, their) for case, their in zip(cases, theirs, strict=True) if not is_different(case)]
+    cases, theirs = zip(*compared, strict=True)
+    explain_uncontinued = EXPLAINED.get(name, as_it_is)
+
+    def explain(text, case):
+        return text if case.is_continued else explain_uncontinued(text, case)
+
     expected = [
         explain(text, case) if isinstance(text, str) else None for text, case in zip(theirs, cases, strict=True)
     ]
@@ -241,6 +284,52 @@ EXPLAINED = {
     "openai-gpt-oss-120b": with_return,
 }
 """By template: what turns llama.cpp's prompt into ours; its docstring says why the two differ."""
+
+
+def never(_case):
+    return False
+
+
+def is_continued(case):
+    return case.is_continued
+
+
+def is_continued_without_thinking(case):
+    return case.is_continued and False in case.variables.values()
+
+
+def has_reasoning_field(case):
+    return case.is_continued or case.chat.startswith("reasoning given back")
+
+
+DIFFERENT = {
+    "microsoft-Phi-3.5-mini-instruct": is_continued,
+    "llama-cpp-rwkv-world": is_continued,
+    "upstage-Solar-Open-100B": has_reasoning_field,
+    "Kimi-K2-Instruct": is_continued,
+    "moonshotai-Kimi-K2": is_continued,
+    "LFM2-8B-A1B": is_continued,
+    "unsloth-mistral-Devstral-Small-2507": has_reasoning_field,
+    "GLM-4.7-Flash": is_continued_without_thinking,
+    "Spark2.5": is_continued_without_thinking,
+    "poolside-Laguna-S-2.1": is_continued_without_thinking,
+    "poolside-Laguna-XS-2.1": is_continued_without_thinking,
+    "poolside-Laguna-XS.2": is_continued_without_thinking,
+    "Kimi-K3": is_continued_without_thinking,
+}
+"""By template: the cases in which our prompt is better than llama.cpp's; docs/chat-templates.md says why."""
+
+
+DIFFERENT_SMALL = dict.fromkeys(
+    ("thinking", "thinking off", "reasoning in a channel", "return after the last answer"), is_continued
+)
+"""Likewise, of templates that no model has: llama.cpp takes other parts of them for tags."""
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_the_manual_names_the_templates_that_differ(name):
+    assert name in (ROOT / "docs/chat-templates.md").read_text(encoding="utf-8")
+
 
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@ import pytest
 from logitsmith.common.seeds import SEED_VALUES
 from logitsmith.presets import Override, Preset, PresetError, load_preset, resolve_settings
 from logitsmith.presets.overrides import ChainRearrangement, parse_set
+from logitsmith.presets.setting_table import SETTINGS
 from logitsmith.samplers import StepError, build
 
 from ..samplers.rows import FakeVocabulary
@@ -245,9 +246,7 @@ def test_unknown_sampler_names_the_settings_too() -> None:
     with pytest.raises(PresetError) as caught:
         parse_set("maxtokens=3")
     assert str(caught.value).startswith("--set maxtokens: unknown sampler 'maxtokens'; ")
-    known = (
-        "seed, max_tokens, stop, system, grammar, bans, ban_retries, ban_then, loop_guard, phases, heal, guidance"
-    )
+    known = ", ".join(SETTINGS)
     assert str(caught.value).endswith(f"; other settings: {known}")
 
 

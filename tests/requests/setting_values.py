@@ -11,6 +11,8 @@ VALUES = {
     "ban_then": "keep",
     "loop_guard": "stop",
     "phases": [{"until": "a"}, {}],
+    "enable_thinking": False,
+    "reasoning_effort": "low",
     "heal": True,
     "guidance": {"scale": 2},
 }

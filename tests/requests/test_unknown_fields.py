@@ -229,14 +229,6 @@ TABLES = {
             "use_beam_search",
         ],
     ),
-    "switches of reasoning": (
-        PromptFields,
-        {"enable_thinking": False, "reasoning_effort": "none"},
-        [
-            "enable_thinking",
-            "reasoning_effort",
-        ],
-    ),
     "a table of another type": (ChatFields, {"stream_options": "x", "messages": [1, "a"]}, []),
 }
 

@@ -54,6 +54,84 @@ def test_a_switch_that_the_template_reads_is_not_named(server):
     assert apply(server, QUESTION, **fields) == {"prompt": "user(|Hi|||)False"}
 
 
+SWITCHES = READING + "{{ enable_thinking }} {{ reasoning_effort }} <think></think>"
+NO_SWITCHES = READING + "<think></think>"
+# Each row: a template, fields, what the template shows of the switches, and the fields without effect.
+THINKING = {
+    "off": (SWITCHES, {"enable_thinking": False}, "False ", []),
+    "off as Anthropic says it": (SWITCHES, {"thinking": {"type": "disabled"}}, "False ", []),
+    "off by the effort": (SWITCHES, {"reasoning_effort": "none"}, "False ", []),
+    "off by --set": (SWITCHES, {"set": {"enable_thinking": False}}, "False ", []),
+    "off as a variable": (SWITCHES, {"chat_template_kwargs": {"enable_thinking": False}}, "False ", []),
+    "on": (SWITCHES, {"enable_thinking": True}, "True ", []),
+    "an effort": (SWITCHES, {"reasoning_effort": "low"}, "True low", []),
+    "no effort": (SWITCHES, {"reasoning_effort": "", "reasoning_budget_tokens": ""}, "True ", []),
+    "a field before a variable": (
+        SWITCHES,
+        {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False}},
+        "True ",
+        [],
+    ),
+    "two fields": (SWITCHES, {"enable_thinking": True, "thinking": {"type": "disabled"}}, "True ", ["thinking"]),
+    "a variable of another name": (READING + "{{ thinking }}", {"enable_thinking": False}, "False", []),
+    "not read": (
+        NO_SWITCHES,
+        {"enable_thinking": False, "reasoning_effort": "low"},
+        "",
+        ["enable_thinking", "reasoning_effort"],
+    ),
+    "not read by a built-in template": ("chatml", {"enable_thinking": False}, None, ["enable_thinking"]),
+    "a budget": (SWITCHES, {"thinking": {"type": "enabled", "budget_tokens": 5}}, "True ", []),
+    "two budgets": (
+        SWITCHES,
+        {"reasoning_budget_tokens": 5, "thinking_token_budget": 6},
+        "True ",
+        ["thinking_token_budget"],
+    ),
+    "a budget without reasoning": (READING, {"thinking_budget_tokens": 5}, "", ["thinking_budget_tokens"]),
+    "a budget and no thinking": (
+        SWITCHES,
+        {"enable_thinking": False, "reasoning_budget_tokens": 5},
+        "False ",
+        ["reasoning_budget_tokens"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("template", "fields", "shown", "ignored"), THINKING.values(), ids=THINKING)
+def test_switches_of_the_reasoning(server, template, fields, shown, ignored):
+    answer = apply(server, QUESTION, **{"chat_template": template, **fields})
+    assert answer.get("x_gen", {}).get("ignored", []) == ignored
+    if shown is not None:
+        assert answer["prompt"].removesuffix("<think></think>").rstrip(" ") == f"user(|Hi|||){shown}".rstrip(" ")
+
+
+WRONG_SWITCHES = {
+    "a text": ({"enable_thinking": "false"}, "enable_thinking: 'false' is not true or false"),
+    "an unknown effort": ({"reasoning_effort": "huge"}, "is not none, minimal, low, medium, high or xhigh"),
+    "an unknown type": ({"thinking": {"type": "on"}}, "thinking.type: 'on' is not"),
+    "a negative budget": ({"reasoning_budget_tokens": -2}, "reasoning_budget_tokens: -2 is not"),
+    "a text as a variable": ({"chat_template_kwargs": {"enable_thinking": "no"}}, "'no' is not true or false"),
+    "a text for a default that is true": ({"chat_template_kwargs": {"tidy": "no"}}, "'no' is not true or false"),
+    "a number for a default that is a text": ({"chat_template_kwargs": {"tone": 1}}, "1 is not a string"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG_SWITCHES.values(), ids=WRONG_SWITCHES)
+def test_wrong_switches(server, fields, message):
+    template = SWITCHES + "{{ tidy | default(true) }}{% set tone = tone if tone is defined else 'calm' %}"
+    body = {"messages": [QUESTION], "chat_template": template, **fields}
+    status, answer = server.post("/apply-template", body)
+    assert status == 400
+    assert message in answer["error"]["message"]
+
+
+def test_switches_of_a_prompt_without_a_template_are_named(server):
+    fields = {"enable_thinking": False, "reasoning_budget_tokens": 5, "max_tokens": 1}
+    status, answer = server.post("/v1/completions", PROMPT | fields)
+    assert (status, answer["x_gen"]["ignored"]) == (200, ["enable_thinking", "reasoning_budget_tokens"])
+
+
 TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
 THINKS = TURNS + "{% if add_generation_prompt %}[assistant]<think>\n{% endif %}{# </think> #}"
 PARTS = [{"type": "text", "text": "First line."}, {"type": "text", "text": "Second line."}]
@@ -68,7 +146,17 @@ PROMPTS = {
     "parts of a begun answer": (
         THINKS,
         [QUESTION, {"role": "assistant", "content": PARTS}],
-        "[user]Hi[assistant]<think></think>First line.\nSecond line.",
+        "[user]Hi[assistant]<think></think>First line.\n\nSecond line.",
+    ),
+    "a begun reasoning": (
+        THINKS,
+        [QUESTION, {"role": "assistant", "reasoning_content": "Hm"}],
+        "[user]Hi[assistant]<think>Hm",
+    ),
+    "a begun answer with its reasoning": (
+        THINKS,
+        [QUESTION, {**ANSWER, "reasoning_content": "Hm"}],
+        "[user]Hi[assistant]<think>Hm</think>The answer",
     ),
     "a begun answer": (THINKS, [QUESTION, ANSWER], "[user]Hi[assistant]<think></think>The answer"),
     "a template in JSON": ('{"chat_template": "{{ messages[0].content }}!"}', [QUESTION], "Hi!"),
