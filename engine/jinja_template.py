@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..logprobs.events import ReasoningTags
 from ..models.errors import ModelError
-from .chat_template import REASONING_TAGS, ChatPrompt, ChatTemplate, Message, ReasoningTags, content_text
+from .chat_template import REASONING_TAGS, ChatPrompt, ChatTemplate, Message, content_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -31,6 +32,8 @@ _EXTRA_CHARACTERS_PER_MESSAGE = 200
 _SYSTEM_MARK = "SystemMark"
 _USER_MARK = "UserMark"
 _REASONING_MARK = "ReasoningMark"
+# The fields of a message in which templates read its reasoning
+_REASONING_FIELDS = ("reasoning_content", "thinking")
 # The output of a template that writes a list of parts as a value, such as [{'type': 'text', 'text': 'Hi'}]
 _LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")
 
@@ -80,6 +83,21 @@ class JinjaChatTemplate(ChatTemplate):
             return tags.end in self._source and (can_lack_start_tag or tags.start in self._source)
 
         return next(filter(is_used_by_template, REASONING_TAGS), None)
+
+    @cached_property
+    def answer_opening(self) -> str:
+        """The text between the end of the reasoning and the answer, as the template writes a complete answer."""
+        tags = self.reasoning_tags
+        if tags is None:
+            return ""
+        answer = {"role": "assistant", "content": _USER_MARK, **dict.fromkeys(_REASONING_FIELDS, _REASONING_MARK)}
+        chat = [{"role": "user", "content": ""}, answer]
+        _, _, after_reasoning = (self._try_render(chat, self._expects_content_parts) or "").partition(
+            _REASONING_MARK
+        )
+        _, end, after_end = after_reasoning.partition(tags.end)
+        opening, mark, _ = after_end.partition(_USER_MARK)
+        return opening if end and mark else next(iter(tags.answer_prefixes), "")
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for messages."""

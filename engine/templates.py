@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import Word
 from ..models.errors import ModelError
 from .chat_template import ChatTemplate, Message
+from .guidance import with_system_message
 from .jinja_template import JinjaChatTemplate
 from .native_template import NativeChatTemplate, builtin_chat_templates
+from .request import ChatMessages, GenerationRequest
 
 if TYPE_CHECKING:
     from .model import Model
@@ -194,3 +196,21 @@ def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix
     if vocabulary.adds_bos and vocabulary.bos is not None:
         ids.insert(0, vocabulary.bos)
     return ids
+
+
+def format_request(
+    model: Model, request: GenerationRequest, report: Callable[[str], object] | None = None
+) -> GenerationRequest:
+    """Return a request with the prompts that the chat template makes of its messages; see `format_chat`."""
+    chat = request.prompt
+    if not isinstance(chat, ChatMessages):
+        return request
+    template = open_chat_template(model, chat.template, chat.variables)
+    beginning = request.beginning
+    prompt = format_chat(model, chat.messages, template, report, beginning)
+    formatted = request.with_chat_text(prompt, template.reasoning_after(prompt, beginning))
+    negative_text = request.rules.negative_text
+    if negative_text is None:
+        return formatted
+    messages = with_system_message(chat.messages, negative_text)
+    return formatted.with_negative_prompt(format_chat(model, messages, template, beginning=beginning))

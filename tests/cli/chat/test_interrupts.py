@@ -40,7 +40,7 @@ class InterruptedView(PlainView):
         super().__init__(io.StringIO())
         self._interrupts = list(interrupts)
 
-    def show_part(self, text, is_reasoning):
+    def show_part(self, part):
         for _ in range(self._interrupts.pop(0) if self._interrupts else 0):
             signal.raise_signal(signal.SIGINT)
 
@@ -103,7 +103,7 @@ def test_a_closed_pipe_ends_the_chat(session, conversation, monkeypatch):
     view = InterruptedView([])
     chat = Chat(session, FixedSettings(), view, Script(["Hello", "never"]))
 
-    def write(text, is_reasoning):
+    def write(part):
         if chat.conversation.all_messages():
             raise BrokenPipeError
 
