@@ -14,7 +14,6 @@ from ..common.seeds import RANDOM_SEED, fixed_seed
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_completable
 from ..grammars.errors import GrammarError
 from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Rewind, Start, Timings, Token
-from ..logprobs.parts import TextPart, TokenParts, join_parts
 from ..models.errors import AbortedError, ModelError
 from ..samplers.building import build
 from ..samplers.chain import Chain
@@ -30,6 +29,7 @@ from .phases import build_phases, leave_opening_to_grammar, reasoning_of_phases,
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
 from .text_guard import TextGuard
+from .text_parts import TextParts
 from .text_stream import TextStream
 from .token_records import LogprobReader, LogprobRequest, TraceReader
 from .vocabulary import Vocabulary
@@ -200,10 +200,8 @@ class RunningRequest:
         self.chain = build_chain(model, request)
         self._phases = build_phases(model, request, self.chain, self.constraint, partial(_build, model, request))
         self._reasoning = reasoning_of_phases(request.reasoning, self._phases)
-        self._parts = None if self._reasoning is None else TokenParts(self._reasoning)
-        self._undecided: list[Token] = []  # the last tokens, of which later ones decide the part
-        self._reasoning_token_count = 0
-        self._text_parts: list[TextPart] = []
+        self._parts = None if self._reasoning is None else TextParts(self._reasoning)
+        self._tag_tokens = None if self._reasoning is None else tag_tokens(model.vocabulary, self._reasoning.tags)
         self.prompt_ids = prompt_token_ids(model.vocabulary, cast("str | bytes | Sequence[int]", request.prompt))
         # makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed
         self.healer = heal_prompt_of(model.vocabulary, request, self.prompt_ids)
@@ -297,7 +295,7 @@ class RunningRequest:
             ends_at_eog=request.ends_at_eog,
             guard=self._guard,
             healer=self.healer,
-            tag_tokens=None if self._reasoning is None else tag_tokens(vocabulary, self._reasoning.tags),
+            tag_tokens=self._tag_tokens,
         )
         max_tokens = sys.maxsize if request.max_tokens is None else request.max_tokens
         self._decoding = self._decoder.decode(max_tokens, is_interrupted, request.complete_sentence)
@@ -338,35 +336,17 @@ class RunningRequest:
                 if self._parts is None or isinstance(output, Rewind):
                     yield output
                 else:
-                    yield from self._decide_part(self._parts, output)
+                    yield from self._parts.push(output)
         except StopIteration as end:
             self.finish_reason = end.value
             yield from self.release_held()
-
-    def _decide_part(self, parts: TokenParts, token: Token) -> list[Token]:
-        """Return the tokens whose part of the text is decided now."""
-        self._undecided.append(token)
-        if token.part is None:
-            return []
-        tokens = [replace(undecided, part=token.part) for undecided in self._undecided]
-        self._undecided = []
-        for decided in tokens:
-            self._text_parts += parts.push(decided)
-        if token.part == "reasoning":
-            self._reasoning_token_count += len(tokens)
-        return tokens
 
     def release_held(self) -> list[Token]:
         """Return the tokens that are held back, because the text ends before they are decided."""
         held = self._decoder.take_held()
         if self._parts is None:
             return held
-        released = [token for event in held for token in self._decide_part(self._parts, event)]
-        if self._undecided:  # a tag that is cut off belongs to the reasoning, unless only blanks were written
-            last = self._undecided.pop()
-            has_tag = any(token.data.strip() for token in (*self._undecided, last))
-            released += self._decide_part(self._parts, replace(last, part="reasoning" if has_tag else "answer"))
-        return released
+        return [token for event in held for token in self._parts.push(event)] + self._parts.release()
 
     def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back. The finish reason is ``interrupted`` if the text has not ended."""
@@ -392,16 +372,7 @@ class RunningRequest:
             discarded_tokens=None if self._guard is None else decoder.discarded_count,
             loop_period=None if self._guard is None else self._guard.loop_period,
         )
-        if self._parts is None:
-            return done
-        texts = join_parts([*self._text_parts, *self._parts.finish(done)])
-        return replace(
-            done,
-            text=texts.answer,
-            reasoning=texts.reasoning,
-            reasoning_tokens=self._reasoning_token_count,
-            tagged_text=done.text,
-        )
+        return done if self._parts is None else self._parts.divide(done)
 
 
 def _with_fixed_seed(request: GenerationRequest) -> GenerationRequest:

@@ -59,8 +59,9 @@ def write_scripted_model(
 def _successors(scripts: Sequence[Sequence[str]], ids: Mapping[str, int], size: int) -> np.ndarray:
     output = np.zeros((size, WIDTH), np.float32)
     norm = WIDTH**0.5  # what the norm makes of an embedding with a single one
-    for rank, script in enumerate(scripts):
+    for script in scripts:
         for token, successor in pairwise(script):
-            place = output[ids[successor], ids[token]]
-            output[ids[successor], ids[token]] = max(place, (LOGIT - 10 * rank) / norm)
+            weights = output[:, ids[token]]
+            if not weights[ids[successor]]:
+                weights[ids[successor]] = (LOGIT - 10 * np.count_nonzero(weights)) / norm
     return output
