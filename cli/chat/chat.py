@@ -167,6 +167,8 @@ class Chat:
 
     def _parts_of(self, text: str) -> list[TextPart]:
         """Return the pieces of an answer that the view shows."""
+        if not text:
+            return []
         return self.session.parts_of(text) if self.view.separates_reasoning else [TextPart("answer", text)]
 
     def _show_new_answer(
