@@ -30,6 +30,8 @@ REASONING_TAGS = (
         "<|end|>",
         ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
     ),
+    ReasoningTags("<|think|>", "<|end|>", ("<|begin|>assistant<|content|>", "<|content|>")),
+    ReasoningTags("<mm:think>", "</mm:think>"),
 )
 
 

@@ -33,7 +33,7 @@ _SYSTEM_MARK = "SystemMark"
 _USER_MARK = "UserMark"
 _REASONING_MARK = "ReasoningMark"
 # The fields of a message in which templates read its reasoning
-_REASONING_FIELDS = ("reasoning_content", "thinking")
+_REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 # The output of a template that writes a list of parts as a value, such as [{'type': 'text', 'text': 'Hi'}]
 _LIST_OF_PARTS = re.compile(r"""['"]type['"]\s*:""")
 

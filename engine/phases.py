@@ -7,13 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..grammars.constraint import Constraint, as_reversible
 from ..logprobs.events import Reasoning, ReasoningTags
 from ..models.errors import ModelError
 from ..samplers.chain import Chain, Phase
 from ..samplers.chain_state import ChainStates
 from .model import Model
-from .phase_tracker import RunningPhase
+from .phase_tracker import RunningPhase, spelling_mask
 from .request import GenerationRequest
 from .vocabulary import Vocabulary
 
@@ -84,6 +87,15 @@ def leave_opening_to_grammar(
         is_blank = not b"".join(map(vocabulary.piece, opening)).strip()
         if opening and is_blank and constraint.mask()[opening[0]]:
             phase.opening_of_next = ()
+
+
+def first_mask(vocabulary: Vocabulary, reasoning: Reasoning | None, constraint: Constraint) -> NDArray[np.bool_]:
+    """Return the tokens that may begin a text, bool (V,): its reasoning, or its answer under a constraint."""
+    if reasoning is None or reasoning.place == "after":
+        return constraint.mask()
+    prefixes = reasoning.tags.answer_prefixes
+    opening_mask = spelling_mask(vocabulary.pieces, [tag.encode() for tag in (reasoning.tags.start, *prefixes)])
+    return opening_mask if prefixes else opening_mask | constraint.mask()
 
 
 def tag_tokens(vocabulary: Vocabulary, tags: ReasoningTags) -> frozenset[int]:

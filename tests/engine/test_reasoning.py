@@ -14,6 +14,7 @@ from logitsmith.engine import (
     generate_beams,
     generate_many,
 )
+from logitsmith.engine.next_token import trace_request
 from logitsmith.engine.request import GenerationRequest
 from logitsmith.grammars.spec import GrammarSpec
 from logitsmith.logprobs.parts import TokenParts, join_parts
@@ -274,3 +275,14 @@ def test_a_text_without_a_template_has_no_parts(model):
     *tokens, done = list(generate(model, "<A>", "greedy"))[1:]
     assert {token.part for token in tokens} == {None}
     assert (done.text, done.reasoning, done.reasoning_tokens) == (THOUGHT, None, None)
+
+
+NEXT = {"before": (BEFORE, {"<think>"}), "inside": (INSIDE, {"hm"}), "after": (AFTER, {"no"})}
+
+
+@pytest.mark.parametrize(("template", "expected"), NEXT.values(), ids=NEXT)
+def test_the_next_token_under_a_grammar(model, template, expected):
+    """The grammar does not apply to a reasoning, and allows one where it may begin."""
+    found = trace_request(model, request(template, '"no"', chain="top_k2 > temp1"), top=2)
+    last_probs = {candidate.data.decode(): candidate.probs[-1] for candidate in found.trace.candidates}
+    assert expected <= {text for text, prob in last_probs.items() if prob}
