@@ -155,7 +155,7 @@ class OutputOptions(Options):
     )
     show_reasoning: bool = output_flag(
         "--show-reasoning",
-        help="Write all that a chat model writes: also its reasoning, with the tags around it (text only).",
+        help="Also write the reasoning of a chat model, with its tags (text only).",
         default=False,
     )
     trace: int | None = trace_flag()
