@@ -27,7 +27,7 @@ from .records import (
 from .store import ChatStore
 
 if TYPE_CHECKING:
-    from ..logprobs.events import Done, Event, Token
+    from ..logprobs.events import Done, Event
 
 ReportMessage = Callable[[str], object]
 
@@ -230,7 +230,6 @@ class Conversation:
         recipe: AnswerRecipe,
         prompt_ids: tuple[int, ...],
         beginning: str,
-        text_of: Callable[[Token], str],
     ) -> Generator[Event, None, None]:
         """Yield the events of an answer, and store the answer periodically from its first token on."""
         # Before the last event is yielded, the answer becomes a message, which is then the current message. If the
@@ -271,7 +270,7 @@ class Conversation:
             for event in events:
                 if isinstance(event, Token):
                     token_ids.append(event.id)
-                    content += text_of(event)
+                    content += event.text
                     if time.monotonic() >= next_write_time:
                         self._change(Changes(answers={answer_number: answer_so_far()}), is_durable=False)
                         next_write_time = time.monotonic() + _SECONDS_BETWEEN_WRITES

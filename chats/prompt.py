@@ -5,17 +5,19 @@ The reasoning in an answer is recognized by the tags of the chat template.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..common.strict_json import json_line
 from ..common.text import count_noun
+from ..logprobs.events import Reasoning, ReasoningTags
+from ..logprobs.parts import join_parts, split_text
 from .conversation import ReportMessage
 from .records import ContextFullError, StoredMessage
 
 if TYPE_CHECKING:
-    from ..engine.chat_template import ChatTemplate, ReasoningTags
+    from ..engine.chat_template import ChatTemplate
     from ..engine.model import Model
 
 
@@ -41,7 +43,14 @@ class PromptMaker:
     def prompt_ids(
         self, messages: Sequence[StoredMessage], beginning: str = "", system: str | None = None
     ) -> tuple[int, ...]:
-        """Return the token ids of a prompt that ends with ``beginning``."""
+        """Return the token ids of a prompt, see `prompt_text`."""
+        text = self.prompt_text(messages, beginning, system)
+        return tuple(self._model.vocabulary.tokenize_prompt(text.encode()))
+
+    def prompt_text(
+        self, messages: Sequence[StoredMessage], beginning: str = "", system: str | None = None
+    ) -> str:
+        """Return the text of a prompt that ends with ``beginning``."""
         # ``system`` replaces the system message.
         from ..engine.guidance import with_system_message
         from ..engine.templates import format_chat
@@ -49,8 +58,7 @@ class PromptMaker:
         chat = template_messages(messages, self._template)
         if system is not None:
             chat = with_system_message(chat, system)
-        text = format_chat(self._model, chat, self._template, self._report_once)
-        return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
+        return format_chat(self._model, chat, self._template, self._report_once) + beginning
 
     def fit(
         self,
@@ -127,18 +135,6 @@ def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate)
         return _answer_for_template(message.content, tags) if message.role == "assistant" else message.content
 
     return [{"role": message.role, "content": content_of(message)} for message in messages]
-
-
-_PLACEHOLDER = "LastMessage"
-
-
-def answer_opening(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
-    """Return the text that a chat template puts between the last message and the answer."""
-    # Some templates also open the reasoning there. A placeholder replaces the last message, because the message
-    # itself may contain words of the template, so that its end could not be found.
-    chat_with_placeholder = [*chat[:-1], {**chat[-1], "content": _PLACEHOLDER}]
-    _, _, text_after = template.render(chat_with_placeholder).text.rpartition(_PLACEHOLDER)
-    return text_after
 
 
 class ContextUsage(NamedTuple):
@@ -250,85 +246,7 @@ def _answer_for_template(content: str, tags: ReasoningTags | None) -> str:
     # the reasoning, so this function removes it.
     if tags is None or not tags.answer_prefixes:
         return content
-    splitter = ReasoningSplitter(tags)
-    parts = [*splitter.append(content), *splitter.finish()]
-    return "".join(part.text for part in parts if not part.is_reasoning)
-
-
-class AnswerPart(NamedTuple):
-    """A part of an answer's text, without the tags of the reasoning."""
-
-    text: str
-    is_reasoning: bool
-
-
-class ReasoningSplitter:
-    """A divider of an answer's text, while it is generated, into the reasoning and the other text."""
-
-    # Text that may be the beginning of a tag is held back until more text arrives.
-
-    def __init__(self, tags: ReasoningTags | None, prompt: str = "") -> None:
-        self._tags = tags
-        self._held_back_text = ""
-        # Whether the next text is part of the reasoning. A prompt with an open tag has begun the reasoning.
-        self.is_reasoning = tags is not None and prompt.rfind(tags.start) > prompt.rfind(tags.end)
-
-    def append(self, text: str) -> Iterator[AnswerPart]:
-        """Append text of the answer, and yield the parts that later text cannot change."""
-        self._held_back_text += text
-        while (found_tag := self._first_tag()) is not None:
-            text_before = self._held_back_text[: found_tag.start]
-            if text_before:
-                yield AnswerPart(text_before, self.is_reasoning)
-            self._held_back_text = self._held_back_text[found_tag.start + len(found_tag.text) :]
-            self.is_reasoning = self._tags is not None and found_tag.text == self._tags.start
-        partial_tag_lengths = [_partial_tag_length(self._held_back_text, tag) for tag in self._possible_tags]
-        released_length = len(self._held_back_text) - max(partial_tag_lengths, default=0)
-        released_text = self._held_back_text[:released_length]
-        self._held_back_text = self._held_back_text[released_length:]
-        if released_text:
-            yield AnswerPart(released_text, self.is_reasoning)
-
-    def finish(self) -> Iterator[AnswerPart]:
-        """Yield the text that is still held back, at the end of the answer."""
-        rest = self._held_back_text
-        self._held_back_text = ""
-        if rest:
-            yield AnswerPart(rest, self.is_reasoning)
-
-    @property
-    def _possible_tags(self) -> tuple[str, ...]:
-        """The tags that may follow at this point."""
-        if self._tags is None:
-            return ()
-        if self.is_reasoning:
-            return (self._tags.end,)
-        return (self._tags.start, *self._tags.answer_prefixes)
-
-    def _first_tag(self) -> _FoundTag | None:
-        """Return the first tag in the text that is held back; None if it contains no tag."""
-        found_tags = [
-            _FoundTag(self._held_back_text.index(tag), tag)
-            for tag in self._possible_tags
-            if tag in self._held_back_text
-        ]
-        return min(found_tags, default=None)
-
-
-class _FoundTag(NamedTuple):
-    """A tag in a text. Tags are compared by their places first."""
-
-    start: int
-    text: str
-
-
-def _partial_tag_length(text: str, tag: str) -> int:
-    """Return how many characters at the end of a text may be the beginning of a tag."""
-    max_length = min(len(tag) - 1, len(text))
-    for length in range(max_length, 0, -1):
-        if tag.startswith(text[-length:]):
-            return length
-    return 0
+    return join_parts(split_text(content, Reasoning(tags))).answer
 
 
 _ROLE_TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}

@@ -19,19 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.text import count_noun
+from ..logprobs.events import Reasoning, ReasoningTags
+from ..logprobs.parts import TextPart, split_text
 from .conversation import Conversation, ReportMessage
 from .prompt import (
     ContextUsage,
     FittedMessages,
     OnFull,
     PromptMaker,
-    ReasoningSplitter,
-    answer_opening,
     context_warning,
     template_messages,
 )
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from ..engine.drafts import DraftOptions
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
-    from ..logprobs.events import Event, Token
+    from ..logprobs.events import Event
     from ..samplers.chain import Chain
 
 
@@ -120,14 +119,15 @@ class ChatSession:
         # The events contain only what is generated, but the stored message includes ``text``.
         return self._generate(self._last_user_message(), text, request, is_interrupted, progress)
 
-    def new_reasoning_splitter(self, beginning: str = "") -> ReasoningSplitter:
-        """Return a splitter for the next answer, whose `append` gets the `visible_text` of each token."""
+    def parts_of(self, text: str) -> list[TextPart]:
+        """Return the reasoning and the answer that the text of an answer to the last message of the user has."""
         user_message = self.conversation.last_user_message()
-        text_before = beginning
+        prompt = ""
         if user_message is not None:
             messages = template_messages(self.conversation.path_to(user_message), self.template)
-            text_before = answer_opening(messages, self.template) + beginning
-        return ReasoningSplitter(self.template.reasoning_tags, text_before)
+            prompt = self.template.render(messages).text
+        reasoning = self.template.reasoning_after(prompt)
+        return [TextPart("answer", text)] if reasoning is None else split_text(text, reasoning)
 
     def prompt_ids_to_continue(self, beginning: str) -> tuple[int, ...]:
         """Return the prompt's tokens for continuing an answer to the last message of the user."""
@@ -198,6 +198,7 @@ class ChatSession:
             beginning=answer.beginning,
             exact_reuse=True,
             rules=TextRules.of(recipe.options.get("rules", {})),
+            reasoning=_reasoning_of(recipe),
         )
         events = generate(model, request, progress=progress, is_interrupted=is_interrupted)
         return _check_tokens(events, model, answer, draft_error)
@@ -242,17 +243,21 @@ class ChatSession:
         negative_system = request.rules.negative_text
         self._prompts.negative_system = negative_system
         fitted_messages = self._fit_messages(parent, beginning, request.max_tokens)
-        prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
+        prompt = self._prompts.prompt_text(fitted_messages.messages, beginning)
+        prompt_ids = tuple(model.vocabulary.tokenize_prompt(prompt.encode()))
+        reasoning = self.template.reasoning_after(prompt, beginning)
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
-        request = replace(request, chain=chain, beginning=beginning, exact_reuse=True).with_chat_text(prompt_ids)
+        request = replace(request, chain=chain, beginning=beginning, exact_reuse=True)
+        request = request.with_chat_text(prompt_ids, reasoning)
         if negative_system is not None:
             ids = self._prompts.prompt_ids(fitted_messages.messages, beginning, system=negative_system)
             request = request.with_negative_prompt(ids)
         recipe.options["rules"] = request.rules.as_json()
+        if reasoning is not None:
+            recipe.options["reasoning"] = asdict(reasoning)
         events = generate(model, request, progress=progress, is_interrupted=is_interrupted)
-        text_of = partial(visible_text, template=self.template)
-        return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
+        return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning)
 
     def _fit_messages(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """Return the messages of an answer's prompt. Report if more messages are left out than before."""
@@ -277,14 +282,15 @@ class ChatSession:
         return 0
 
 
-def visible_text(token: Token, template: ChatTemplate) -> str:
-    """Return the text of a token. It includes a tag of reasoning even if the tag is a control token."""
-    tags = template.reasoning_tags
-    if not token.is_control or tags is None:
-        return token.text
-    control_text = token.data.decode("utf-8", "replace")
-    is_part_of_tag = any(control_text in tag for tag in (tags.start, tags.end, *tags.answer_prefixes))
-    return control_text if is_part_of_tag else token.text
+def _reasoning_of(recipe: AnswerRecipe) -> Reasoning | None:
+    """Return the reasoning of a stored answer; None if the answer has no parts."""
+    fields = recipe.options.get("reasoning")
+    if fields is None:
+        return None
+    tags = fields["tags"]
+    return Reasoning(
+        **fields | {"tags": ReasoningTags(**tags | {"answer_prefixes": tuple(tags["answer_prefixes"])})}
+    )
 
 
 def _answer_recipe(

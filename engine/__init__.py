@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         Event as Event,
         ExactnessLevel as ExactnessLevel,
         PromptToken as PromptToken,
+        Reasoning as Reasoning,
+        ReasoningTags as ReasoningTags,
         Start as Start,
         Timings as Timings,
         Token as Token,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
         generate_many as generate_many,
     )
     from .beams import generate_beams as generate_beams
-    from .chat_template import ChatTemplate as ChatTemplate, Message as Message, ReasoningTags as ReasoningTags
+    from .chat_template import ChatTemplate as ChatTemplate, Message as Message
     from .drafts import DraftOptions as DraftOptions
     from .generation import generate as generate, versions as versions
     from .guidance import Guidance as Guidance
@@ -82,6 +84,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "Event",
             "ExactnessLevel",
             "PromptToken",
+            "Reasoning",
+            "ReasoningTags",
             "Start",
             "Timings",
             "Token",
@@ -95,7 +99,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "..models.resolve": ("ModelNotHereError", "resolve_files", "resolve_model"),
         ".batch": ("BatchAnswer", "BatchEngine", "BatchFailure", "BatchOutcome", "generate_many"),
         ".beams": ("generate_beams",),
-        ".chat_template": ("ChatTemplate", "Message", "ReasoningTags"),
+        ".chat_template": ("ChatTemplate", "Message"),
         ".drafts": ("DraftOptions",),
         ".generation": ("generate", "versions"),
         ".guidance": ("Guidance",),

@@ -16,9 +16,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammars.constraint import Constraint, CopyableConstraint, as_completable, as_copyable, as_forcing
+from ..grammars.constraint import CopyableConstraint, as_completable, as_copyable, as_forcing
 from ..grammars.errors import GrammarError
 from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Timings, Token
+from ..logprobs.records import Part
 from ..models.errors import AbortedError, ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain_state import ChainState, ChainStates, check_without_draws
@@ -30,9 +31,11 @@ from .guidance import guidance_model, guide, guided_exactness
 from .healing import PromptHealer
 from .model import Model
 from .native.context import Logits
+from .phase_tracker import PhaseTracker
 from .request import BeamSearch, GenerationRequest
 from .scoring import scored_tokens
 from .slots import SequenceSlot, SequenceSlots, SlotAppend
+from .text_parts import TextParts
 from .text_stream import TextStream
 from .token_records import LogprobReader
 
@@ -95,7 +98,9 @@ class _BeamText:
     parent: _BeamText | None  # the text without its last token; None for the empty text
     event: Token | None  # the last token; None for the empty text
     stream: TextStream  # the text so far, which finds stop strings
-    constraint: CopyableConstraint | None  # the constraint after these tokens; None without one
+    # the constraint after the tokens that may belong to the answer; None without one, and if none of them may
+    constraint: CopyableConstraint | None
+    phases: PhaseTracker
     healer: PromptHealer | None  # makes the first tokens spell the end of the prompt; None: nothing is spelled
     # the slot of the parent's tokens; once `_BeamRequest._read_texts` has read the last token, of these tokens
     slot: SequenceSlot
@@ -218,7 +223,7 @@ class _BeamRequest(RunningRequest):
             self._grammar_seconds,
         )
         return [
-            [start, *echoed_tokens, *text.events(), self._finish(text, result, timings)]
+            [start, *echoed_tokens, *self._finish(text, result, timings)]
             for text, result in zip(texts, found, strict=True)
         ]
 
@@ -288,10 +293,12 @@ class _BeamRequest(RunningRequest):
                 f"{kind} is a constraint that cannot be copied; give it a method copy()", origin="beams"
             )
         stream = TextStream(self._stop_strings)
-        return _BeamText((), None, None, stream, constraint, self.healer, self._slots.positive.slots[0])
+        phases = self._decoder.phases
+        self._first_constraint = constraint
+        return _BeamText((), None, None, stream, constraint, phases, self.healer, self._slots.positive.slots[0])
 
     def _search_texts(self, settings: BeamSearch, max_tokens: int, length_reason: str) -> list[FoundText]:
-        if self._is_exhausted(self._texts[()].constraint):
+        if self._is_exhausted(self._texts[()]):
             return [FoundText((), 0.0, 0.0, "grammar")]
         found = search_beams(self._read_texts, settings, max_tokens, self._find_end, length_reason=length_reason)
         if not found:
@@ -381,15 +388,43 @@ class _BeamRequest(RunningRequest):
 
     def _mask(self, text: _BeamText) -> NDArray[np.bool_] | None:
         """Return the tokens that may follow a text, bool (V,); None: all."""
-        mask = None
-        if text.constraint is not None:
-            start_seconds = perf_counter()
-            mask = text.constraint.mask()
-            self._grammar_seconds += perf_counter() - start_seconds
+        start_seconds = perf_counter()
+        mask = self._grammar_mask(text)
+        self._grammar_seconds += perf_counter() - start_seconds
         if text.healer is not None and text.healer.remaining:
             spelling = text.healer.mask()
             mask = spelling if mask is None else mask & spelling
         return mask
+
+    def _grammar_mask(self, text: _BeamText) -> NDArray[np.bool_] | None:
+        """Return the tokens that a phase forces, that the constraint allows, or that belong to the reasoning."""
+        phases = text.phases
+        if phases.forced:
+            mask = np.zeros(self._vocabulary.size, dtype=np.bool_)
+            mask[phases.forced[0]] = True
+            return mask
+        if self.constraint is None:
+            return None
+        if phases.is_open and not phases.is_last:
+            return phases.end_mask(self._vocabulary)
+        grammar_mask = None if text.constraint is None else text.constraint.mask()
+        if phases.is_last:
+            return grammar_mask
+        opening_mask = phases.opening_mask(self._vocabulary)
+        if grammar_mask is None or not phases.can_be_skipped:
+            return opening_mask
+        return opening_mask | grammar_mask
+
+    def _next_constraint(self, parent: _BeamText, token: int, part: Part | None) -> CopyableConstraint | None:
+        """Return the constraint after one more token, which belongs to this part."""
+        if part == "reasoning":
+            return self._first_constraint
+        constraint = parent.constraint
+        if constraint is None or not (parent.phases.is_last or constraint.mask()[token]):
+            return None
+        constraint = constraint.copy()
+        constraint.accept(token)
+        return constraint
 
     def _find_end(self, tokens: TokenIds) -> str | None:
         """Continue a text by one token; return the reason why it ends there, None if it can be continued."""
@@ -397,12 +432,13 @@ class _BeamRequest(RunningRequest):
         text = self._continue(parent, tokens[-1], parent.row, parent.candidates)
         self._children[tokens] = text
         token = tokens[-1]
-        ends_at_eog = self.request.ends_at_eog or text.constraint is not None
+        has_grammar = text.phases.is_last and text.constraint is not None
+        ends_at_eog = self.request.ends_at_eog or has_grammar
         is_end = ends_at_eog and self._vocabulary.token(token).is_eog
         is_stop_token = token in self.request.stop_token_ids and not self._waits_for_length(parent)
         if is_end or is_stop_token or text.stream.matched_stop is not None:
             reason = "stop"
-        elif self._is_exhausted(text.constraint):
+        elif self._is_exhausted(text):
             reason = "grammar"
         else:
             return None
@@ -418,27 +454,38 @@ class _BeamRequest(RunningRequest):
     ) -> _BeamText:
         """Return the text with one more token."""
         data, is_control, _ = self._vocabulary.token(token)
+        is_control = is_control and token not in (self._tag_tokens or ())
+        tokens = (*parent.tokens, token)
         stream = parent.stream.copy()
-        constraint = parent.constraint
         healer = parent.healer
-        if constraint is not None:
-            start_seconds = perf_counter()
-            constraint = constraint.copy()
-            constraint.accept(token)
-            self._grammar_seconds += perf_counter() - start_seconds
         healed_bytes = 0
         if healer is not None and not is_control:
             healer = copy(healer)
             healed_bytes = healer.accept(data)
+        phases = copy(parent.phases)
+        part = phases.accept(data[healed_bytes:], tokens)
+        start_seconds = perf_counter()
+        constraint = self._next_constraint(parent, token, part)
+        self._grammar_seconds += perf_counter() - start_seconds
         finds_stop = not self._waits_for_length(parent)
         shown = "" if is_control else stream.push(data[healed_bytes:], finds_stop=finds_stop)
         is_same_row = self.negative_ids is None
         distributions = () if row is None else self._reader.read(row, token, candidates, is_same_row=is_same_row)
-        event = Token(len(parent.tokens), token, data, shown, is_control, distributions, healed_bytes=healed_bytes)
-        return _BeamText((*parent.tokens, token), parent, event, stream, constraint, healer, parent.slot)
+        event = Token(
+            len(parent.tokens),
+            token,
+            data,
+            shown,
+            is_control,
+            distributions,
+            healed_bytes=healed_bytes,
+            part=None if self._reasoning is None else part,
+        )
+        return _BeamText(tokens, parent, event, stream, constraint, phases, healer, parent.slot)
 
-    def _is_exhausted(self, constraint: Constraint | None) -> bool:
+    def _is_exhausted(self, text: _BeamText) -> bool:
         """Return whether a text is a complete sentence that only an end-of-generation token may follow."""
+        constraint = text.constraint if text.phases.is_last else None
         forcing = as_forcing(constraint)
         if constraint is None or forcing is None or not forcing.is_complete:
             return False
@@ -448,7 +495,7 @@ class _BeamRequest(RunningRequest):
     def _complete(self, text: _BeamText, finish_reason: str) -> _BeamText:
         """Return a text whose sentence is completed, if its length has ended it and the request says so."""
         # The search has not chosen the added tokens, so the score does not include them.
-        completable = as_completable(text.constraint)
+        completable = as_completable(text.constraint if text.phases.is_last else None)
         is_cut_off = finish_reason in ("length", "context")
         if not self.request.complete_sentence or not is_cut_off:
             return text
@@ -483,12 +530,12 @@ class _BeamRequest(RunningRequest):
         negative_rows = repeat(None) if negative is None else read(negative.context, negative.prompt_ids)
         return zip(read(self.model.context, self.prompt_ids), negative_rows, strict=False)
 
-    def _finish(self, text: _BeamText, result: FoundText, timings: Timings) -> Done:
-        """Release the text that is held back, and return the last event."""
+    def _finish(self, text: _BeamText, result: FoundText, timings: Timings) -> list[Token | Done]:
+        """Release the text that is held back, and return the tokens and the last event."""
         stream = text.stream
         forcing = as_forcing(text.constraint)
         rest = stream.finish()
-        return Done(
+        done = Done(
             finish_reason=result.finish_reason if stream.matched_stop is None else "stop",
             complete=None if forcing is None else forcing.is_complete,
             text=stream.text,
@@ -502,3 +549,9 @@ class _BeamRequest(RunningRequest):
             timings=timings,
             score=result.score,
         )
+        tokens = text.events()
+        if self._reasoning is None:
+            return [*tokens, done]
+        parts = TextParts(self._reasoning)
+        decided = [token for event in tokens for token in parts.push(event)] + parts.release()
+        return [*decided, parts.divide(done)]

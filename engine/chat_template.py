@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from ..logprobs.events import Place, Reasoning, ReasoningTags
 from ..models.errors import ModelError
 
 Message = dict[str, Any]
@@ -16,22 +17,6 @@ Message = dict[str, Any]
 
 The content may also be a list of parts, ``{"type": "text", "text": text}``. Most templates get them as one text.
 """
-
-
-@dataclass(frozen=True)
-class ReasoningTags:
-    """The strings that a model writes before and after its reasoning, such as ``<think>`` and ``</think>``.
-
-    Attributes:
-        start: the string before the reasoning.
-        end: the string after the reasoning.
-        answer_prefixes: strings that the model writes before its answer; a template of such a model expects
-            answers without reasoning. Empty if there are none.
-    """
-
-    start: str
-    end: str
-    answer_prefixes: tuple[str, ...] = field(default=(), repr=False)
 
 
 REASONING_TAGS = (
@@ -45,6 +30,8 @@ REASONING_TAGS = (
         "<|end|>",
         ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
     ),
+    ReasoningTags("<|think|>", "<|end|>", ("<|begin|>assistant<|content|>", "<|content|>")),
+    ReasoningTags("<mm:think>", "</mm:think>"),
 )
 
 
@@ -107,6 +94,36 @@ class ChatTemplate(ABC):
     def reasoning_tags(self) -> ReasoningTags | None:
         """The tags around the model's reasoning; None if the template has none of the well-known tags."""
         return None
+
+    @property
+    def answer_opening(self) -> str:
+        """The text that the template writes between the end of the reasoning and the answer."""
+        tags = self.reasoning_tags
+        if tags is None:
+            return ""
+        reasoning_end = "" if self.reasoning_format is None else self.reasoning_format.end
+        _, end_tag, opening = reasoning_end.partition(tags.end)
+        return opening if end_tag else next(iter(tags.answer_prefixes), "")
+
+    def reasoning_after(self, prompt: str, beginning: str = "") -> Reasoning | None:
+        """Return the reasoning that the model may write after a prompt; None if the template has no reasoning.
+
+        Args:
+            prompt: A prompt that the template has made.
+            beginning: The beginning of the answer's text, with which the prompt ends.
+        """
+        tags = self.reasoning_tags
+        if tags is None:
+            return None
+        before = prompt.removesuffix(beginning).rstrip()
+        before_opening = before.removesuffix(self.answer_opening.strip()).rstrip()
+        if before.endswith(tags.start) or beginning.lstrip().startswith(tags.start):
+            place: Place = "after" if tags.end in beginning else "inside"
+        elif beginning.strip() or before.endswith(tags.answer_prefixes) or before_opening.endswith(tags.end):
+            place = "after"
+        else:
+            place = "before"
+        return Reasoning(tags, place, self.answer_opening)
 
     @abstractmethod
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:

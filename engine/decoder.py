@@ -119,6 +119,8 @@ class Decoder:
     guard: TextGuard | None = None
     # makes the first tokens spell the end of the prompt; None: the prompt is complete
     healer: PromptHealer | None = None
+    # the control tokens that tags of the reasoning consist of; None: the text has no parts
+    tag_tokens: frozenset[int] | None = None
     token_count: int = 0
     forced_count: int = 0  # number of these tokens that were forced
     discarded_count: int = 0  # number of tokens that were dropped by going back
@@ -147,6 +149,15 @@ class Decoder:
     def _tracker(self) -> _ConstraintTracker | None:
         """The constraint's tracker; None without a constraint, and before the last phase."""
         return self._constraint_tracker if self.phases.is_last else None
+
+    @property
+    def _possible_answer(self) -> _ConstraintTracker | None:
+        """The constraint's tracker if the tokens so far may be a part of the answer, which it has read."""
+        tracker = self._constraint_tracker
+        if self.phases.is_last or tracker is None:
+            return tracker
+        is_possible = self.phases.can_be_skipped and tracker.token_count == self.phases.token_count
+        return tracker if is_possible else None
 
     @property
     def grammar_seconds(self) -> float:
@@ -221,7 +232,12 @@ class Decoder:
 
     def _complete_sentence(self) -> _Tokens:
         """Make the tokens that complete the constraint's sentence, as far as they fit into the context."""
-        tokens = [] if self._tracker is None else self._tracker.completion_tokens()
+        if self.phases.can_end:
+            self.phases.end_phase(self._output)
+        answer = self._possible_answer
+        tokens = list(self.phases.forced)
+        if self._constraint_tracker is not None and (tokens or answer is not None):
+            tokens += self._constraint_tracker.completion_tokens()
         return_count = self._return_count
         while tokens and not self._has_stopped():
             if self._is_full and not self._discard_old_tokens():
@@ -380,7 +396,7 @@ class Decoder:
             has_incomplete_character=self.stream.has_incomplete_character,
             is_forced=is_forced_by_phase,
             first_held=self._held[0].event.index,
-            can_end_phase=not self.phases.is_last and not self.phases.forced,
+            can_end_phase=self.phases.can_end,
         )
         if verdict is None:
             yield from self._release_held(guard.first_undecided(self.token_count, self._places_before))
@@ -470,7 +486,7 @@ class Decoder:
         self.stream.restore(checkpoint.stream)
         guard.restore(checkpoint.guard, index)
         if self._constraint_tracker is not None:
-            self._constraint_tracker.return_to(checkpoint.constraint_token_count)
+            self._constraint_tracker.return_to(checkpoint.constraint_token_count, self._output)
         if self.drafts is not None:
             self.drafts.remove_last(len(dropped))
         if self.healer is not None:
@@ -491,8 +507,9 @@ class Decoder:
     def _mask(self) -> tuple[NDArray[np.bool_] | None, tuple[NamedMask, ...]]:
         """Return the tokens that are allowed next, None for all, and the masks that this one consists of."""
         masks: list[NamedMask] = []
-        if self._tracker is not None:
-            masks.append(NamedMask(GRAMMAR_STAGE, self._tracker.mask()))
+        grammar_mask = self._grammar_mask()
+        if grammar_mask is not None:
+            masks.append(NamedMask(GRAMMAR_STAGE, grammar_mask))
         if self.healer is not None and self.healer.remaining:
             masks.append(NamedMask(HEALING_STAGE, self.healer.mask()))
         dropped_tokens = () if self.guard is None else self.guard.dropped_at(self.token_count)
@@ -506,6 +523,18 @@ class Decoder:
         for named_mask in masks[1:]:
             combined = combined & named_mask.mask
         return combined, tuple(masks)
+
+    def _grammar_mask(self) -> NDArray[np.bool_] | None:
+        """Return the tokens that the constraint allows, or that are a part of the reasoning; None: all."""
+        if self._constraint_tracker is None:
+            return None
+        if self._tracker is not None:
+            return self._tracker.mask()
+        if self.phases.is_open:
+            return self.phases.end_mask(self.vocabulary)
+        opening_mask = self.phases.opening_mask(self.vocabulary)
+        answer = self._possible_answer
+        return opening_mask if answer is None else opening_mask | answer.mask()
 
     def _make_token(self, row: DecoderRow, forced: int | None = None) -> Token:
         """Draw one token, or take the forced one, and advance the chain, the constraint and the text by it."""
@@ -532,20 +561,37 @@ class Decoder:
         trace = None if tracer is None else tracer.read(token, forced is not None)
         phase.chain.accept(token)
         data, is_control, is_eog = self.vocabulary.token(token)
+        is_control = is_control and token not in (self.tag_tokens or ())
+        healed_bytes = 0 if self.healer is None or is_control else self.healer.accept(data)
         self._output.append(token)
-        self.phases.accept(data, self._output)
+        undecided_tracker = None if self.phases.is_open else self._constraint_tracker
+        was_possible = undecided_tracker is not None and self._possible_answer is not None
+        part = self.phases.accept(data[healed_bytes:], self._output)
         self.chain_seconds += perf_counter() - start_seconds
         if tracker is not None:
             tracker.accept(token)
-        is_end = is_eog and (self.ends_at_eog or tracker is not None)
+        elif undecided_tracker is not None:
+            if part == "reasoning":
+                undecided_tracker.return_to(0, ())  # the answer begins later
+            elif was_possible and undecided_tracker.mask()[token]:
+                undecided_tracker.accept(token)
+        has_grammar = part == "answer" and self._constraint_tracker is not None
+        is_end = is_eog and (self.ends_at_eog or has_grammar)
         self._has_ended = is_end or (token in self.stop_token_ids and not waits_for_length)
         # Under guidance, the most likely tokens that the chain has found are not those of the model.
         distributions = self.reader.read(logits, token, candidates, is_same_row=chain_logits is logits)
-        healed_bytes = 0 if self.healer is None or is_control else self.healer.accept(data)
         self._new_text = "" if is_control else self.stream.decode(data[healed_bytes:])
         text = self.stream.release(self._new_text, finds_stop=not waits_for_length)
         event = Token(
-            self.token_count, token, data, text, is_control, distributions, healed_bytes=healed_bytes, trace=trace
+            self.token_count,
+            token,
+            data,
+            text,
+            is_control,
+            distributions,
+            healed_bytes=healed_bytes,
+            trace=trace,
+            part=None if self.tag_tokens is None else part,
         )
         self.token_count += 1
         self._pending_token = token
@@ -596,7 +642,10 @@ class _ConstraintTracker:
                 f"bans: {type(self._constraint).__name__} cannot go back; give it a method roll_back(count)"
             )
 
-    def return_to(self, token_count: int) -> None:
+    def return_to(self, token_count: int, output: Sequence[int]) -> None:
+        """Return to an earlier number of tokens. More tokens are read again: the first ones of ``output``."""
+        for token in output[self.token_count : token_count]:
+            self.accept(token)
         constraint = as_reversible(self._constraint)
         if constraint is not None and token_count < self.token_count:
             start_seconds = perf_counter()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import __version__
 from ..common.seeds import RANDOM_SEED, fixed_seed
@@ -17,18 +17,19 @@ from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Rewind, 
 from ..models.errors import AbortedError, ModelError
 from ..samplers.building import build
 from ..samplers.chain import Chain
-from ..samplers.chain_state import ChainStates
 from .context import Context, ContextShift, Progress
 from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
 from .drafts import DraftSource, DraftText, FirstDraft, ModelDraft, PromptLookup, ReadTokens
-from .guidance import NegativeText, check_guidance, guidance_model, with_system_message
+from .guidance import NegativeText, check_guidance, guidance_model
 from .healing import PromptHealer, heal_prompt
 from .model import Model
 from .native.binding import binding_version
-from .phase_tracker import PhaseTracker, RunningPhase, forced_token_ids
+from .phase_tracker import PhaseTracker
+from .phases import build_phases, leave_opening_to_grammar, reasoning_of_phases, tag_tokens
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
 from .text_guard import TextGuard
+from .text_parts import TextParts
 from .text_stream import TextStream
 from .token_records import LogprobReader, LogprobRequest, TraceReader
 from .vocabulary import Vocabulary
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from ..grammars.grammar import Grammar
     from ..grammars.spec import GrammarSpec
     from ..samplers.building import Step
-    from ..samplers.chain import Phase
 
 
 def generate(  # noqa: PLR0913 - the arguments are public
@@ -185,7 +185,7 @@ class RunningRequest:
             raise ModelError("generate draws each token; call generate_beams", origin="beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids, "stop_token_ids")
-        request = _with_fixed_seed(request)
+        request = _with_fixed_seed(_with_chat_text(model, request, show_note))
         self.request = request
         self.finish_reason: str | None = None  # None until the text ends
         # the tokens to be read next. `resume` gets the logits after each of them. If there are no tokens, it gets
@@ -198,8 +198,11 @@ class RunningRequest:
         if request.complete_sentence and as_completable(self.constraint) is None:
             raise ModelError("only a text under a grammar can be completed", origin="complete_sentence")
         self.chain = build_chain(model, request)
-        self._earlier_phases = [_build_phase(model, request, phase) for phase in request.rules.phases]
-        self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
+        self._phases = build_phases(model, request, self.chain, self.constraint, partial(_build, model, request))
+        self._reasoning = reasoning_of_phases(request.reasoning, self._phases)
+        self._parts = None if self._reasoning is None else TextParts(self._reasoning)
+        self._tag_tokens = None if self._reasoning is None else tag_tokens(model.vocabulary, self._reasoning.tags)
+        self.prompt_ids = prompt_token_ids(model.vocabulary, cast("str | bytes | Sequence[int]", request.prompt))
         # makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed
         self.healer = heal_prompt_of(model.vocabulary, request, self.prompt_ids)
         self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
@@ -273,14 +276,15 @@ class RunningRequest:
         draft_exactness = self._draft_exactness()
         if exactness is not None and draft_exactness is not None:
             exactness = exactness.combined_with(draft_exactness)
-        phases = [*self._earlier_phases, RunningPhase(chain, ChainStates(chain))]
         if request.trace is not None:
-            for phase in phases:
+            for phase in self._phases:
                 phase.tracer = TraceReader(vocabulary, phase.chain, request.trace)
+        if self.constraint is not None:
+            leave_opening_to_grammar(self._phases, self.constraint, vocabulary)
         self._decoder = Decoder(
             vocabulary=vocabulary,
             capacity=capacity if shift is None else shift,
-            phases=PhaseTracker(phases, self.prompt_ids),
+            phases=PhaseTracker(self._phases, self.prompt_ids),
             constraint=self.constraint,
             reader=LogprobReader(vocabulary, request.logprobs),
             stream=self._stream,
@@ -291,6 +295,7 @@ class RunningRequest:
             ends_at_eog=request.ends_at_eog,
             guard=self._guard,
             healer=self.healer,
+            tag_tokens=self._tag_tokens,
         )
         max_tokens = sys.maxsize if request.max_tokens is None else request.max_tokens
         self._decoding = self._decoder.decode(max_tokens, is_interrupted, request.complete_sentence)
@@ -314,6 +319,7 @@ class RunningRequest:
             draft_exactness=draft_exactness,
             adapters=[{"file": str(file), "scale": scale} for file, scale in self.model.lora] or None,
             device=self.model.placement.as_json(),
+            reasoning=self._reasoning,
         )
 
     def resume(self, logits_rows: Sequence[DecoderRow] | None = None) -> Iterator[Token | Rewind]:
@@ -327,13 +333,20 @@ class RunningRequest:
                     self.needed_tokens = output.tokens
                     self.drop_count = output.drop_count
                     return
-                yield output
+                if self._parts is None or isinstance(output, Rewind):
+                    yield output
+                else:
+                    yield from self._parts.push(output)
         except StopIteration as end:
             self.finish_reason = end.value
+            yield from self.release_held()
 
     def release_held(self) -> list[Token]:
         """Return the tokens that are held back, because the text ends before they are decided."""
-        return self._decoder.take_held()
+        held = self._decoder.take_held()
+        if self._parts is None:
+            return held
+        return [token for event in held for token in self._parts.push(event)] + self._parts.release()
 
     def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back. The finish reason is ``interrupted`` if the text has not ended."""
@@ -343,7 +356,7 @@ class RunningRequest:
         finish_reason = self.finish_reason or "interrupted"
         if stream.matched_stop is not None:
             finish_reason = "stop"
-        return Done(
+        done = Done(
             finish_reason=finish_reason,
             complete=decoder.is_complete,
             text=stream.text,
@@ -359,6 +372,7 @@ class RunningRequest:
             discarded_tokens=None if self._guard is None else decoder.discarded_count,
             loop_period=None if self._guard is None else self._guard.loop_period,
         )
+        return done if self._parts is None else self._parts.divide(done)
 
 
 def _with_fixed_seed(request: GenerationRequest) -> GenerationRequest:
@@ -379,29 +393,6 @@ def _build(model: Model, request: GenerationRequest, steps: str | Sequence[Step]
     return build(steps, seed=request.seed, vocab=model.vocabulary, stop_tokens=request.stop_token_ids)
 
 
-# The end of a phase that names none, if the model's chat template has no reasoning
-_DEFAULT_THINKING_END = "</think>"
-
-
-def _build_phase(model: Model, request: GenerationRequest, phase: Phase) -> RunningPhase:
-    """Return a phase before the last one, with its chain built for the model."""
-    until = phase.until or _thinking_end(model, request)
-    chain = _build(model, request, phase.steps)
-    then = forced_token_ids(model.vocabulary, phase.then + (until if phase.adds_end else ""))
-    return RunningPhase(chain, ChainStates(chain), None, until.encode(), phase.max_tokens, then)
-
-
-def _thinking_end(model: Model, request: GenerationRequest) -> str:
-    from .templates import open_chat_template  # noqa: PLC0415 - most runs have no template
-
-    source = request.prompt.template if isinstance(request.prompt, ChatMessages) else None
-    try:
-        tags = open_chat_template(model, source).reasoning_tags
-    except ModelError:  # the model has no chat template
-        tags = None
-    return _DEFAULT_THINKING_END if tags is None else tags.end
-
-
 def _start_constraint(model: Model, request: GenerationRequest, compiles_in_background: bool) -> Constraint | None:
     """Return the request's constraint, which has read the beginning of the answer; None without one."""
     constraint = request.constraint
@@ -414,7 +405,7 @@ def _start_constraint(model: Model, request: GenerationRequest, compiles_in_back
             constraint = start_constraint(constraint, model)
         else:
             constraint = constraint.start(model.vocabulary)
-    read_beginning(model, constraint, request.beginning)
+    read_beginning(model, constraint, request.answer_beginning)
     return constraint
 
 
@@ -446,26 +437,21 @@ def _check_lookup(model: Model, request: GenerationRequest) -> None:
         raise ModelError("not supported by recurrent models, which cannot discard wrong guesses", origin="lookup")
 
 
-def _tokenize_prompt_of(
+def _with_chat_text(
     model: Model, request: GenerationRequest, show_note: Callable[[str], object] | None
-) -> list[int]:
-    prompt = request.prompt
-    if isinstance(prompt, ChatMessages):
-        from .templates import format_chat, open_chat_template  # noqa: PLC0415 - most runs have no template
+) -> GenerationRequest:
+    """Return the request with a prompt in text in place of messages."""
+    if not isinstance(request.prompt, ChatMessages):
+        return request
+    from .templates import format_request  # noqa: PLC0415 - most runs have no template
 
-        template = open_chat_template(model, prompt.template, prompt.variables)
-        prompt = format_chat(
-            model, prompt.messages, template, show_note, beginning=request.beginning, reasoning=prompt.reasoning
-        )
-    return prompt_token_ids(model.vocabulary, prompt)
+    return format_request(model, request, show_note)
 
 
 def heal_prompt_of(
     vocabulary: Vocabulary, request: GenerationRequest, prompt_ids: list[int]
 ) -> PromptHealer | None:
     """Remove the end of a prompt if the request heals it; return what spells it again. Raises ``ModelError``."""
-    if isinstance(request.prompt, ChatMessages):
-        request = request.with_chat_text(prompt_ids)
     check_heal(request)
     return heal_prompt(vocabulary, prompt_ids) if request.rules.heal else None
 
@@ -485,12 +471,8 @@ def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Se
     if guidance.is_off:
         return None
     negative_prompt = guidance.negative_prompt
-    prompt = request.prompt
     if not negative_prompt:
         return list(prompt_ids) if guidance.model is not None else list(prompt_ids[-1:])
-    if isinstance(prompt, ChatMessages) and isinstance(negative_prompt, str):
-        chat = replace(prompt, messages=with_system_message(prompt.messages, negative_prompt))
-        return _tokenize_prompt_of(model, replace(request, prompt=chat), None)
     return prompt_token_ids(model.vocabulary, negative_prompt)
 
 

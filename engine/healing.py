@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .phase_tracker import spelling_mask
 from .vocabulary import Vocabulary
 
 
@@ -69,11 +70,7 @@ class PromptHealer:
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the tokens that continue the spelling, bool (V,)."""
-        remaining = self.remaining
-        spells = (
-            bool(piece) and (piece.startswith(remaining) or remaining.startswith(piece)) for piece in self._pieces
-        )
-        return np.fromiter(spells, dtype=np.bool_, count=len(self._pieces))
+        return spelling_mask(self._pieces, [self.remaining])
 
     def without_removed(self, ids: Sequence[int]) -> list[int]:
         """Return the tokens of another prompt, without those that were removed if it ends with the same ones."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ..logprobs.events import ReasoningTags
 from ..models.errors import ModelError
 from .chat_template import (
     ANSWER_MARK,
@@ -16,7 +17,6 @@ from .chat_template import (
     ChatTemplate,
     Message,
     ReasoningFormat,
-    ReasoningTags,
     content_text,
 )
 from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format

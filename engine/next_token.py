@@ -23,6 +23,7 @@ from .generation import RunningRequest
 from .guidance import GuidedLogits
 from .healing import PromptHealer
 from .model import Model
+from .phases import first_mask
 from .request import GenerationRequest
 from .token_records import TraceReader
 from .vocabulary import Vocabulary
@@ -118,7 +119,7 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
         if not negative.read_prompt(progress, is_interrupted, exact=bool(request.exact_reuse)):
             return None
         (row,) = negative.guide_rows([context.logits()], (), 0)
-    request = replace(request, prompt=prompt_ids, chain=running.chain, constraint=running.constraint)
+    request = replace(running.request, prompt=prompt_ids, chain=running.chain, constraint=running.constraint)
     return trace_row(model.vocabulary, row, request, top=top, against=against, healer=running.healer)
 
 
@@ -149,7 +150,13 @@ def trace_row(  # noqa: PLR0913 - a command and a route share it
     """
     prompt_ids = cast("Sequence[int]", request.prompt)
     constraint = cast("Constraint | None", request.constraint)
-    masks = [] if constraint is None else [NamedMask(GRAMMAR_STAGE, constraint.mask())]
+    reasoning = request.reasoning
+    if reasoning is not None and reasoning.place == "inside":
+        constraint = None  # it begins with the answer
+    masks = []
+    if constraint is not None:
+        mask = first_mask(vocabulary, reasoning, constraint)
+        masks.append(NamedMask(GRAMMAR_STAGE, mask))
     if healer is not None:
         masks.append(NamedMask(HEALING_STAGE, healer.mask()))
     trace_readers = []
@@ -158,7 +165,8 @@ def trace_row(  # noqa: PLR0913 - a command and a route share it
         chain.reset(prompt_ids)
         trace_reader.sample(row, masks)
         trace_readers.append(trace_reader)
-    forced_token = _forced_token(constraint) if request.jump else None
+    is_decided = reasoning is None or reasoning.place == "after"
+    forced_token = _forced_token(constraint) if request.jump and is_decided else None
     chosen_ids = () if forced_token is None else (forced_token,)
     top_ids = np.unique(np.concatenate([trace_reader.top_ids(*chosen_ids) for trace_reader in trace_readers]))
     candidate_ids = trace_readers[0].sort_by_model_logits(top_ids)

@@ -1,4 +1,7 @@
-"""The phases of a text: which chain draws the next token, and which tokens are forced at the end of a phase."""
+"""The phases of a text: which chain draws the next token, and which tokens are forced at the end of a phase.
+
+Where a chat template shows how a model reasons, the reasoning is the phase before the answer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..models.errors import ModelError
+import numpy as np
+from numpy.typing import NDArray
+
+from ..logprobs.records import Part
 from ..samplers.chain import Chain
 from ..samplers.chain_state import ChainState, ChainStates
 from .token_records import TraceReader
@@ -18,20 +24,28 @@ class RunningPhase:
     """A phase of a running text."""
 
     chain: Chain
+    # of the chain; phases with the same chain share it, and the chain goes on from one to the other
     states: ChainStates
     # samples instead of the chain, and records each step; None: the run is not traced
     tracer: TraceReader | None = None
+    # The bytes of which one begins the phase, after blanks. A phase that begins otherwise is skipped, except the
+    # last one. Empty: the phase begins at once.
+    starts: tuple[bytes, ...] = ()
     until: bytes = b""  # the bytes that end the phase; empty for the last phase
-    max_tokens: int | None = None  # maximum number of tokens; None: no limit
+    max_tokens: int | None = None  # maximum number of tokens after the start; None: no limit
     then: tuple[int, ...] = ()  # the tokens that are forced after the last one
+    opening_of_next: tuple[
+        int, ...
+    ] = ()  # the tokens that are forced after the end, instead of `starts` of the next
 
 
 class PhaseState(NamedTuple):
     """The state of a `PhaseTracker` before a token."""
 
     phase_index: int
+    is_open: bool
     token_count: int
-    last_bytes: bytes  # the last bytes of the phase, which may be the beginning of its end
+    last_bytes: bytes
     forced: tuple[int, ...]
     chain: ChainState
 
@@ -42,9 +56,12 @@ class PhaseTracker:
     def __init__(self, phases: Sequence[RunningPhase], prompt_ids: Sequence[int]) -> None:
         self.phases = phases
         self.index = 0
+        self.is_open = not phases[0].starts  # False: the next tokens decide whether the current phase begins
         self.forced: tuple[int, ...] = ()  # tokens that are forced next, because the phase ends
+        # the number of tokens since the phase began; before, of those that may be a part of its start
+        self.token_count = 0
         self._prompt_ids = prompt_ids
-        self._token_count = 0
+        # the last bytes of the phase, which may be the beginning of its end; before it began, all bytes so far
         self._last_bytes = b""
         phases[0].states.begin(prompt_ids, ())
         self._apply_limit(())
@@ -55,76 +72,137 @@ class PhaseTracker:
 
     @property
     def is_last(self) -> bool:
-        return self.index == len(self.phases) - 1
+        """True if the text is in its last phase."""
+        return self.is_open and self.index == len(self.phases) - 1
+
+    @property
+    def can_be_skipped(self) -> bool:
+        """True if the text may go on in the last phase, although no tag has opened it."""
+        return not self.is_open and not self.phases[-1].starts
+
+    @property
+    def can_end(self) -> bool:
+        """True if `end_phase` may be called."""
+        return self.is_open and not self.is_last and not self.forced
 
     def save(self) -> PhaseState:
         chain_state = self.current.states.save()
-        return PhaseState(self.index, self._token_count, self._last_bytes, self.forced, chain_state)
+        return PhaseState(self.index, self.is_open, self.token_count, self._last_bytes, self.forced, chain_state)
 
     def restore(self, state: PhaseState, output: Sequence[int]) -> None:
         """Return to a saved state. ``output``: the tokens after the prompt at that time."""
-        self.index, self._token_count, self._last_bytes, self.forced, chain_state = state
+        self.index, self.is_open, self.token_count, self._last_bytes, self.forced, chain_state = state
         self.current.states.restore(chain_state, self._prompt_ids, output)
 
-    def accept(self, data: bytes, output: Sequence[int]) -> None:
-        """Add a token to the phase, which may end it. ``data``: its bytes; for a control token, its name."""
+    def accept(self, data: bytes, output: Sequence[int]) -> Part | None:
+        """Add a token, which may end the phase; return the part that it belongs to, None if later tokens decide.
+
+        ``data``: the token's bytes; for a control token, its name.
+        """
         if self.is_last:
-            return
+            return "answer"
         if self.forced:
             self.forced = self.forced[1:]
             if not self.forced:
-                self._enter_next(output)
-            return
-        self._token_count += 1
-        phase = self.current
-        text = self._last_bytes + data
-        if phase.until in text:
-            self._enter_next(output)
-            return
-        # All but one byte of `until` may already be there.
-        kept_length = len(phase.until) - 1
-        self._last_bytes = text[-kept_length:] if kept_length > 0 else b""
-        self._apply_limit(output)
+                self._enter_next(output, is_opened=bool(self.current.opening_of_next))
+            return "reasoning"
+        self.token_count += 1
+        if not self.is_open:
+            return self._decide(self._last_bytes + data, output)
+        self._advance(data, output)
+        return "reasoning"
 
     def end_phase(self, output: Sequence[int]) -> None:
-        self.forced = self.current.then
+        self.forced = self.current.then + self.current.opening_of_next
         if not self.forced:
             self._enter_next(output)
 
+    def opening_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_]:
+        """Return the tokens that continue the start of this phase or of a later one, bool (V,)."""
+        begun = self._last_bytes.lstrip()
+        starts = (start for phase in self.phases[self.index :] for start in phase.starts)
+        return spelling_mask(
+            vocabulary.pieces, [start[len(begun) :] for start in starts if start.startswith(begun)]
+        )
+
+    def end_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_] | None:
+        """Return the tokens that do not go beyond the end of this phase, bool (V,); None: all."""
+        # Otherwise a token could end the reasoning and begin an answer that the grammar has not seen.
+        until = self.current.until
+        begun_lengths = [count for count in range(1, len(until)) if self._last_bytes.endswith(until[:count])]
+        if not self.is_open or not begun_lengths:
+            return None
+        endings = [until[count:] for count in begun_lengths]
+        goes_beyond = (
+            any(piece.startswith(ending) and piece[len(ending) :].strip() for ending in endings)
+            for piece in vocabulary.pieces
+        )
+        return ~np.fromiter(goes_beyond, dtype=np.bool_, count=vocabulary.size)
+
+    def _decide(self, text: bytes, output: Sequence[int]) -> Part | None:
+        """Begin the phase whose start the text has, or skip it; None while the text may still become one."""
+        begun = text.lstrip()
+        token_count = self.token_count
+        while not self.is_open:
+            starts = self.current.starts
+            found_start = next(filter(begun.startswith, starts), None)
+            if found_start is not None:
+                self._open()
+                if not self.is_last:
+                    self._advance(begun.removeprefix(found_start), output)
+                return "reasoning"
+            if any(start.startswith(begun) for start in starts):
+                self.token_count, self._last_bytes = token_count, text
+                return None
+            if self.index == len(self.phases) - 1:
+                self._open()
+            else:
+                self._enter_next(output)
+        if self.is_last:
+            return "answer"
+        self._advance(text, output)
+        return "reasoning"
+
+    def _open(self) -> None:
+        self.is_open = True
+        self.token_count = 0
+        self._last_bytes = b""
+
+    def _advance(self, data: bytes, output: Sequence[int]) -> None:
+        """Add bytes to a phase before the last one."""
+        phase = self.current
+        _, end, rest = (self._last_bytes + data).partition(phase.until)
+        if end:
+            self.forced = () if rest else phase.opening_of_next  # the token with the end has blanks of its own
+            if not self.forced:
+                self._enter_next(output, is_opened=bool(phase.opening_of_next))
+            return
+        # All but one byte of `until` may already be there.
+        kept_length = len(phase.until) - 1
+        self._last_bytes = (self._last_bytes + data)[-kept_length:] if kept_length > 0 else b""
+        self._apply_limit(output)
+
     def _apply_limit(self, output: Sequence[int]) -> None:
         max_tokens = self.current.max_tokens
-        if not self.is_last and max_tokens is not None and self._token_count >= max_tokens:
+        is_used_up = max_tokens is not None and self.token_count >= max_tokens
+        if self.is_open and not self.is_last and is_used_up:
             self.end_phase(output)
 
-    def _enter_next(self, output: Sequence[int]) -> None:
+    def _enter_next(self, output: Sequence[int], *, is_opened: bool = False) -> None:
+        earlier_states = self.current.states
         self.index += 1
-        self._token_count = 0
-        self._last_bytes = b""
         self.forced = ()
-        self.current.states.begin(self._prompt_ids, output)
+        self.is_open = is_opened or not self.current.starts
+        self.token_count = 0
+        self._last_bytes = b""
+        if self.current.states is not earlier_states:
+            self.current.states.begin(self._prompt_ids, output)
         self._apply_limit(output)
 
 
-def forced_token_ids(vocabulary: Vocabulary, text: str) -> tuple[int, ...]:
-    """Return tokens with exactly the bytes of a text, although some tokenizers add a space before a text."""
-    # Raises ``ModelError`` if the vocabulary has no such tokens.
-    data = text.encode()
-    if not data:
-        return ()
-    for tokens in (
-        vocabulary.tokenize(data, special=True),
-        vocabulary.tokenize(b"\n" + data, special=True)[1:],
-        _tokenize_characters(vocabulary, text),
-    ):
-        if b"".join(map(vocabulary.piece, tokens)) == data:
-            return tuple(tokens)
-    raise ModelError(f"the vocabulary has no tokens for exactly {text!r}", origin="then")
-
-
-def _tokenize_characters(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Return the tokens of each character by itself, without the space that the tokenizer adds before a text."""
-    tokens: list[int] = []
-    for character in text:
-        newline_and_character = vocabulary.tokenize(b"\n" + character.encode(), special=False)
-        tokens += newline_and_character[1:]
-    return tokens
+def spelling_mask(pieces: Sequence[bytes], texts: Sequence[bytes]) -> NDArray[np.bool_]:
+    """Return the tokens that spell one of these texts or its beginning, bool (V,)."""
+    spells = (
+        bool(piece) and any(piece.startswith(text) or text.startswith(piece) for text in texts) for piece in pieces
+    )
+    return np.fromiter(spells, dtype=np.bool_, count=len(pieces))

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.llama_cpp_limits import MAX_SLOTS
+from ..logprobs.events import Reasoning
 from ..models.errors import ModelError
 from .chat_template import BegunReasoning
 from .drafts import DraftOptions
@@ -142,6 +143,8 @@ class GenerationRequest:
         beams: searches for the best texts, see `generate_beams`; None: the chain draws each token. A batch returns
             the best text.
         draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
+        reasoning: the reasoning that the chat template of a prompt in text shows; the engine finds that of
+            messages. None: the text has no parts.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -165,6 +168,7 @@ class GenerationRequest:
     rules: TextRules = field(default_factory=TextRules)
     beams: BeamSearch | None = None
     draft: DraftOptions | None = None
+    reasoning: Reasoning | None = None
 
     @classmethod
     def of(  # noqa: PLR0913 - the arguments are public
@@ -203,10 +207,21 @@ class GenerationRequest:
             raise TypeError("top_logprobs, logprobs_from and logprob_of are fields of logprobs; give one of both")
         return cls(prompt, chain, constraint, **{"logprobs": logprobs, **fields})
 
-    def with_chat_text(self, prompt: str | Sequence[int]) -> GenerationRequest:
+    def with_chat_text(self, prompt: str | Sequence[int], reasoning: Reasoning | None) -> GenerationRequest:
         """Return the request with the prompt that a chat template made, whose end is exact and is not healed."""
+        # ``reasoning``: see `ChatTemplate.reasoning_after`
         rules = self.rules if self.beginning else replace(self.rules, heal=False)
-        return replace(self, prompt=prompt, rules=rules)
+        return replace(self, prompt=prompt, rules=rules, reasoning=reasoning)
+
+    @property
+    def answer_beginning(self) -> str:
+        """The part of the beginning that belongs to the answer."""
+        if self.reasoning is None:
+            return self.beginning
+        if self.reasoning.place != "after":
+            return ""
+        _, end_tag, after_reasoning = self.beginning.rpartition(self.reasoning.tags.end)
+        return after_reasoning.lstrip() if end_tag else self.beginning
 
     def with_negative_prompt(self, prompt: str | Sequence[int]) -> GenerationRequest:
         """Return the request, which has guidance, with another negative prompt."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..common.errors import Word
 from ..models.errors import ModelError
 from .chat_template import BegunReasoning, ChatTemplate, Message
+from .guidance import with_system_message
 from .jinja_template import JinjaChatTemplate
 from .native_template import NativeChatTemplate, builtin_chat_templates
+from .request import ChatMessages, GenerationRequest
 
 if TYPE_CHECKING:
     from .model import Model
@@ -206,3 +208,21 @@ def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix
     if vocabulary.adds_bos and vocabulary.bos is not None:
         ids.insert(0, vocabulary.bos)
     return ids
+
+
+def format_request(
+    model: Model, request: GenerationRequest, report: Callable[[str], object] | None = None
+) -> GenerationRequest:
+    """Return a request with the prompts that the chat template makes of its messages; see `format_chat`."""
+    chat = request.prompt
+    if not isinstance(chat, ChatMessages):
+        return request
+    template = open_chat_template(model, chat.template, chat.variables)
+    begin = partial(format_chat, model, template=template, beginning=request.beginning, reasoning=chat.reasoning)
+    prompt = begin(chat.messages, report=report)
+    formatted = request.with_chat_text(prompt, template.reasoning_after(prompt, request.beginning))
+    negative_text = request.rules.negative_text
+    if negative_text is None:
+        return formatted
+    messages = with_system_message(chat.messages, negative_text)
+    return formatted.with_negative_prompt(begin(messages))

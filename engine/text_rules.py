@@ -45,8 +45,8 @@ class TextRules:
     def of(cls, values: Mapping[str, Any]) -> TextRules:
         """Return the rules for values by name, in their types or as `as_json` writes them; None is the default.
 
-        Bans and the loop guard may also be written as in a preset. The phases are those before the last one, each
-        with its chain. Raises ``GrammarError``, ``SamplingError``, ``ModelError``.
+        Bans and the loop guard may also be written as in a preset. The phases are those before the last one.
+        Raises ``GrammarError``, ``SamplingError``, ``ModelError``.
         """
         given = {name: value for name, value in values.items() if value is not None}
         if "bans" in given:
@@ -55,13 +55,10 @@ class TextRules:
             from ..samplers.loop_guard import parse_loop_guard  # noqa: PLC0415 - few texts have a guard
 
             given["loop_guard"] = parse_loop_guard(given["loop_guard"])
-        tables = [phase for phase in given.get("phases", ()) if isinstance(phase, Mapping)]
-        if tables:
-            if not all("chain" in phase for phase in tables):
-                raise ModelError("a phase before the last one needs its chain", origin="phases")
+        if any(isinstance(phase, Mapping) for phase in given.get("phases", ())):
             from ..samplers.building import build_phases  # noqa: PLC0415 - only replays have tables
 
-            given["phases"] = build_phases([*given["phases"], {}], ())
+            given["phases"] = build_phases([*given["phases"], {}])
         if isinstance(given.get("guidance"), Mapping):
             given["guidance"] = Guidance(**given["guidance"])
         return cls(**given)

@@ -50,8 +50,9 @@ def result_line(  # noqa: PLR0913 - the fields of a line
 ) -> Json:
     """Return the line of an answer in a batch's results."""
     # It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness,
-    # error``. ``complete`` is added under a grammar, ``score`` by a beam search, ``tokens`` if they have logprobs
-    # or traces, and ``worker`` on a cluster. Each of ``tokens`` has the fields of `token_fields`.
+    # error``. ``complete`` is added under a grammar, ``reasoning`` if the text has parts, ``score`` by a beam
+    # search, ``tokens`` if they have logprobs or traces, and ``worker`` on a cluster. Each of ``tokens`` has the
+    # fields of `token_fields`.
     run = events_by_kind(events)
     start, tokens, done = run.start, run.tokens, run.done
     fields: Json = {
@@ -64,6 +65,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         **({} if done.complete is None else {"complete": done.complete}),
         "stop": done.stop,
         "text": done.text,
+        **({} if done.reasoning is None else {"reasoning": done.reasoning}),
         **({} if done.score is None else {"score": done.score}),
         "usage": usage(done),
         "batch_exactness": exactness,
@@ -77,7 +79,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
 def _add_rest_to_last(tokens: Sequence[Token], done_event: Done) -> list[Token]:
     """Return the tokens. The last one also gets the text that was held back until the end of the run."""
     completed_tokens = list(tokens)
-    rest_of_text = done_event.text[sum(len(token.text) for token in completed_tokens) :]
+    rest_of_text = done_event.complete_text[sum(len(token.text) for token in completed_tokens) :]
     if completed_tokens and rest_of_text:
         completed_tokens[-1] = replace(completed_tokens[-1], text=completed_tokens[-1].text + rest_of_text)
     return completed_tokens

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .events import Done, Event, PromptToken, Start, Token
+from .parts import PartSplitter, TextPart
 from .text_tokens import TextOffsets, TextToken, TextTokenStream, tokens_of_prompt
 
 
@@ -40,6 +41,8 @@ class Chunk:
     prompt: Prompt | None = None
     # In the last chunk.
     done: Done | None = None
+    # The text without tags, in its parts.
+    parts: tuple[TextPart, ...] = ()
 
     @property
     def is_opening(self) -> bool:
@@ -68,6 +71,7 @@ class ChunkMaker:
         self._has_echo = has_echo
         self._has_opening = has_opening
         self._start: Start | None = None
+        self._splitter: PartSplitter | None = None
         self._prompt_tokens: list[PromptToken] = []
         self._read_prompt: Prompt | None = None
         self._is_prompt_over = False
@@ -82,6 +86,7 @@ class ChunkMaker:
             if not isinstance(event, Start):
                 raise ValueError(f"a run begins with a Start event, not with {event!r}")
             self._start = start = event
+            self._splitter = None if start.reasoning is None else PartSplitter(start.reasoning)
             if self._has_opening:
                 yield Chunk(start, self._index)
         elif isinstance(event, PromptToken):
@@ -92,7 +97,7 @@ class ChunkMaker:
             yield from self._token_chunks(start, event)
             if isinstance(event, Done):
                 # U+FFFD for an incomplete character, or the end of a prompt that was not completely spelled again.
-                shown_text = (self._prompt if self._has_echo else "") + event.text
+                shown_text = (self._prompt if self._has_echo else "") + event.complete_text
                 yield self._chunk(start, shown_text[self._shown_length :], done=event)
 
     def _end_prompt(self, start: Start, *, is_healed: bool) -> Iterator[Chunk]:
@@ -109,7 +114,7 @@ class ChunkMaker:
         if isinstance(event, Token):
             tokens = self._text_tokens.push(event)
         else:
-            tokens = self._text_tokens.finish(event.text, event.stop)
+            tokens = self._text_tokens.finish(event.complete_text, event.stop)
         for token in tokens:
             placed = self._offsets.add(token)
             if self._is_listed(start, token):
@@ -125,7 +130,14 @@ class ChunkMaker:
     ) -> Chunk:
         self._shown_length += len(text)
         prompt, self._read_prompt = self._read_prompt, None
-        return Chunk(start, self._index, text, tokens, offsets, prompt, done)
+        parts = self._parts(text, tokens, is_last=done is not None)
+        return Chunk(start, self._index, text, tokens, offsets, prompt, done, tuple(parts))
+
+    def _parts(self, text: str, tokens: Sequence[TextToken] | None, *, is_last: bool) -> list[TextPart]:
+        if self._splitter is None:
+            return [TextPart("answer", text)]
+        parts = self._splitter.push(text, tokens[-1].record.part if tokens else None)
+        return parts + self._splitter.finish() if is_last else parts
 
 
 def join_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
@@ -148,4 +160,5 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
         offsets=tuple(offset for part in parts for offset in part.offsets),
         prompt=next((part.prompt for part in parts if part.prompt is not None), None),
         done=parts[-1].done,
+        parts=tuple(piece for part in parts for piece in part.parts),
     )

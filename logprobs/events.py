@@ -9,9 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .records import TokenRecord
+
+
+@dataclass(frozen=True)
+class ReasoningTags:
+    """The strings that a model writes before and after its reasoning, such as ``<think>`` and ``</think>``.
+
+    Attributes:
+        start: the string before the reasoning.
+        end: the string after the reasoning.
+        answer_prefixes: strings that the model writes before its answer; a template of such a model expects
+            answers without reasoning. Empty if there are none.
+    """
+
+    start: str
+    end: str
+    answer_prefixes: tuple[str, ...] = field(default=(), repr=False)
+
+
+Place = Literal["before", "inside", "after"]  # where a text is, seen from the reasoning
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """The reasoning of a text after the prompt that a chat template made.
+
+    Attributes:
+        tags: the tags around the reasoning.
+        place: where the prompt ends. ``before``: the model may begin with its reasoning or with its answer;
+            ``inside``: the reasoning has begun; ``after``: the answer has begun.
+        answer_opening: the text that the template writes between the end tag and the answer.
+    """
+
+    tags: ReasoningTags
+    place: Place = "before"
+    answer_opening: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +76,7 @@ class Start:
         adapters: the file and the scale of each LoRA adapter; None without adapters.
         device: where the layers are computed: ``layers``, the number on GPUs; ``of``, the number of all; and
             ``devices``, the GPUs with the memory that was free; None if it is not known.
+        reasoning: how the reasoning is told apart from the answer; None if the text has no parts.
     """
 
     model: str
@@ -62,6 +98,7 @@ class Start:
     draft_exactness: BatchExactness | None = None
     adapters: list[dict[str, Any]] | None = None
     device: dict[str, Any] | None = None
+    reasoning: Reasoning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +149,7 @@ class Done:
             context is full), ``banned`` (a ban matched at each token that was tried), ``loop`` (the text repeated
             itself) or ``interrupted``.
         complete: True if the text is a complete sentence of the grammar; None without a grammar.
-        text: the complete text.
+        text: the answer; the complete text if it has no parts.
         rest: the end of the text, which no token's ``text`` has because it was held back.
         stop: the stop string that ended the text; None if no stop string appeared.
         prompt_tokens: number of tokens of the prompt.
@@ -126,6 +163,9 @@ class Done:
         discarded_tokens: number of tokens that were dropped by going back; None if the run could not go back.
         loop_period: the period of the loop that ended the text or its phase, in tokens; None if there was none.
         score: the score of the text in a beam search, in nats; None without a beam search.
+        reasoning: the reasoning before the answer, without tags; None if the text has no parts.
+        reasoning_tokens: number of tokens of the reasoning with its tags; None if the text has no parts.
+        tagged_text: the complete text, with the reasoning and its tags; None if the text has no parts.
     """
 
     finish_reason: str
@@ -143,6 +183,14 @@ class Done:
     discarded_tokens: int | None = None
     loop_period: int | None = None
     score: float | None = None
+    reasoning: str | None = None
+    reasoning_tokens: int | None = None
+    tagged_text: str | None = None
+
+    @property
+    def complete_text(self) -> str:
+        """All that was written: the reasoning with its tags, and the answer."""
+        return self.text if self.tagged_text is None else self.tagged_text
 
 
 Event = Start | PromptToken | Token | Rewind | Done

@@ -98,6 +98,7 @@ def _start_fields(event: Start) -> dict[str, Any]:
         "draft_exactness",
         "adapters",
         "device",
+        "reasoning",
     )
     return {name: value for name, value in fields.items() if value is not None or name not in optional_fields}
 
@@ -110,6 +111,8 @@ def _done_fields(event: Done) -> dict[str, Any]:
     if event.context_shifts is not None:
         fields["context_shifts"] = event.context_shifts
     fields |= {"stop": event.stop, "text": event.text}
+    if event.reasoning is not None:
+        fields["reasoning"] = event.reasoning
     if event.score is not None:
         fields["score"] = event.score
     timings = {
@@ -143,6 +146,8 @@ def token_fields(token: TokenRecord) -> Json:
     else:
         fields |= {"logprob": None, "top_logprobs": []}
     fields["text"] = token.text
+    if token.part is not None:
+        fields["part"] = token.part
     for distribution in token.distributions[1:]:
         fields[distribution.source] = _distribution_fields(distribution)
     if token.trace is not None:

@@ -8,15 +8,24 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..common.strict_json import encode_json
 from .chunks import Chunk, ChunkMaker, Prompt, join_chunks
 from .events import Done, Event, PromptToken, Start
+from .parts import join_parts
 from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
 from .text_tokens import TextToken
 
 Json = dict[str, Any]
+
+
+ReasoningFormat = Literal["auto", "none", "deepseek", "deepseek-legacy"]
+"""Where a message has the reasoning, as in llama-server.
+
+``auto`` and ``deepseek``: in ``reasoning_content``. ``none``: in the content, with its tags. ``deepseek-legacy``:
+in both.
+"""
 
 
 class LogprobShape(NamedTuple):
@@ -184,6 +193,17 @@ class ChatAnswer(OpenAIAnswer):
     _OBJECT = "chat.completion"
     _CHUNK_OBJECT = "chat.completion.chunk"
 
+    def __init__(
+        self,
+        answer_id: str,
+        *,
+        created: int | None = None,
+        shape: LogprobShape = PLAIN,
+        reasoning_format: ReasoningFormat = "auto",
+    ) -> None:
+        super().__init__(answer_id, created=created, shape=shape)
+        self._reasoning_format = reasoning_format
+
     def chunk_maker(self, index: int = 0, prompt: str = "") -> ChunkMaker:
         return ChunkMaker(self._is_listed, index=index, prompt=prompt, has_opening=True)
 
@@ -191,15 +211,28 @@ class ChatAnswer(OpenAIAnswer):
         return token.is_in_text or (self._shape.has_both_forms and start.logprobs is not None)
 
     def _choice(self, choice: Chunk) -> Json:
-        message = {"role": "assistant", "content": choice.text, "refusal": None}
-        return self._choice_with(choice, {"message": message})
+        message = {"role": "assistant", "content": self._content(choice), "refusal": None}
+        return self._choice_with(choice, {"message": message | self._reasoning(choice)})
 
     def _chunk_choice(self, chunk: Chunk) -> Json:
         if chunk.is_opening:
             return self._choice_with(chunk, {"delta": {"role": "assistant", "content": ""}})
         # The last chunk has text only if some was held back.
-        has_text = chunk.text or chunk.tokens is not None
-        return self._choice_with(chunk, {"delta": {"content": chunk.text} if has_text else {}})
+        delta = self._reasoning(chunk)
+        content = self._content(chunk)
+        is_of_answer = any(token.record.part != "reasoning" for token in chunk.tokens or ())
+        if content or is_of_answer:
+            delta["content"] = content
+        return self._choice_with(chunk, {"delta": delta})
+
+    def _content(self, chunk: Chunk) -> str:
+        keeps_tags = self._reasoning_format in ("none", "deepseek-legacy")
+        return chunk.text if keeps_tags else join_parts(chunk.parts).answer
+
+    def _reasoning(self, chunk: Chunk) -> Json:
+        """Return the field of the reasoning, if the chunk has any."""
+        reasoning = "" if self._reasoning_format == "none" else join_parts(chunk.parts).reasoning
+        return {"reasoning_content": reasoning} if reasoning else {}
 
     def _choice_with(self, chunk: Chunk, text_fields: Json) -> Json:
         return {
@@ -275,6 +308,7 @@ def _chat_logprob(token: TextToken, shape: LogprobShape, *, adds_chosen: bool) -
         "logprob": shape.number(record.chosen.logprob),
         "bytes": list(token.data),
         "top_logprobs": [_chat_token(alternative, shape) for alternative in alternatives],
+        **({} if record.part is None else {"part": record.part}),
     }
     if not shape.has_all_requested:
         return fields
@@ -319,12 +353,12 @@ def finish_reason(done: Done) -> str:
     return _OPENAI_FINISH_REASONS[done.finish_reason]
 
 
-def usage(done: Done) -> dict[str, int]:
+def usage(done: Done) -> Json:
     """Return OpenAI's ``usage`` of a run; see `total_usage`."""
     return total_usage([done])
 
 
-def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+def usage_of(prompt_tokens: int, completion_tokens: int) -> Json:
     """Return OpenAI's ``usage`` of numbers of tokens."""
     return {
         "prompt_tokens": prompt_tokens,
@@ -333,7 +367,7 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
     }
 
 
-def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> dict[str, int]:
+def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> Json:
     """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts."""
     # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
     # another; None: all choices are of one prompt. ``loop_period`` is that of the first choice that ended in a
@@ -348,8 +382,13 @@ def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) ->
         "draft_tokens": _sum_of_known(done.drafted_tokens for done in dones),
         "accepted_tokens": _sum_of_known(done.accepted_tokens for done in dones),
     }
+    reasoning_tokens = _sum_of_known(done.reasoning_tokens for done in dones)
+    details = (
+        {} if reasoning_tokens is None else {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
+    )
     return {
         **usage_of(prompt_tokens, completion_tokens),
+        **({} if reasoning_tokens is None else details),
         **{name: count for name, count in optional_counts.items() if count is not None},
     }
 

@@ -55,11 +55,12 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
         done = run.done
         choice: Json = {"finish_reason": finish_reason(done), "logprobs": None, "index": index}
         if start.logprobs is not None:
-            choice["logprobs"] = make_lists(tokens_of_text(run.tokens, done.text, done.stop))
+            choice["logprobs"] = make_lists(tokens_of_text(run.tokens, done.complete_text, done.stop))
         if chat:
-            choice["message"] = {"role": "assistant", "content": done.text}
+            reasoning = {"reasoning": done.reasoning} if done.reasoning else {}
+            choice["message"] = {"role": "assistant", "content": done.text, **reasoning}
         else:
-            choice["text"] = done.text
+            choice["text"] = done.complete_text
         choices.append(choice)
     is_healed = bool(first_run.tokens) and first_run.tokens[0].healed_bytes > 0
     read_prompt = Prompt(prompt, first_run.prompt_tokens, is_healed)
@@ -109,9 +110,9 @@ def llama_server_completion(
     run = events_by_kind(events)
     start, tokens, done = run.start, run.tokens, run.done
     token_ids = [token.id for token in tokens] if has_token_ids else []
-    response = _record(start, done, prompt, index) | {"content": done.text, "tokens": token_ids}
+    response = _record(start, done, prompt, index) | {"content": done.complete_text, "tokens": token_ids}
     if start.logprobs is not None:
-        text_tokens = tokens_of_text(tokens, done.text, done.stop)
+        text_tokens = tokens_of_text(tokens, done.complete_text, done.stop)
         listed_tokens = [token for token in text_tokens if _is_listed_by_server(token)]
         response["completion_probabilities"] = _probabilities(start, listed_tokens)
     return response
@@ -176,7 +177,7 @@ def _record(start: Start, done: Done, prompt: str, index: int) -> Json:
             "post_sampling_probs": logprob_source(start) == "chain",
         },
         "prompt": prompt,
-        "has_new_line": "\n" in done.text,
+        "has_new_line": "\n" in done.complete_text,
         "truncated": done.finish_reason == "context",
         "stop_type": _STOP_TYPES[done.finish_reason] if done.stop is None else "word",
         "stopping_word": done.stop or "",
@@ -322,10 +323,10 @@ def kobold_result(events: Iterable[Event], *, keeps_stop: bool = False) -> Json:
     run = events_by_kind(events)
     start, tokens, done = run.start, run.tokens, run.done
     return {
-        "text": done.text + _kept_stop(done, keeps_stop),
+        "text": done.complete_text + _kept_stop(done, keeps_stop),
         "finish_reason": finish_reason(done),
         "tool_calls": [],
-        "logprobs": kobold_logprobs(start, tokens_of_text(tokens, done.text, done.stop)),
+        "logprobs": kobold_logprobs(start, tokens_of_text(tokens, done.complete_text, done.stop)),
         "prompt_tokens": done.prompt_tokens,
         "completion_tokens": done.completion_tokens,
     }

@@ -17,6 +17,9 @@ LogprobSource = Literal["model", "chain"]
 drawn.
 """
 
+Part = Literal["reasoning", "answer"]
+"""The part of a text that a token belongs to. The tags around the reasoning belong to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
@@ -84,11 +87,13 @@ class TokenRecord:
         data: the token's bytes.
         text: the text that becomes complete with this token; shorter than the bytes if a character is incomplete
             or a stop string may have begun.
-        is_control: True for a control token, whose bytes are not part of the text.
+        is_control: True for a control token, whose bytes are not part of the text. The control tokens of the tags
+            around the reasoning are part of the text.
         distributions: the distributions that were read, one for each source; empty if none was read.
         added_bytes: number of leading bytes that the tokenizer added. SentencePiece adds a space before a text.
         healed_bytes: number of leading bytes that spell the end of the prompt again.
         trace: the record of how the token was chosen; None if the run is not traced.
+        part: the part of the text; None if the text has no parts.
     """
 
     index: int
@@ -100,6 +105,7 @@ class TokenRecord:
     added_bytes: int = 0
     healed_bytes: int = 0
     trace: Trace | None = None
+    part: Part | None = None
 
     @property
     def own_data(self) -> bytes:

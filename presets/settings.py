@@ -83,7 +83,7 @@ class Settings:
         phases = self["phases"].value
         if phases is None and ends_thinking(self["loop_guard"].value):
             phases = [{"adds_end": True}, {}]
-        return build_phases(phases, self.steps)
+        return build_phases(phases)
 
     def samplers(self) -> list[Sampler]:
         """Return the samplers of the chain, including those that are off."""

@@ -543,12 +543,12 @@ def _parameter_error(cls: type[Sampler], error: ValidationError) -> SamplingErro
     return SamplingError(message, place=tuple(str(part) for part in path))
 
 
-def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
-    """Return the phases before the last one; phases without a chain use ``steps``."""
+def build_phases(phases: Sequence[Mapping[str, Any]] | None) -> tuple[Phase, ...]:
+    """Return the phases before the last one."""
     phases_before_last = phases[:-1] if phases else ()
     return tuple(
         Phase(
-            steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
+            steps=_phase_steps(phase["chain"], number) if "chain" in phase else None,
             until=phase.get("until"),
             max_tokens=phase.get("max_tokens"),
             then=phase.get("then", ""),

@@ -311,7 +311,8 @@ class StepSpec:
 class Phase:
     """A part of a text before the last part. The last part has the chain of the run."""
 
-    steps: tuple[StepSpec, ...]  # the steps of the chain; the last step selects the token
+    # the steps of the chain; the last step selects the token. None: the chain of the run, which goes on
+    steps: tuple[StepSpec, ...] | None = None
     # The phase ends with the token that completes this text. None: the tag with which the model's chat template
     # ends the reasoning
     until: str | None = None
@@ -321,7 +322,9 @@ class Phase:
 
     def as_setting(self) -> dict[str, Any]:
         """Return the phase as a preset writes it."""
-        table: dict[str, Any] = {"chain": [{step.name: step.sampler.model_dump()} for step in self.steps]}
+        table: dict[str, Any] = {}
+        if self.steps is not None:
+            table["chain"] = [{step.name: step.sampler.model_dump()} for step in self.steps]
         if self.until is not None:
             table["until"] = self.until
         if self.max_tokens is not None:

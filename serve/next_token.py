@@ -79,7 +79,7 @@ async def next_token(request: Request, state: ServerState) -> Response:
             raise InvalidRequestError("the next token of one prompt only can be shown; leave n out", "prompt")
         choice = prepared.choices[0]
         if choice.request.constraint is not None:
-            read_beginning(model, cast("Constraint", choice.request.constraint), choice.request.beginning)
+            read_beginning(model, cast("Constraint", choice.request.constraint), choice.request.answer_beginning)
         compared_chains = [
             (text, _chain_to_compare(text, choice.chain.seed, model)) for text in fields.against or ()
         ]

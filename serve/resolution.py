@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 from ..common.errors import LogitsmithError
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.drafts import DraftOptions
 from ..engine.generation import build_chain, check_heal, negative_prompt_ids, prompt_token_ids, start_constraint
-from ..engine.guidance import guidance_model, with_system_message
+from ..engine.guidance import guidance_model
 from ..engine.model import Model
 from ..engine.native_template import builtin_chat_templates
 from ..engine.request import ChatMessages, GenerationRequest
-from ..engine.templates import format_chat, is_chat_template, open_chat_template
+from ..engine.templates import format_request, is_chat_template
 from ..engine.token_records import check_trace_count
 from ..grammars.compile_guard import CompileGuard
 from ..grammars.constraint import Constraint
@@ -191,7 +190,7 @@ class RequestMaker:
         # ``field``: the field that has the prompt, for errors.
         model = self.model
         if isinstance(request.prompt, ChatMessages):
-            request = self._with_formatted_messages(request, request.prompt)
+            request = format_request(self.model, request, self._note)
         prompt = cast("str | Sequence[int]", request.prompt)
         ids = self._prompt_ids(prompt, field)
         request = replace(request, prompt=tuple(ids))
@@ -217,18 +216,6 @@ class RequestMaker:
             is_repeatable=_has_command(request, prompt_text)
             and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, prompt_text) == ids),
         )
-
-    def _with_formatted_messages(self, request: GenerationRequest, chat: ChatMessages) -> GenerationRequest:
-        """Return a request whose prompt is the text that the chat template makes of its messages."""
-        template = open_chat_template(self.model, chat.template, chat.variables)
-        begin = partial(format_chat, self.model, beginning=request.beginning, reasoning=chat.reasoning)
-        prompt = begin(chat.messages, template, self._note)
-        request = request.with_chat_text(prompt)
-        negative_text = request.rules.negative_text
-        if negative_text is not None:
-            messages = with_system_message(chat.messages, negative_text)
-            request = request.with_negative_prompt(begin(messages, template))
-        return request
 
     def _start_constraint(
         self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar]

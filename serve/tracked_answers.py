@@ -39,7 +39,7 @@ class TrackedAnswer:
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(token.text for token in self.tokens) if self.done is None else self.done.text
+        return "".join(token.text for token in self.tokens) if self.done is None else self.done.complete_text
 
     @property
     def is_running(self) -> bool:

@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
+from ...logprobs.parts import TextPart, TokenParts
 from ..text import terminal_safe, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...chats.prompt import ReasoningSplitter
-    from ...engine.chat_template import ChatTemplate
     from ...logprobs.events import Done, Event
     from ..render.markdown import MarkdownStream
 
@@ -21,34 +20,33 @@ if TYPE_CHECKING:
 class AnswerView(ABC):
     """A view that shows answers and messages of the user."""
 
+    separates_reasoning = False  # whether the reasoning is shown apart from the answer, without its tags
+
     @abstractmethod
-    def show_part(self, text: str, is_reasoning: bool) -> None:
-        """Show the next part of an answer."""
+    def show_part(self, part: TextPart) -> None:
+        """Show the next piece of an answer."""
 
     @abstractmethod
     def end(self) -> None:
         """Finish the output of the answer."""
 
-    def show(
-        self, events: Iterable[Event], splitter: ReasoningSplitter, template: ChatTemplate, beginning: str = ""
-    ) -> Done:
+    def show(self, events: Iterable[Event], beginning: Iterable[TextPart] = ()) -> Done:
         """Show an answer while the model generates it, and return its last event."""
-        # ``beginning``: text that the answer begins with, and the model continues.
-        from ...chats.session import visible_text
+        # ``beginning``: the text that the answer begins with, and the model continues.
         from ...logprobs.events import Done, Start, Token
 
+        parts = TokenParts(None)
         try:
             for event in events:
                 if isinstance(event, Start):  # before this event, a progress bar may be on the screen
-                    self._show_text(beginning, splitter)
+                    self._show_parts(beginning)
+                    parts = TokenParts(event.reasoning if self.separates_reasoning else None)
                 elif isinstance(event, Token):
-                    self._show_text(visible_text(event, template), splitter)
+                    self._show_parts(parts.push(event))
                 elif isinstance(event, Done):
-                    self._show_text(event.rest, splitter)
+                    self._show_parts(parts.finish(event))
                     return event
         finally:
-            for part in splitter.finish():
-                self.show_part(part.text, part.is_reasoning)
             self.end()
         raise RuntimeError("the answer ended without a Done event")
 
@@ -56,15 +54,13 @@ class AnswerView(ABC):
     def show_message(self, text: str) -> None:
         """Show a message of the user that is not on the screen yet, such as in a resumed chat."""
 
-    def show_answer(self, text: str, splitter: ReasoningSplitter) -> None:
-        self._show_text(text, splitter)
-        for part in splitter.finish():
-            self.show_part(part.text, part.is_reasoning)
+    def show_answer(self, pieces: Iterable[TextPart]) -> None:
+        self._show_parts(pieces)
         self.end()
 
-    def _show_text(self, text: str, splitter: ReasoningSplitter) -> None:
-        for part in splitter.append(text):
-            self.show_part(part.text, part.is_reasoning)
+    def _show_parts(self, pieces: Iterable[TextPart]) -> None:
+        for piece in pieces:
+            self.show_part(piece)
 
 
 class PlainView(AnswerView):
@@ -74,11 +70,10 @@ class PlainView(AnswerView):
         self._out = out or sys.stdout
         self._last_character = ""
 
-    def show_part(self, text: str, is_reasoning: bool) -> None:
-        self._out.write(terminal_safe(text, self._out))
+    def show_part(self, part: TextPart) -> None:
+        self._out.write(terminal_safe(part.text, self._out))
         self._out.flush()
-        if text:
-            self._last_character = text[-1]
+        self._last_character = part.text[-1:] or self._last_character
 
     def show_message(self, text: str) -> None:
         """Write the message, with ``> `` in front of each line."""
@@ -96,6 +91,8 @@ class PlainView(AnswerView):
 class ScreenView(AnswerView):
     """A view for terminals, with formatted Markdown and dimmed reasoning."""
 
+    separates_reasoning = True
+
     def __init__(self, console: Console) -> None:
         from ..render.markdown import WordWriter
 
@@ -106,12 +103,12 @@ class ScreenView(AnswerView):
         self._pending_newlines = ""
         self._markdown: MarkdownStream | None = None
 
-    def show_part(self, text: str, is_reasoning: bool) -> None:
-        if is_reasoning:
-            self._show_reasoning(visible(text))
+    def show_part(self, part: TextPart) -> None:
+        if part.part == "reasoning":
+            self._show_reasoning(visible(part.text))
         else:
             self._end_reasoning()
-            self._get_markdown_stream().feed(visible(text))
+            self._get_markdown_stream().feed(visible(part.text))
 
     def _show_reasoning(self, text: str) -> None:
         """Show the next part of the reasoning, without empty lines at its start and end."""

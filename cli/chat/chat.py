@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ...chats.prompt import ReasoningSplitter
 from ...chats.records import ContextFullError
+from ...logprobs.parts import TextPart
 from ..interrupt import Interrupt, interruptible
 from ..messages import INTERRUPTED, print_note
 from .answer_view import AnswerView, ScreenView
@@ -132,7 +132,7 @@ class Chat:
         if user_message is not None:
             self.view.show_message(user_message.content)
         if current_message is not None and current_message.role == "assistant":
-            self.view.show_answer(current_message.content, self._new_splitter())
+            self.view.show_answer(self._parts_of(current_message.content))
         self._print_unanswered_note()
 
     def _print_unanswered_note(self) -> None:
@@ -165,10 +165,11 @@ class Chat:
         if warning is not None:
             print_note(warning)
 
-    def _new_splitter(self) -> ReasoningSplitter:
-        """Return a splitter that separates reasoning on a terminal, and leaves plain text unchanged elsewhere."""
-        shows_reasoning = isinstance(self.view, ScreenView)
-        return self.session.new_reasoning_splitter() if shows_reasoning else ReasoningSplitter(None)
+    def _parts_of(self, text: str) -> list[TextPart]:
+        """Return the pieces of an answer that the view shows."""
+        if not text:
+            return []
+        return self.session.parts_of(text) if self.view.separates_reasoning else [TextPart("answer", text)]
 
     def _show_new_answer(
         self,
@@ -183,7 +184,7 @@ class Chat:
         interrupt = Interrupt()
         try:
             with interruptible() as interrupt:
-                splitter = self._new_splitter()
+                shown_beginning = self._parts_of(beginning)
                 with reading_bar() as progress, interrupt.graceful_shutdown():
                     if self.input.pop_interrupt():
                         signal.raise_signal(signal.SIGINT)
@@ -192,7 +193,7 @@ class Chat:
                     )
                     with closing(events):  # closing stores the text so far, even if the view fails
                         shown_events = erase_bar_before_done(events, progress)
-                        self.last_done = self.view.show(shown_events, splitter, self.session.template, beginning)
+                        self.last_done = self.view.show(shown_events, shown_beginning)
         finally:
             if interrupt.requested:
                 self.record_interrupt()

@@ -413,7 +413,7 @@ def _report_end(
     end_note = _note_on_end(done, setup, request, model)
     if output.format is Format.text and (end_note is not None or output.stats):
         shown_prompt = prompt if output.echo else ""
-        end_open_line(shown_prompt + done.text)
+        end_open_line(shown_prompt + (done.complete_text if output.show_reasoning else done.text))
     if end_note is not None:
         print_note(end_note)
     if output.stats:
@@ -435,7 +435,13 @@ def _note_on_end(done: Done, setup: Setup[RunOptions], request: GenerationReques
         return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
         return _note_on_full_context(setup, request, model)
-    if done.finish_reason == "stop" and done.stop is None and not done.text:
+    return None if done.text else _note_on_missing_answer(done)
+
+
+def _note_on_missing_answer(done: Done) -> str | None:
+    if done.reasoning:
+        return "the text ends in the reasoning, before an answer; -n or --reasoning-budget leave room for one"
+    if done.finish_reason == "stop" and done.stop is None:
         return "the model ended without writing any text; --ignore-eos makes it continue"
     return None
 

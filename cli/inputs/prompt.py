@@ -167,13 +167,14 @@ def after_template(
     """Return the request for a prompt in the chat template, where a negative prompt is the system message."""
     # Without a chat template, the negative prompt stays a text in place of the prompt. ``is_chat``: see
     # `prepare_prompt`.
-    from ...engine.templates import build_prompt
+    from ...engine.templates import build_prompt, open_chat_template
 
     if not prompt.has_template:
         return request
-    request = request.with_chat_text(prompt.tokens)
+    chat_template = prompt.template or open_chat_template(model)
+    request = request.with_chat_text(prompt.tokens, chat_template.reasoning_after(prompt.text))
     system = request.rules.negative_text
     if system is None:
         return request
-    text = build_prompt(model, prompt.shown, system=system, chat=is_chat, template=prompt.template)
+    text = build_prompt(model, prompt.shown, system=system, chat=is_chat, template=chat_template)
     return request.with_negative_prompt(text)

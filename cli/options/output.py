@@ -153,6 +153,11 @@ class OutputOptions(Options):
         help="Show the prompt of --echo in yellow; auto = on a terminal without NO_COLOR. [auto]",
         default=Color.auto,
     )
+    show_reasoning: bool = output_flag(
+        "--show-reasoning",
+        help="Also write the reasoning of a chat model, with its tags (text only).",
+        default=False,
+    )
     trace: int | None = trace_flag()
     stats: bool = output_flag(
         "--stats", help="At the end, print model, speed and token counts on stderr.", default=False
@@ -166,6 +171,8 @@ class OutputOptions(Options):
         features = FORMATS[self.format]
         if self.color.is_colored and self.format is not Format.text:
             raise UsageError(f"--color {self.color.value} is for --format text; {name} is never colored")
+        if self.show_reasoning and self.format is not Format.text:
+            raise UsageError(f"--show-reasoning is for --format text; {name} always has the reasoning")
         if features.logprobs is LogprobSupport.NONE:
             self._reject_logprobs()
         elif features.logprobs is LogprobSupport.TOP:

@@ -11,11 +11,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 from ..options.output import Format, OutputOptions
-from ..text import has_styles, visible
+from ..text import has_styles, terminal_safe
 
 if TYPE_CHECKING:
     from ...logprobs.events import Done, Event
     from ...logprobs.openai import OpenAIAnswer
+    from ...logprobs.parts import TextPart
     from ..inputs.prompt import PreparedPrompt
 
 
@@ -65,9 +66,13 @@ class AnswerWriter:
     def _write_plain_text(self, events: Iterable[Event], heading: str) -> None:
         self._out.write(heading)
         shown_prompt = self._prompt.shown if self._output.echo else ""
-        done = render_text(events, self._out, shown_prompt, self._output.color.is_colored)
+        shows_reasoning = self._output.show_reasoning
+        done = render_text(
+            events, self._out, shown_prompt, self._output.color.is_colored, shows_reasoning=shows_reasoning
+        )
         has_several_texts = self._number_name is not None
-        ends_with_newline = self._out.isatty() or (shown_prompt + done.text).endswith("\n")
+        written_text = shown_prompt + (done.complete_text if shows_reasoning else done.text)
+        ends_with_newline = self._out.isatty() or written_text.endswith("\n")
         if has_several_texts and not ends_with_newline:
             self._out.write("\n")
 
@@ -145,42 +150,75 @@ def _write_flushed(lines: Iterable[str], out: TextIO) -> None:
         out.flush()
 
 
-def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_colored: bool | None = None) -> Done:
+def render_text(
+    events: Iterable[Event],
+    out: TextIO,
+    prefix: str = "",
+    is_colored: bool | None = None,
+    *,
+    shows_reasoning: bool = False,
+) -> Done:
     """Write ``prefix`` and the text of a run, flush it after each token, and return the last event."""
-    # On a terminal, control characters are made visible, and a newline ends the output. Elsewhere the text is
-    # exact. ``is_colored``: whether the prefix is yellow; None to color it on a terminal, unless ``NO_COLOR`` is
-    # set.
-    from ...logprobs.events import Done, PromptToken, Token
+    # On a terminal, control characters are made visible, the reasoning is dimmed, and a newline ends the output.
+    # Elsewhere the text is exact, and the reasoning is left out. ``is_colored``: whether the prefix is yellow;
+    # None to color it on a terminal, unless ``NO_COLOR`` is set. ``shows_reasoning``: whether all is written as
+    # the model writes it, with the reasoning and its tags.
+    from ...logprobs.events import Done, Start, Token
+    from ...logprobs.parts import TokenParts
 
-    is_terminal = out.isatty()
     if is_colored is None:
         is_colored = has_styles(out)
-
-    def write(text: str) -> None:
-        if text:
-            out.write(visible(text) if is_terminal else text)
-            out.flush()
-
+    parts = TokenParts(None)
+    writer = _PartWriter(out)
     for event in events:
         if isinstance(event, Token):
-            write(event.text)
-        elif isinstance(event, PromptToken):
-            continue
+            writer.write(parts.push(event))
         elif isinstance(event, Done):
-            write(event.rest)
-            if is_terminal:
-                write("\n")
+            writer.write(parts.finish(event))
+            writer.end()
             return event
-        elif prefix:
-            out.write(_YELLOW if is_colored else "")
-            write(prefix)
-            out.write(_RESET if is_colored else "")
+        elif isinstance(event, Start):
+            parts = TokenParts(None if shows_reasoning else event.reasoning)
+            if prefix:
+                shown_prefix = terminal_safe(prefix, out)
+                out.write(f"{_YELLOW}{shown_prefix}{_RESET}" if is_colored else shown_prefix)
+                out.flush()
     raise RuntimeError("the run ended without a Done event")
 
 
-# escape codes for the color that llama.cpp gives prompts
+# escape codes for the color that llama.cpp gives prompts, and for the reasoning
 _YELLOW = "\x1b[33m"
+_DIM = "\x1b[2m"
 _RESET = "\x1b[0m"
+
+
+class _PartWriter:
+    """A writer of a text's pieces: on a terminal, of reasoning and answer, elsewhere of the answer only."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._style = _DIM if has_styles(out) else ""
+        self._is_in_reasoning = False
+
+    def write(self, pieces: Iterable[TextPart]) -> None:
+        for piece in pieces:
+            is_reasoning = piece.part == "reasoning"
+            if is_reasoning and not self._is_terminal:
+                continue
+            text = terminal_safe(piece.text, self._out)
+            if is_reasoning and self._style:
+                text = f"{self._style}{text}{_RESET}"
+            if self._is_in_reasoning and not is_reasoning:
+                self._out.write("\n\n")
+            self._is_in_reasoning = is_reasoning
+            self._out.write(text)
+            self._out.flush()
+
+    def end(self) -> None:
+        if self._is_terminal:
+            self._out.write("\n")
+            self._out.flush()
 
 
 class RunEvents:

@@ -19,6 +19,8 @@ TEMPLATE = (
     "{% if add_generation_prompt %}[assistant]{% endif %}{# <think> #}"
 )
 """Like many templates, it removes the reasoning from earlier answers."""
+WITHOUT_REASONING = TEMPLATE.replace("</think>", "</").replace("{# <think> #}", "")
+"""The same for a model that does not reason, which a grammar makes write a known answer at once."""
 OPTIONS = {"n_ctx": 512, "batch": 128, "threads": 1}
 
 

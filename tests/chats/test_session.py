@@ -265,7 +265,7 @@ def test_a_long_conversation_with_the_bundled_model(conversation, notes):
 RULES = {
     "bans": {"bans": parse_bans([{"regex": "[a-m]"}])},
     "loop guard": {"loop_guard": parse_loop_guard({"action": "rewind", "repeats": 2, "min_tokens": 2})},
-    "phases": {"phases": build_phases([{"chain": "temp1.5", "max_tokens": 3, "adds_end": True}, {}], ())},
+    "phases": {"phases": build_phases([{"chain": "temp1.5", "max_tokens": 3, "adds_end": True}, {}])},
     "guidance": {"guidance": Guidance(2.0, "Be rude.")},
 }
 

@@ -7,7 +7,15 @@ import re
 from datetime import datetime
 
 import pytest
-from logitsmith.engine import ModelError, ReasoningTags, builtin_chat_templates, format_chat, open_chat_template
+from logitsmith.engine import (
+    GenerationRequest,
+    ModelError,
+    Reasoning,
+    ReasoningTags,
+    builtin_chat_templates,
+    format_chat,
+    open_chat_template,
+)
 from logitsmith.engine.chat_template import BegunReasoning, ChatPrompt
 from logitsmith.engine.jinja_template import JinjaChatTemplate
 from logitsmith.engine.template_sandbox import MAX_TEXT_CHARACTERS
@@ -385,6 +393,10 @@ TAGS = {
     "think": ("{{ '<think>' }} </think>", ReasoningTags("<think>", "</think>")),
     "brackets": ("[THINK] [/THINK]", ReasoningTags("[THINK]", "[/THINK]")),
     "channel": ("<|channel>thought\n<channel|>", ReasoningTags("<|channel>thought", "<channel|>")),
+    "solar": (
+        "<|begin|>assistant<|think|><|end|>",
+        ReasoningTags("<|think|>", "<|end|>", ("<|begin|>assistant<|content|>", "<|content|>")),
+    ),
     "the end only": ("{{ content.split('</think>') }}", ReasoningTags("<think>", "</think>")),
     "the beginning only": ("<think>", None),
     "the end of any message": ("<|user|>{{ content }}<|end|>", None),
@@ -395,6 +407,32 @@ TAGS = {
 @pytest.mark.parametrize(("source", "expected"), TAGS.values(), ids=TAGS)
 def test_reasoning_tags(source, expected):
     assert JinjaChatTemplate(source).reasoning_tags == expected
+
+
+THINK = (
+    "{% for m in messages %}[{{ m.role }}]"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>\n\n{% endif %}{{ m.content }}{% endfor %}"
+)
+PLACES = {  # the prompt, the beginning of the answer, the place, and the part of the beginning that is answer
+    "before": ("[user]Hi[assistant]", "", "before", ""),
+    "open": ("[user]Hi[assistant]<think>\n", "", "inside", ""),
+    "closed": ("[user]Hi[assistant]<think>\n\n</think>\n\n", "", "after", ""),
+    "a beginning": ("[assistant]Once", "Once", "after", "Once"),
+    "a beginning with blanks only": ("[assistant]\n", "\n", "before", ""),
+    "a reasoning that was begun": ("[assistant]<think>so", "<think>so", "inside", ""),
+    "a reasoning that was begun in the prompt": ("[assistant]<think>so", "so", "inside", ""),
+    "a reasoning that is over": ("[assistant]<think>so</think>\nYes", "<think>so</think>\nYes", "after", "Yes"),
+    "a tag of the user": ("[user]<think>[assistant]", "", "before", ""),
+    "a beginning that the template changes": ("[assistant]Once", " Once ", "after", " Once "),
+}
+
+
+@pytest.mark.parametrize(("prompt", "beginning", "place", "answer"), PLACES.values(), ids=PLACES)
+def test_the_place_after_a_prompt(prompt, beginning, place, answer):
+    reasoning = JinjaChatTemplate(THINK).reasoning_after(prompt, beginning)
+    assert reasoning == Reasoning(ReasoningTags("<think>", "</think>"), place, "\n\n")
+    request = GenerationRequest("", "greedy", beginning=beginning).with_chat_text(prompt, reasoning)
+    assert request.answer_beginning == answer
 
 
 ALTERNATE = (

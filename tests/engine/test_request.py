@@ -1,19 +1,19 @@
 """`GenerationRequest.of` and `TextRules.of`: the fields of a request one by one, rules as a preset writes them."""
 
 import pytest
-from logitsmith.engine import GenerationRequest, Guidance, LogprobRequest, ModelError, TextRules, generate
+from logitsmith.engine import GenerationRequest, Guidance, LogprobRequest, TextRules, generate
 from logitsmith.grammars.bans import parse_bans
 from logitsmith.samplers.building import build_phases
 from logitsmith.samplers.loop_guard import LoopGuard
 
-PHASES = build_phases([{"until": "a", "chain": ["temperature", "dist"]}, {}], ())
+PHASES = build_phases([{"until": "a", "chain": ["temperature", "dist"]}, {"max_tokens": 3}, {}])
 GUARD = LoopGuard(action="stop", repeats=4)
 VALUES = {
     "bans": ("x", {"regex": "y+"}),
     "ban_retries": 3,
     "ban_then": "keep",
     "loop_guard": {"action": "stop", "repeats": 4},
-    "phases": [PHASES[0].as_setting()],
+    "phases": [phase.as_setting() for phase in PHASES],
     "heal": True,
     "guidance": {"scale": 2.0, "negative_prompt": "b"},
 }
@@ -52,8 +52,3 @@ def test_a_request_has_all_its_fields(fields):
         generate(None, GenerationRequest("a", "greedy"), **fields)
     with pytest.raises(TypeError, match="needs a chain"):
         generate(None, "a")
-
-
-def test_an_earlier_phase_in_a_table_needs_its_chain():
-    with pytest.raises(ModelError, match="needs its chain"):
-        TextRules.of({"phases": [{"until": "a"}]})

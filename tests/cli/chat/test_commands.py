@@ -8,7 +8,9 @@ import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.store import ChatStore
 
-SIZES = ("-t", "1", "-c", "512", "-n", "6")
+from ...chats.conftest import WITHOUT_REASONING
+
+SIZES = ("-t", "1", "-c", "512", "-n", "6", "--chat-template", WITHOUT_REASONING)
 
 
 @pytest.fixture

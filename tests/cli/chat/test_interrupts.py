@@ -40,7 +40,7 @@ class InterruptedView(PlainView):
         super().__init__(io.StringIO())
         self._interrupts = list(interrupts)
 
-    def show_part(self, text, is_reasoning):
+    def show_part(self, part):
         for _ in range(self._interrupts.pop(0) if self._interrupts else 0):
             signal.raise_signal(signal.SIGINT)
 
@@ -77,14 +77,14 @@ def test_when_it_leaves(session, conversation, actions, interrupts, code, roles)
 def test_before_the_prompt_is_read(session, conversation, monkeypatch, count, code):
     """The message is stored, and the second Ctrl-C leaves also where nothing can be ended in order."""
     chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello"]))
-    divide = chat._new_splitter
+    divide = chat._parts_of
 
-    def interrupted():
+    def interrupted(text):
         for _ in range(count):
             signal.raise_signal(signal.SIGINT)
-        return divide()
+        return divide(text)
 
-    monkeypatch.setattr(chat, "_new_splitter", interrupted)
+    monkeypatch.setattr(chat, "_parts_of", interrupted)
     assert run_loop(chat) == code
     assert [message.content for message in conversation.messages()] == ["Hello"]
 
@@ -103,7 +103,7 @@ def test_a_closed_pipe_ends_the_chat(session, conversation, monkeypatch):
     view = InterruptedView([])
     chat = Chat(session, FixedSettings(), view, Script(["Hello", "never"]))
 
-    def write(text, is_reasoning):
+    def write(part):
         if chat.conversation.all_messages():
             raise BrokenPipeError
 
@@ -121,7 +121,7 @@ def test_a_typed_answer_is_kept_without_a_token(session, conversation, monkeypat
     chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello", "/edit answer", "Typed text"]))
     chat.send("Hello")
     first = conversation.messages()[-1]
-    target, name = (chat, "_new_splitter") if place == "before the prompt is read" else (session, "continue_from")
+    target, name = (chat, "_parts_of") if place == "before the prompt is read" else (session, "continue_from")
     original = getattr(target, name)
 
     def interrupted(*arguments, **options):

@@ -10,13 +10,14 @@ import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.store import ChatStore
 
+from ...chats.conftest import TEMPLATE, WITHOUT_REASONING
 from ...gen_server import GenServer
 from .terminal import ALT_ENTER, CTRL_C, CTRL_E, CTRL_R, CTRL_X, ENTER, LEFT, TAB, UP, LimitedProcess, Terminal
 
 SIZES = [(80, 24), (50, 15)]
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd"
 ENDLESS = ("-c", "20000", "-n", "-1", "--ignore-eos", "--grammar", "root ::= [a-z ]+")
-FLAGS = ("-t", "1", "-c", "512", "-n", "40", "-s", "1")
+FLAGS = ("-t", "1", "-c", "512", "-n", "40", "-s", "1", "--chat-template", WITHOUT_REASONING)
 
 
 @pytest.fixture
@@ -95,7 +96,9 @@ def test_wide_and_right_to_left_characters(terminal, columns, lines):
 
 
 def test_reasoning_is_dimmed(terminal):
-    chat = terminal(*saying("<think>\nso it is\n\n</think>\n\nThe answer."))
+    reasoning = ("--chat-template", TEMPLATE.replace("[assistant]{%", "[assistant]<think>{%"))
+    budget = ("--reasoning-budget", "0", "--reasoning-budget-message", "\nso it is\n\n")
+    chat = terminal(*saying("The answer."), *reasoning, *budget)
     before = len(chat.raw)
     chat.send("Hello")
     assert chat.shown.endswith("> Hello\nso it is\n\nThe answer.\n\n>")
