@@ -24,7 +24,7 @@ from ..logprobs.batch_results import (
     openai_result_line,
     result_line,
 )
-from ..logprobs.openai import ChatAnswer, OpenAIAnswer, TextAnswer
+from ..logprobs.openai import ChatAnswer, OpenAIAnswer, ReasoningFormat, TextAnswer
 from ..logprobs.responses import ResponseAnswer
 from ..models.errors import ModelError, PromptTooLongError
 from ..presets.errors import PresetError
@@ -73,6 +73,7 @@ class AcceptedLine(NamedTuple):
     is_chat: bool  # whether the request has messages; otherwise it has a prompt
     # the fields of a request of `/v1/responses` that its answer repeats; None for all other requests
     repeated_fields: Mapping[str, Any] | None
+    reasoning_format: ReasoningFormat
     choice_count: int  # number of texts that the request asks for
 
 
@@ -249,6 +250,7 @@ class BatchRun:
             result_id=batch_id(request_id, line.digest, self._settings_digest),
             is_chat=asked.messages is not None,
             repeated_fields=asked.repeated_fields,
+            reasoning_format=asked.reasoning_format,
             choice_count=asked.choice_count,
         )
         request = self._make_request(request_line)
@@ -412,7 +414,9 @@ def _result_line(
 def _answer_format(facts: AcceptedLine) -> OpenAIAnswer | ResponseAnswer:
     if facts.repeated_fields is not None:
         return ResponseAnswer(facts.result_id, dict(facts.repeated_fields))
-    return ChatAnswer(facts.result_id) if facts.is_chat else TextAnswer(facts.result_id)
+    if facts.is_chat:
+        return ChatAnswer(facts.result_id, reasoning_format=facts.reasoning_format)
+    return TextAnswer(facts.result_id)
 
 
 def describe_failure(failure: BatchFailure, describe_error: Callable[[Exception], str]) -> Failure:

@@ -4,15 +4,57 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from .chunks import Chunk, ChunkMaker, join_chunks
 from .events import Event, Start
 from .openai import Json, LogprobShape, chat_logprobs, fingerprint, finish_reason, logprob_source, usage
+from .parts import join_parts
+from .records import Part
 from .text_tokens import TextToken
 
 MISSING_LOGPROB = -9999.0  # OpenAI's number for a logprob that is missing, which its client expects here
 RESPONSE_SHAPE = LogprobShape(missing_logprob=MISSING_LOGPROB)
+
+
+@dataclass
+class _Item:
+    """An item of the output with one part: the reasoning, or the message with the answer."""
+
+    part: Part
+    answer_id: str
+    index: int = 0  # of the item in the output
+    text: str = ""
+    logprobs: list[Json] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"{'rs' if self.part == 'reasoning' else 'msg'}_{self.answer_id}"
+
+    @property
+    def place(self) -> Json:
+        """The fields of an event about the item's part."""
+        return {"item_id": self.id, "output_index": self.index, "content_index": 0}
+
+    @property
+    def text_event(self) -> str:
+        """The beginning of the names of events about the item's text."""
+        return "reasoning_text" if self.part == "reasoning" else "output_text"
+
+    def content(self) -> Json:
+        """Return the part."""
+        if self.part == "reasoning":
+            return {"type": "reasoning_text", "text": self.text}
+        return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": self.logprobs}
+
+    def fields(self, status: str) -> Json:
+        """Return the item, while it is ``in_progress`` without its part."""
+        content = [] if status == "in_progress" else [self.content()]
+        item = {"id": self.id, "status": status, "content": content}
+        if self.part == "reasoning":
+            return item | {"type": "reasoning", "summary": []}
+        return item | {"type": "message", "role": "assistant"}
 
 
 class ResponseAnswer:
@@ -32,9 +74,9 @@ class ResponseAnswer:
         self._repeated_fields = repeated_fields
         self._created = int(time.time()) if created is None else created
         self._shape = shape
-        self._place = {"item_id": f"msg_{answer_id}", "output_index": 0, "content_index": 0}
         self._event_count = 0
         self._chunks: list[Chunk] = []
+        self._item: _Item | None = None  # the item that the stream writes
 
     def chunk_maker(self) -> ChunkMaker:
         return ChunkMaker(_is_in_text, has_opening=True)
@@ -53,18 +95,25 @@ class ResponseAnswer:
         status = "completed" if is_complete else "incomplete"
         counts = usage(chunk.done)
         input_tokens, output_tokens = counts.pop("prompt_tokens"), counts.pop("completion_tokens")
+        output_details = {"reasoning_tokens": 0} | counts.pop("completion_tokens_details", {})
         return self._response(chunk.start, status) | {
             "completed_at": int(time.time()) if is_complete else None,
             "incomplete_details": None if is_complete else {"reason": "max_output_tokens"},
-            "output": [self._message(status, [self._text_part(chunk)])],
+            "output": [item.fields(status) for item in self._items(chunk)],
             "usage": {
                 "input_tokens": input_tokens,
                 "input_tokens_details": {"cached_tokens": chunk.start.cached_tokens, "cache_write_tokens": 0},
                 "output_tokens": output_tokens,
-                "output_tokens_details": {"reasoning_tokens": 0},
+                "output_tokens_details": output_details,
                 **counts,
             },
         }
+
+    def _items(self, chunk: Chunk) -> list[_Item]:
+        """Return the items of a whole answer. The message may be empty."""
+        texts = join_parts(chunk.parts)
+        reasoning = [_Item("reasoning", self._id, text=texts.reasoning)] if texts.reasoning else []
+        return [*reasoning, _Item("answer", self._id, len(reasoning), texts.answer, self._logprobs(chunk))]
 
     def stream(self, chunk: Chunk, facts: Json | None = None) -> Iterator[Json]:
         """Yield the events of a chunk. ``facts``: fields of the last event's response."""
@@ -73,23 +122,54 @@ class ResponseAnswer:
             response = self._response(chunk.start, "in_progress")
             yield self._event("created", response=response)
             yield self._event("in_progress", response=response)
-            yield self._event("output_item.added", output_index=0, item=self._message("in_progress", []))
-            empty_part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-            yield self._event("content_part.added", part=empty_part, **self._place)
-        elif chunk.text or chunk.tokens:
-            delta = {"delta": chunk.text, "logprobs": self._logprobs(chunk)}
-            yield self._event("output_text.delta", **self._place, **delta)
+            if chunk.start.reasoning is None:
+                yield from self._begin_item("answer")
+        texts, logprobs = join_parts(chunk.parts), self._logprobs(chunk)
+        if texts.reasoning:
+            yield from self._add("reasoning", texts.reasoning)
+        if texts.answer or logprobs:
+            yield from self._add("answer", texts.answer, logprobs)
         if chunk.done is not None:
             yield from self._last_events(facts or {})
 
+    def _add(self, part: Part, text: str, logprobs: Iterable[Json] = ()) -> Iterator[Json]:
+        """Yield the events of further text of a part."""
+        if self._item is None or self._item.part != part:
+            yield from self._begin_item(part)
+        item = self._current_item
+        item.text += text
+        item.logprobs += logprobs
+        fields = {"delta": text} if part == "reasoning" else {"delta": text, "logprobs": list(logprobs)}
+        yield self._event(f"{item.text_event}.delta", **item.place, **fields)
+
+    def _begin_item(self, part: Part) -> Iterator[Json]:
+        yield from self._end_item("completed")
+        index = 0 if self._item is None else self._item.index + 1
+        self._item = item = _Item(part, self._id, index)
+        yield self._event("output_item.added", output_index=index, item=item.fields("in_progress"))
+        yield self._event("content_part.added", part=item.content(), **item.place)
+
+    def _end_item(self, status: str) -> Iterator[Json]:
+        """Yield the events of the end of the item that the stream writes."""
+        item = self._item
+        if item is None:
+            return
+        content = item.content()
+        fields = {name: content[name] for name in ("text", "logprobs") if name in content}
+        yield self._event(f"{item.text_event}.done", **item.place, **fields)
+        yield self._event("content_part.done", part=content, **item.place)
+        yield self._event("output_item.done", output_index=item.index, item=item.fields(status))
+
+    @property
+    def _current_item(self) -> _Item:
+        assert self._item is not None  # noqa: S101 - called after an item has begun
+        return self._item
+
     def _last_events(self, facts: Json) -> Iterator[Json]:
         response = self.whole(self._chunks) | facts
-        (message,) = response["output"]
-        (part,) = message["content"]
-        text = {"text": part["text"], "logprobs": part["logprobs"]}
-        yield self._event("output_text.done", **self._place, **text)
-        yield self._event("content_part.done", part=part, **self._place)
-        yield self._event("output_item.done", output_index=0, item=message)
+        if self._item is None or self._item.part == "reasoning":
+            yield from self._begin_item("answer")
+        yield from self._end_item(response["status"])
         yield self._event(response["status"], response=response)
 
     def failure(self, error: Json) -> Json:
@@ -130,20 +210,10 @@ class ResponseAnswer:
             "logprobs_from": logprob_source(start),
         }
 
-    def _message(self, status: str, content: list[Json]) -> Json:
-        item_id = self._place["item_id"]
-        return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
-
-    def _text_part(self, chunk: Chunk) -> Json:
-        return {
-            "type": "output_text",
-            "text": chunk.text,
-            "annotations": [],
-            "logprobs": self._logprobs(chunk),
-        }
-
     def _logprobs(self, chunk: Chunk) -> list[Json]:
-        logprobs = chat_logprobs(chunk.start, chunk.tokens, self._shape)
+        """Return the logprobs of the answer's tokens."""
+        tokens = chunk.tokens and [token for token in chunk.tokens if token.record.part != "reasoning"]
+        logprobs = chat_logprobs(chunk.start, tokens, self._shape)
         return [] if logprobs is None else logprobs["content"]
 
 

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from ..engine.chat_template import CONTINUED_REASONING, BegunReasoning, Message
 from ..engine.token_records import LogprobRequest
+from ..logprobs.openai import ReasoningFormat
 from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
 from .errors import InvalidFieldError
-from .fields import GenerationFields, MessageFields, PromptFields, read_settings, set_arguments
+from .fields import ChatFields, GenerationFields, MessageFields, PromptFields, read_settings, set_arguments
 from .messages import PlacedMessages, template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
 from .strict_model import Json
@@ -29,6 +30,7 @@ class AskedRequest:
     messages: list[Message] | None = None
     # the fields that an answer of `/v1/responses` repeats; None for all other requests
     repeated_fields: Json | None = None
+    reasoning_format: ReasoningFormat = "auto"  # where the answer to a chat has the reasoning
     beginning: str = ""  # text of the answer that the prompt or the last message already has
     reasoning: BegunReasoning | None = None  # reasoning that the last message already has
     overrides: tuple[Override, ...] = ()  # settings; if several set the same one, the last counts
@@ -123,6 +125,8 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
         chat = _begun_chat(fields, placed_messages, unused)
         asked = replace(asked, messages=chat.messages, beginning=chat.beginning, reasoning=chat.reasoning)
         asked = replace(asked, repeated_fields=fields.repeated())
+        if isinstance(fields, ChatFields) and fields.reasoning_format is not None:
+            asked = replace(asked, reasoning_format=fields.reasoning_format)
         unused += fields.without_effect()
         if chat.reasoning is not None:
             last_place = f"{place}{list(placed_messages)[-1]}."

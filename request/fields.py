@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 
 from ..common.strict_json import encode_exact_json, without_whole_floats
 from ..common.text import short_repr
+from ..logprobs.openai import ReasoningFormat
 from ..presets.errors import PresetError
 from ..presets.foreign import lists
 from ..presets.overrides import Override
@@ -229,6 +230,7 @@ class ChatFields(MessageFields):
 
     conversation_field = "messages"
     messages: list[ChatMessage] = Field(min_length=1)
+    reasoning_format: ReasoningFormat | None = None
 
     def placed_messages(self) -> PlacedMessages:
         """Return the messages by their paths."""

@@ -57,7 +57,7 @@ class OpenAIFormat(PreparedFormat):
         )
         answer_id = secrets.token_hex(12)
         self._answer = (
-            ChatAnswer(answer_id, shape=self._shape)
+            ChatAnswer(answer_id, shape=self._shape, reasoning_format=prepared.asked.reasoning_format)
             if self._is_chat
             else TextAnswer(answer_id, echo=self._echo, shape=self._shape)
         )

@@ -1,0 +1,100 @@
+"""The reasoning in answers of chats and of `/v1/responses`, from a model that is known to think."""
+
+import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from ..engine.scripted_model import write_scripted_model
+from .gen_serve import GenServe, parts_of_stream
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }}:"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>\n\n{% endif %}{{ m.content }}"
+    "{% endfor %}{% if add_generation_prompt %}<A>{% if enable_thinking is false %}<think></think>\n\n{% endif %}"
+    "{% endif %}"
+)
+SCRIPT = ["<A>", "<think>", "\n", "hm", "</think>", "\n\n", "yes", ".", "<end>"]
+WHOLE = "<think>\nhm</think>\n\nyes."
+QUESTION = [{"role": "user", "content": "Hi"}]
+BODY = {"messages": QUESTION, "temperature": 0, "max_tokens": 20, "logprobs": True}
+THOUGHT = {"content": "yes.", "reasoning_content": "hm"}
+MESSAGES = {
+    "auto": ({}, THOUGHT),
+    "auto, given": ({"reasoning_format": "auto"}, THOUGHT),
+    "deepseek": ({"reasoning_format": "deepseek"}, THOUGHT),
+    "none": ({"reasoning_format": "none"}, {"content": WHOLE}),
+    "in both": ({"reasoning_format": "deepseek-legacy"}, {"content": WHOLE, "reasoning_content": "hm"}),
+    "cut in the reasoning": ({"max_tokens": 3}, {"content": "", "reasoning_content": "hm"}),
+    "a budget": ({"reasoning_budget_tokens": 1}, {"content": "yes."}),
+    "a grammar": ({"grammar": 'root ::= "yes"'}, {"content": "yes", "reasoning_content": "hm"}),
+    "a regex": ({"guided_regex": "yes[.]"}, THOUGHT),
+}
+
+
+@pytest.fixture(scope="module")
+def thinking(tmp_path_factory):
+    path = write_scripted_model(tmp_path_factory.mktemp("thinking") / "model.gguf", [SCRIPT], TEMPLATE)
+    with GenServe(model=path) as server:
+        yield server
+
+
+def message_of_stream(chunks):
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    message = {"content": "".join(delta.get("content") or "" for delta in deltas)}
+    reasoning = "".join(delta.get("reasoning_content") or "" for delta in deltas)
+    return message | ({"reasoning_content": reasoning} if reasoning else {})
+
+
+@pytest.mark.parametrize(("fields", "expected"), MESSAGES.values(), ids=MESSAGES)
+def test_a_message_has_its_reasoning_whole_and_streamed(thinking, fields, expected):
+    status, answer = thinking.post("/v1/chat/completions", BODY | fields)
+    assert status == 200, answer
+    choice = answer["choices"][0]
+    message = {
+        name: choice["message"][name] for name in ("content", "reasoning_content") if name in choice["message"]
+    }
+    assert message == expected
+    parts = [entry["part"] for entry in choice["logprobs"]["content"]]
+    assert parts == sorted(parts, reverse=True)  # the reasoning first
+    assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": parts.count("reasoning")}
+    _, _, stream = thinking.request("POST", "/v1/chat/completions", BODY | fields | {"stream": True})
+    assert message_of_stream(chunk for chunk in parts_of_stream(stream) if isinstance(chunk, dict)) == expected
+
+
+def test_another_format_is_refused(thinking):
+    status, answer = thinking.post("/v1/chat/completions", BODY | {"reasoning_format": "tags"})
+    assert (status, answer["error"]["param"]) == (400, "reasoning_format")
+
+
+def test_completions_stay_one_text(thinking):
+    _, answer = thinking.post("/v1/completions", {"prompt": "<A>", "max_tokens": 20, "temperature": 0})
+    assert answer["choices"][0]["text"] == WHOLE
+
+
+def test_a_response_has_an_item_of_reasoning_before_the_message(thinking):
+    body = {"input": "Hi", "temperature": 0, "max_output_tokens": 20}
+    status, whole = thinking.post("/v1/responses", body)
+    assert status == 200, whole
+    TypeAdapter(Response).validate_python(whole)
+    reasoning, message = whole["output"]
+    assert (reasoning["type"], reasoning["content"]) == ("reasoning", [{"type": "reasoning_text", "text": "hm"}])
+    assert (message["type"], message["content"][0]["text"]) == ("message", "yes.")
+    assert whole["usage"]["output_tokens_details"] == {"reasoning_tokens": 4}
+    _, _, stream = thinking.request("POST", "/v1/responses", body | {"stream": True})
+    events = parts_of_stream(stream)
+    for event in events:
+        TypeAdapter(ResponseStreamEvent).validate_python(event)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    ended = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert ended == events[-1]["response"]["output"]
+    texts = {
+        name: "".join(event["delta"] for event in events if event["type"] == f"response.{name}.delta")
+        for name in ("reasoning_text", "output_text")
+    }
+    assert texts == {"reasoning_text": "hm", "output_text": "yes."}
+
+
+def test_without_thinking_the_answer_has_no_reasoning(thinking):
+    _, answer = thinking.post("/v1/chat/completions", BODY | {"enable_thinking": False, "max_tokens": 1})
+    assert "reasoning_content" not in answer["choices"][0]["message"]
+    assert answer["choices"][0]["logprobs"]["content"][0]["part"] == "answer"
