@@ -23,6 +23,7 @@ import json
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -112,12 +113,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = str(options.model or _write_model(Path(folder), options.size))
         description = _describe(model, flags)
+        failure = None
         try:
             _compare_streams(model, flags, options.tokens, options.seconds / 2, table)
             _compare_servers(model, flags, options.clients, options.seconds / 2, table)
         except subprocess.CalledProcessError as error:
-            print(error, error.stderr.decode(errors="replace"), sep="\n")
+            failure = f"{error}\n{(error.stderr or b'').decode(errors='replace')}"
         print("", description, "", *table.lines(), sep="\n")
+        if failure is not None:
+            sys.exit(failure)
 
 
 def _write_model(folder: Path, size: str) -> Path:

@@ -312,7 +312,9 @@ def computing_device(options: ModelOptions, model: Model | None) -> SettingValue
 
         files, origin = find_model_files(options.model_reference)
         placement = plan_placement(files.path, options.load_options())
-        return SettingValue("CPU" if placement is None else str(placement), flag)
+        if placement is None:
+            return SettingValue("CPU", flag)
+        return SettingValue(str(placement) if placement.note is None else f"{placement}: {placement.note}", flag)
     except ModelError as error:
         if error.origin in FLAGS_BY_OPTION:
             raise with_origin(error, origin) from None

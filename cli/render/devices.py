@@ -15,4 +15,6 @@ def print_devices() -> None:
     for device in list_devices():
         memory = f"{device.total_bytes >> 20} MiB, {device.free_bytes >> 20} MiB free"
         lines.append(f"  {device.name}: {device.description} ({memory})")
+    if len(lines) == 1:
+        lines.append("  (none)")
     print(terminal_safe("\n".join(lines), sys.stdout))

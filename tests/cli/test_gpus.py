@@ -49,7 +49,7 @@ def test_the_list_of_devices(gen, put):
     ]
     assert gen("batch", "--list-devices").out == out
     put()
-    assert gen("run", "--list-devices").out == "Available devices:\n"
+    assert gen("run", "--list-devices").out == "Available devices:\n  (none)\n"
 
 
 # flags, free memory beside the margin in MiB; layers, and parts of the note
