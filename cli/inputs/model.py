@@ -314,7 +314,9 @@ def computing_device(options: ModelOptions, model: Model | None) -> SettingValue
         placement = plan_placement(files.path, options.load_options())
         if placement is None:
             return SettingValue("CPU", flag)
-        return SettingValue(str(placement) if placement.note is None else f"{placement}: {placement.note}", flag)
+        if placement.note is not None:
+            print_note(placement.note)
+        return SettingValue(str(placement), flag)
     except ModelError as error:
         if error.origin in FLAGS_BY_OPTION:
             raise with_origin(error, origin) from None

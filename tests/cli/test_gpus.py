@@ -89,8 +89,10 @@ def test_where_the_layers_are(gen, put, flags, mib, layers, note):
 def test_stats_and_settings_name_layers_and_devices(gen, put):
     put(gpu(mib=180), gpu("CUDA1", mib=-100))
     assert "device      15 of 31 layers on CUDA0\n" in gen("run", "The sea", "-n", "2", "--stats").err
-    rows = [line.split() for line in gen("run", "--show-config").out.splitlines()]
+    shown = gen("run", "--show-config")
+    rows = [line.split() for line in shown.out.splitlines()]
     assert rows[1] == ["device", *["15", "of", "31", "layers", "on", "CUDA0"], "default"]
+    assert "15 of 31 layers" in shown.err
     rows = [line.split() for line in gen("run", "--show-config", "-dev", "none").out.splitlines()]
     assert rows[1] == ["device", "CPU", "-dev"]
     put()

@@ -136,9 +136,16 @@ SPELLINGS = {label: [(form, {}) for form in forms] for label, forms in FORMS.ite
 """For each setting: the fields of requests that set it, each with those that they need beside them."""
 
 
+OF_CHATS = {
+    *("enable_thinking", "reasoning_effort", "reasoning_budget_tokens", "thinking_budget_tokens"),
+    *("thinking_token_budget", "reasoning_budget_message"),
+}
+"""Names that have a meaning for chats alone: tests/serve/test_messages.py."""
+
+
 def test_no_name_is_forgotten():
     tested = {name for spellings in SPELLINGS.values() for fields, _ in spellings for name in fields}
-    assert {name for names in NAMES.values() for name in names} <= tested
+    assert {name for names in NAMES.values() for name in names} <= tested | OF_CHATS
 
 
 def body(opening, fields):
