@@ -112,7 +112,7 @@ def test_a_prompt_of_tokens_says_where_the_answer_begins(thinking, fields):
     _, answer = thinking.post("/gen/generate", body | fields)
     lines = answer["lines"]
     assert (lines[-1]["text"], lines[-1]["reasoning"]) == ("yes", "")
-    assert [line["part"] for line in lines[1:3]] == ["reasoning", "answer"]
+    assert (lines[1]["part"], lines[-2]["part"]) == ("reasoning", "answer")
     assert (lines[0]["command"] is None) == ("grammar" in fields)
 
 
