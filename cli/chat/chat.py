@@ -222,5 +222,7 @@ class Chat:
             print_note(f"the answer ends because its last {last_event.loop_period:,} tokens repeat")
         elif last_event.finish_reason == "context":
             print_note("the answer ends because the context is full; -c makes the context larger")
+        if last_event.reasoning and not last_event.text and not interrupt.requested:
+            print_note("the model wrote reasoning, and no answer; /edit answer continues it, with text of yours")
         if last_event.complete is False and not interrupt.requested:
             print_note("the answer does not complete the grammar")

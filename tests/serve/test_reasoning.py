@@ -18,6 +18,7 @@ TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<A>{% if enable_thinking is false %}<think></think>\n\n{% endif %}"
     "{% endif %}"
 )
+CONTINUED = ["so", " it", "</think>", "\n\n", "yes"]
 SCRIPT = ["<A>", "<think>", "\n", "hm", "</think>", "\n\n", "yes", ".", "<end>"]
 WHOLE = "<think>\nhm</think>\n\nyes."
 QUESTION = [{"role": "user", "content": "Hi"}]
@@ -38,7 +39,7 @@ MESSAGES = {
 
 @pytest.fixture(scope="module")
 def thinking(tmp_path_factory):
-    path = write_scripted_model(tmp_path_factory.mktemp("thinking") / "model.gguf", [SCRIPT], TEMPLATE)
+    path = write_scripted_model(tmp_path_factory.mktemp("thinking") / "model.gguf", [SCRIPT, CONTINUED], TEMPLATE)
     with GenServe(model=path) as server:
         yield server
 
@@ -64,6 +65,13 @@ def test_a_message_has_its_reasoning_whole_and_streamed(thinking, fields, expect
     assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": parts.count("reasoning")}
     _, _, stream = thinking.request("POST", "/v1/chat/completions", BODY | fields | {"stream": True})
     assert message_of_stream(chunk for chunk in parts_of_stream(stream) if isinstance(chunk, dict)) == expected
+
+
+def test_a_continued_reasoning_goes_on_with_its_blanks(thinking):
+    messages = [*QUESTION, {"role": "assistant", "content": "", "reasoning_content": "so"}]
+    _, answer = thinking.post("/v1/chat/completions", BODY | {"messages": messages})
+    message = answer["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == (" it", "yes.")
 
 
 def test_another_format_is_refused(thinking):
