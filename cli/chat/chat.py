@@ -167,13 +167,13 @@ class Chat:
 
     def _parts_of(self, answer: StoredMessage | str) -> list[TextPart]:
         """Return the pieces of an answer, or of its beginning, that the view shows."""
-        is_beginning = isinstance(answer, str)
-        text = answer if is_beginning else answer.content
+        text = answer if isinstance(answer, str) else answer.content
         if not text:
             return []
         if not self.view.separates_reasoning:
             return [TextPart("answer", text)]
-        return self.session.parts_of_beginning(text) if is_beginning else self.session.parts_of(answer)
+        session = self.session
+        return session.parts_of_beginning(answer) if isinstance(answer, str) else session.parts_of(answer)
 
     def _show_new_answer(
         self,
