@@ -6,13 +6,13 @@ The reasoning in an answer is recognized by the tags of the chat template.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..common.strict_json import json_line
 from ..common.text import count_noun
-from ..logprobs.events import Reasoning, ReasoningTags
-from ..logprobs.parts import join_parts, split_text
+from ..logprobs.events import Reasoning
+from ..logprobs.parts import TextPart, join_parts, split_text
 from .conversation import ReportMessage
 from .records import ContextFullError, StoredMessage
 
@@ -51,14 +51,14 @@ class PromptMaker:
         self, messages: Sequence[StoredMessage], beginning: str = "", system: str | None = None
     ) -> str:
         """Return the text of a prompt that ends with ``beginning``."""
-        # ``system`` replaces the system message.
+        # ``system`` replaces the system message. ``beginning`` may have the reasoning with its tags.
         from ..engine.guidance import with_system_message
         from ..engine.templates import format_chat
 
         chat = template_messages(messages, self._template)
         if system is not None:
             chat = with_system_message(chat, system)
-        return format_chat(self._model, chat, self._template, self._report_once) + beginning
+        return format_chat(self._model, chat, self._template, self._report_once, beginning=beginning)
 
     def fit(
         self,
@@ -129,12 +129,44 @@ class PromptMaker:
 
 def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate) -> list[dict[str, str]]:
     """Return the messages in the form that chat templates expect."""
-    tags = template.reasoning_tags
+    reasoning = reasoning_of_answers(template)
 
-    def content_of(message: StoredMessage) -> str:
-        return _answer_for_template(message.content, tags) if message.role == "assistant" else message.content
+    def fields_of(message: StoredMessage) -> dict[str, str]:
+        if message.role != "assistant":
+            return {"content": message.content}
+        parts = join_parts(parts_of_answer(message.content, reasoning))
+        return {"content": parts.answer} | ({"reasoning_content": parts.reasoning} if parts.reasoning else {})
 
-    return [{"role": message.role, "content": content_of(message)} for message in messages]
+    return [{"role": message.role, **fields_of(message)} for message in messages]
+
+
+def reasoning_of_answers(template: ChatTemplate) -> Reasoning | None:
+    """Return the reasoning that answers begin with; None if the template has no reasoning."""
+    return None if template.reasoning_tags is None else template.reasoning_after(_first_prompt(template))
+
+
+def reasoning_opening(template: ChatTemplate) -> str:
+    """Return the beginning of the reasoning that prompts end with; empty if the model begins it."""
+    reasoning = reasoning_of_answers(template)
+    if reasoning is None or reasoning.place != "inside":
+        return ""
+    return reasoning.tags.start + _first_prompt(template).rpartition(reasoning.tags.start)[2]
+
+
+def _first_prompt(template: ChatTemplate) -> str:
+    return template.render([{"role": "user", "content": "Hello"}]).text
+
+
+def parts_of_answer(text: str, reasoning: Reasoning | None, *, may_be_thought: bool = False) -> list[TextPart]:
+    """Return the reasoning and the answer in the text of an answer."""
+    # ``may_be_thought``: whether a text without an end tag is reasoning that was cut off, if the prompt opens it.
+    if reasoning is None:
+        return [TextPart("answer", text)]
+    if text.lstrip().startswith(reasoning.tags.start):
+        reasoning = replace(reasoning, place="before")
+    elif reasoning.place == "inside" and reasoning.tags.end not in text and not may_be_thought:
+        reasoning = replace(reasoning, place="after")
+    return split_text(text, reasoning)
 
 
 class ContextUsage(NamedTuple):
@@ -240,15 +272,6 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
     )
 
 
-def _answer_for_template(content: str, tags: ReasoningTags | None) -> str:
-    """Return the text of an earlier answer as the chat template expects it."""
-    # Most templates remove the reasoning from earlier answers. A template with ``answer_prefixes`` would reject
-    # the reasoning, so this function removes it.
-    if tags is None or not tags.answer_prefixes:
-        return content
-    return join_parts(split_text(content, Reasoning(tags))).answer
-
-
 _ROLE_TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
@@ -259,5 +282,4 @@ def markdown_of(messages: Sequence[StoredMessage]) -> str:
 
 def jsonl_of(messages: Sequence[StoredMessage], template: ChatTemplate) -> str:
     """Return the messages as one line of JSON, a request for `gen batch`."""
-    # `template_messages` removes the reasoning from answers, which some templates reject.
     return json_line({"messages": template_messages(messages, template)})

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.text import count_noun
 from ..logprobs.events import Reasoning, ReasoningTags
-from ..logprobs.parts import TextPart, split_text
+from ..logprobs.parts import TextPart
 from .conversation import Conversation, ReportMessage
 from .prompt import (
     ContextUsage,
@@ -32,7 +32,9 @@ from .prompt import (
     OnFull,
     PromptMaker,
     context_warning,
-    template_messages,
+    parts_of_answer,
+    reasoning_of_answers,
+    reasoning_opening,
 )
 from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
 
@@ -119,15 +121,25 @@ class ChatSession:
         # The events contain only what is generated, but the stored message includes ``text``.
         return self._generate(self._last_user_message(), text, request, is_interrupted, progress)
 
-    def parts_of(self, text: str) -> list[TextPart]:
-        """Return the reasoning and the answer that the text of an answer to the last message of the user has."""
-        user_message = self.conversation.last_user_message()
-        prompt = ""
-        if user_message is not None:
-            messages = template_messages(self.conversation.path_to(user_message), self.template)
-            prompt = self.template.render(messages).text
-        reasoning = self.template.reasoning_after(prompt)
-        return [TextPart("answer", text)] if reasoning is None else split_text(text, reasoning)
+    def parts_of(self, message: StoredMessage) -> list[TextPart]:
+        """Return the reasoning and the answer in a message of the assistant."""
+        reasoning = reasoning_of_answers(self.template)
+        return parts_of_answer(message.content, reasoning, may_be_thought=self._was_begun_by_model(message))
+
+    def parts_of_beginning(self, text: str) -> list[TextPart]:
+        """Return the reasoning and the answer in the beginning of an answer, see `continue_from`."""
+        return parts_of_answer(text, reasoning_of_answers(self.template))
+
+    def editable_text(self, message: StoredMessage) -> str:
+        """Return the text of an answer as `continue_from` takes it, with the start tag that its prompt had."""
+        opening = reasoning_opening(self.template)
+        has_thought = any(part.part == "reasoning" for part in self.parts_of(message))
+        is_opened_by_prompt = has_thought and not message.content.lstrip().startswith(opening.strip())
+        return opening + message.content if is_opened_by_prompt else message.content
+
+    def _was_begun_by_model(self, message: StoredMessage) -> bool:
+        answer = self.conversation.answer_record(message)
+        return answer is not None and not answer.beginning
 
     def prompt_ids_to_continue(self, beginning: str) -> tuple[int, ...]:
         """Return the prompt's tokens for continuing an answer to the last message of the user."""

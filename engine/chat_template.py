@@ -110,7 +110,7 @@ class ChatTemplate(ABC):
 
         Args:
             prompt: A prompt that the template has made.
-            beginning: The beginning of the answer's text, with which the prompt ends.
+            beginning: The beginning of the answer's text, or of its reasoning, with which the prompt ends.
         """
         tags = self.reasoning_tags
         if tags is None:
@@ -123,7 +123,8 @@ class ChatTemplate(ABC):
             place = "after"
         else:
             place = "before"
-        return Reasoning(tags, place, self.answer_opening)
+        is_continued = place == "inside" and bool(beginning.strip().removeprefix(tags.start))
+        return Reasoning(tags, place, self.answer_opening, is_continued)
 
     @abstractmethod
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:

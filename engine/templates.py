@@ -220,7 +220,8 @@ def format_request(
     template = open_chat_template(model, chat.template, chat.variables)
     begin = partial(format_chat, model, template=template, beginning=request.beginning, reasoning=chat.reasoning)
     prompt = begin(chat.messages, report=report)
-    formatted = request.with_chat_text(prompt, template.reasoning_after(prompt, request.beginning))
+    thought = chat.reasoning.text if chat.reasoning is not None and not chat.reasoning.is_complete else ""
+    formatted = request.with_chat_text(prompt, template.reasoning_after(prompt, thought or request.beginning))
     negative_text = request.rules.negative_text
     if negative_text is None:
         return formatted

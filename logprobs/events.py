@@ -42,11 +42,13 @@ class Reasoning:
         place: where the prompt ends. ``before``: the model may begin with its reasoning or with its answer;
             ``inside``: the reasoning has begun; ``after``: the answer has begun.
         answer_opening: the text that the template writes between the end tag and the answer.
+        is_continued: whether the prompt ends with text of the reasoning, after which blanks belong to it.
     """
 
     tags: ReasoningTags
     place: Place = "before"
     answer_opening: str = ""
+    is_continued: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class PartSplitter:
         self._tags = reasoning.tags
         self._place: Place = reasoning.place
         self._held_back = ""
-        self._skips_blanks = reasoning.place == "inside"
+        self._skips_blanks = reasoning.place == "inside" and not reasoning.is_continued
         self._last_blanks = ""  # blanks at the end of the reasoning so far, which more reasoning may follow
 
     def push(self, text: str, part: Part | None = None) -> list[TextPart]:

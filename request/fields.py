@@ -200,6 +200,15 @@ class PromptFields(GenerationFields):
         return list(prompt)  # type: ignore[arg-type]
 
 
+class TokenPromptFields(PromptFields):
+    """A prompt that a chat template has made, perhaps with the beginning of the answer.
+
+    ``answer_start``: the number of its tokens before the answer, which then has parts; None: another prompt.
+    """
+
+    answer_start: Annotated[int, Field(ge=0)] | None = None
+
+
 class MessageFields(GenerationFields):
     """A conversation to be answered, in whichever form an API has it."""
 

@@ -14,7 +14,7 @@ from ..logprobs.jsonl import RunLines
 from ..logprobs.recorded import StreamError, read_stream
 from ..logprobs.report import page as report_page
 from ..logprobs.report.run_data import RunReader
-from ..requests.fields import PromptFields
+from ..requests.fields import TokenPromptFields
 from ..requests.strict_model import Json
 from .answers import PreparedFormat
 from .errors import InvalidRequestError
@@ -58,7 +58,7 @@ class LinesFormat(PreparedFormat):
         return json_line({"event": "error", **error})
 
 
-class LineFields(PromptFields):
+class LineFields(TokenPromptFields):
     """The fields of `/gen/generate`, whose answer is a stream unless ``stream`` is false."""
 
     stream: bool | None = True

@@ -23,7 +23,7 @@ from ..logprobs.events import Start
 from ..presets.errors import PresetError
 from ..presets.preset import load_preset
 from ..presets.settings import resolve_settings
-from ..requests.fields import ChatFields, GenerationFields, PromptFields, fields_without_place, read_body
+from ..requests.fields import ChatFields, GenerationFields, TokenPromptFields, fields_without_place, read_body
 from ..samplers.building import build, chain_notation
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
@@ -46,7 +46,7 @@ class NextTokenFields(GenerationFields):
     against: Annotated[list[str], Field(max_length=16)] | None = None
 
 
-class NextTokenOfPrompt(NextTokenFields, PromptFields):
+class NextTokenOfPrompt(NextTokenFields, TokenPromptFields):
     """The next token of a prompt."""
 
 

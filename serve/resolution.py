@@ -15,7 +15,7 @@ from ..engine.guidance import guidance_model
 from ..engine.model import Model
 from ..engine.native_template import builtin_chat_templates
 from ..engine.request import ChatMessages, GenerationRequest
-from ..engine.templates import format_request, is_chat_template
+from ..engine.templates import format_request, is_chat_template, open_chat_template
 from ..engine.token_records import check_trace_count
 from ..grammars.compile_guard import CompileGuard
 from ..grammars.constraint import Constraint
@@ -27,7 +27,7 @@ from ..presets.errors import PresetError
 from ..requests.asked import AskedRequest, ask
 from ..requests.engine_request import text_rules
 from ..requests.errors import InvalidLineError
-from ..requests.fields import MAX_DRAFT_TOKENS, GenerationFields, MessageFields, PromptFields
+from ..requests.fields import MAX_DRAFT_TOKENS, GenerationFields, MessageFields, PromptFields, TokenPromptFields
 from ..requests.resolve import RequestDefaults, RequestResolver
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
@@ -141,6 +141,8 @@ class RequestMaker:
             request = replace(resolved, exact_reuse=not reuses_answers, draft=draft)
             if fields.speculative is False:
                 request = replace(request, lookup=0)
+            if isinstance(fields, TokenPromptFields) and fields.answer_start is not None:
+                request = self._with_parts(request, fields.answer_start)
             for number in range(asked.choice_count):
                 seeded_request = replace(request, seed=following_seed(first_seed, number))
                 choices.append(self._choice(seeded_request, prompt_field, grammars, fit))
@@ -217,6 +219,16 @@ class RequestMaker:
             and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, prompt_text) == ids),
         )
 
+    def _with_parts(self, request: GenerationRequest, answer_start: int) -> GenerationRequest:
+        """Return a request whose answer, which begins at a token of the prompt, has the template's reasoning."""
+        ids = self._prompt_ids(cast("str | Sequence[int]", request.prompt), "prompt")
+        prompt, beginning = (
+            b"".join(map(self.model.vocabulary.piece, part)).decode("utf-8", "replace")
+            for part in (ids[:answer_start], ids[answer_start:])
+        )
+        template = open_chat_template(self.model, self.resolver.defaults.chat_template)
+        return request.with_chat_text(ids, template.reasoning_after(prompt + beginning, beginning))
+
     def _start_constraint(
         self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar]
     ) -> Constraint | None:
@@ -246,11 +258,13 @@ class RequestMaker:
 def _has_command(request: GenerationRequest, prompt_text: str) -> bool:
     """Return whether the flags of `gen run` can express a request."""
     guidance = request.rules.guidance
+    begins_with_answer = request.reasoning is None or request.reasoning.place == "after"
+    has_own_grammar = request.constraint is not None and (bool(request.beginning) or not begins_with_answer)
     return (
         request.ends_at_eog
         and not request.stop_token_ids
         and not (guidance is not None and isinstance(guidance.negative_prompt, tuple))
-        and not (request.beginning and request.constraint is not None)
+        and not has_own_grammar
         and "\0" not in prompt_text
     )
 

@@ -132,7 +132,7 @@ class Chat:
         if user_message is not None:
             self.view.show_message(user_message.content)
         if current_message is not None and current_message.role == "assistant":
-            self.view.show_answer(self._parts_of(current_message.content))
+            self.view.show_answer(self._parts_of(current_message))
         self._print_unanswered_note()
 
     def _print_unanswered_note(self) -> None:
@@ -165,11 +165,15 @@ class Chat:
         if warning is not None:
             print_note(warning)
 
-    def _parts_of(self, text: str) -> list[TextPart]:
-        """Return the pieces of an answer that the view shows."""
+    def _parts_of(self, answer: StoredMessage | str) -> list[TextPart]:
+        """Return the pieces of an answer, or of its beginning, that the view shows."""
+        text = answer if isinstance(answer, str) else answer.content
         if not text:
             return []
-        return self.session.parts_of(text) if self.view.separates_reasoning else [TextPart("answer", text)]
+        if not self.view.separates_reasoning:
+            return [TextPart("answer", text)]
+        session = self.session
+        return session.parts_of_beginning(answer) if isinstance(answer, str) else session.parts_of(answer)
 
     def _show_new_answer(
         self,
@@ -218,5 +222,7 @@ class Chat:
             print_note(f"the answer ends because its last {last_event.loop_period:,} tokens repeat")
         elif last_event.finish_reason == "context":
             print_note("the answer ends because the context is full; -c makes the context larger")
+        if last_event.reasoning and not last_event.text and not interrupt.requested:
+            print_note("the model wrote reasoning, and no answer; /edit answer continues it, with text of yours")
         if last_event.complete is False and not interrupt.requested:
             print_note("the answer does not complete the grammar")

@@ -304,7 +304,7 @@ def _edit(chat: Chat, argument: str) -> None:
         return
     if current_message is None or current_message.role != "assistant":
         raise ChatCommandError("there is no answer to edit")
-    chat.continue_from(_ask_for_edited_text(chat, current_message.content))
+    chat.continue_from(_ask_for_edited_text(chat, chat.session.editable_text(current_message)))
 
 
 def _ask_for_edited_text(chat: Chat, text: str) -> str:

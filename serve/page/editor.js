@@ -2,18 +2,19 @@
 
 import { element } from "./web/elements.js";
 import { visible } from "./web/format.js";
-import { contentText, sharedLength, textOf } from "./texts.js";
+import { contentText, isReasoning, sharedLength, textOf, thoughtName } from "./texts.js";
 import { dropsTop, MEASURES } from "./tints.js";
 
 /**
- * The text area and the list of tokens. `hooks` has the functions `edited(tokens)`, called with the tokens after a
+ * The text area and the list of tokens; `fold` is the button that shows those of the reasoning. `hooks` has the functions `edited(tokens)`, called with the tokens after a
  * change by a person; `moved(position)`, with the place of the cursor; and `pressed(index)`, with a token's index.
  */
 export class Editor {
-  constructor(area, mirror, list, hooks) {
+  constructor(area, mirror, list, fold, hooks) {
     this.area = area;
     this.mirror = mirror;
     this.list = list;
+    this.fold = fold;
     this.hooks = hooks;
     this.tokens = [];
     this.spans = []; // the elements of the tokens in the copy
@@ -42,6 +43,28 @@ export class Editor {
       if (item) this.press(this.indexOf(item), true);
     });
     this.list.addEventListener("keydown", (event) => this.keyInList(event));
+    this.fold.addEventListener("click", () => this.unfold(!this.isUnfolded));
+  }
+
+  get isUnfolded() {
+    return this.fold.getAttribute("aria-expanded") === "true";
+  }
+
+  /** Show the tokens of the reasoning, or hide them. */
+  unfold(isUnfolded) {
+    this.fold.setAttribute("aria-expanded", String(isUnfolded));
+    this.list.classList.toggle("folded", !isUnfolded);
+    if (this.isHidden(this.reachable?.parentElement)) this.makeReachable(this.items.find((item) => !this.isHidden(item)) ?? this.items[0]);
+  }
+
+  isHidden(item) {
+    return !this.isUnfolded && Boolean(item?.classList.contains("reasoning"));
+  }
+
+  showThought() {
+    const count = this.tokens.filter(isReasoning).length;
+    this.fold.hidden = count === 0;
+    this.fold.textContent = thoughtName(count);
   }
 
   /** The place of the cursor, in characters of the text. */
@@ -132,6 +155,7 @@ export class Editor {
     this.tokens = tokens;
     if (this.selected >= 0) this.select(-1);
     if (!this.reachable?.isConnected && this.items.length) this.makeReachable(this.items[0]);
+    this.showThought();
   }
 
   /**
@@ -165,7 +189,7 @@ export class Editor {
   classOf(token) {
     const level = MEASURES[this.measure].level(token);
     const isWritten = token.event === "token";
-    return `t h${level}${isWritten ? "" : " prompt"}${isWritten && dropsTop(token) ? " marked top-dropped" : ""}${token.returns ? " marked returned" : ""}`;
+    return `t h${level}${isWritten ? "" : " prompt"}${isReasoning(token) ? " reasoning" : ""}${isWritten && dropsTop(token) ? " marked top-dropped" : ""}${token.returns ? " marked returned" : ""}`;
   }
 
   span(token) {
@@ -208,6 +232,7 @@ export class Editor {
     this.selected = index < this.tokens.length ? index : -1;
     if (this.selected < 0) return;
     const item = this.items[index];
+    if (this.isHidden(item)) this.unfold(true);
     this.marked = [this.spans[index], item];
     for (const node of this.marked) node.classList.add("selected");
     item.firstChild.setAttribute("aria-current", "true");
@@ -225,10 +250,12 @@ export class Editor {
   keyInList(event) {
     const item = event.target.closest("li");
     const index = item ? this.indexOf(item) : -1;
-    const last = this.tokens.length - 1;
-    const next = { ArrowRight: index + 1, ArrowDown: index + 1, ArrowLeft: index - 1, ArrowUp: index - 1, Home: 0, End: last }[event.key];
-    if (next !== undefined && index >= 0) {
-      const target = this.items[Math.max(0, Math.min(next, last))];
+    const shown = this.items.filter((other) => !this.isHidden(other));
+    const place = shown.indexOf(item);
+    const last = shown.length - 1;
+    const next = { ArrowRight: place + 1, ArrowDown: place + 1, ArrowLeft: place - 1, ArrowUp: place - 1, Home: 0, End: last }[event.key];
+    if (next !== undefined && place >= 0) {
+      const target = shown[Math.max(0, Math.min(next, last))];
       this.makeReachable(target);
       target.firstChild.focus({ preventScroll: true });
       scrollWithin(target, this.list);

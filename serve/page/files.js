@@ -104,6 +104,11 @@ function isTrace({ stages, candidates, draw }) {
     (draw === null || draw === undefined || ["u", "low", "high"].every((name) => typeof draw[name] === "number"));
 }
 
+function isMessage(message) {
+  const { role, content, reasoning_content: thought = "", thoughtTokens = 0 } = message ?? {};
+  return [role, content, thought].every((text) => typeof text === "string") && Number.isInteger(thoughtTokens);
+}
+
 /** Return the settings of a file; values of other types are left out. */
 function checkedSettings(settings) {
   const areSteps = (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object");
@@ -128,15 +133,15 @@ function checkedSettings(settings) {
     base: (value) => value === null || typeof value === "string",
     measure: (value) => typeof value === "string",
     usesTemplate: (value) => typeof value === "boolean",
-    messages: (value) => Array.isArray(value) && value.every((message) => typeof message?.role === "string" && typeof message.content === "string"),
+    opening: (value) => value === null || typeof value === "string",
+    messages: (value) => Array.isArray(value) && value.every(isMessage),
   };
   return Object.fromEntries(Object.entries(settings ?? {}).filter(([name, value]) => checks[name]?.(value)));
 }
 
 /** Return the lines of a text's last run, as `gen run --format jsonl` writes them, for a report. */
 export function linesOf(tree) {
-  let run = null;
-  for (let node = tree.current; node && !run; node = node.parent) run = node.run;
+  const run = tree.lastRun;
   const start = run?.start ?? { event: "start", model: "?" };
   const lines = tree.current.tokens.flatMap(({ returns = [], ...token }, index) => [...returns, { ...token, index, id: token.id ?? undefined }]);
   return [start, ...lines, run?.done ?? { event: "done", finish_reason: "interrupted" }];

@@ -16,7 +16,7 @@ import { PresetControls } from "./presets.js";
 import { afterPause, LatestOnly, RequestError, Server } from "./server.js";
 import { TabStore } from "./storage.js";
 import { bansText, readBans, readStrings, stringsText } from "./text_rules.js";
-import { appended, contentText, editTokens, reserveUids, textOf, TextTree } from "./texts.js";
+import { appended, contentText, editTokens, isReasoning, partsOf, reserveUids, textOf, TextTree } from "./texts.js";
 import { legend, MEASURES } from "./tints.js";
 import { WhyPanel } from "./why.js";
 import { takenToken, Writer } from "./writer.js";
@@ -52,6 +52,13 @@ function endOf(done) {
   return done.finish_reason === "stop" ? `A stop string, ${quoted(done.stop)}, ended the text here.` : ENDS[done.finish_reason];
 }
 
+/** Return the text with which both texts begin. */
+function sharedBeginning(first, second) {
+  let length = 0;
+  while (length < first.length && first[length] === second[length]) length += 1;
+  return first.slice(0, length);
+}
+
 class Page {
   constructor() {
     this.server = new Server((state) => this.serverBecame(state));
@@ -62,8 +69,9 @@ class Page {
     this.loaded = new Promise((resolve) => { this.finishLoading = resolve; }); // what a person does before waits for it
     this.isStarting = false; // true from the press of Generate to the end of the text
     this.guidanceModel = null; // the model that a preset names for guidance, which requests cannot name
+    this.opening = null; // the text of the chat template before the answer; null without a template
     this.changedSettings = new Set(); // the settings that a person has changed since the preset was chosen
-    this.editor = new Editor(byId("text"), byId("mirror"), byId("tokens"), {
+    this.editor = new Editor(byId("text"), byId("mirror"), byId("tokens"), byId("thought"), {
       edited: (start, end, text) => this.edited(start, end, text),
       moved: () => this.cursorMoved(),
       pressed: (index, isInList) => this.openWhy(index, isInList),
@@ -218,6 +226,7 @@ class Page {
       stop: readStrings(byId("stop-strings").value), // also if it is empty: otherwise the server's own would apply
       bans: readBans(byId("bans").value),
       rules: this.rules,
+      opening: byId("uses-template").checked ? this.opening : null,
       guidance: this.guidance(),
       grammar: this.grammar.value,
     };
@@ -529,8 +538,7 @@ class Page {
   }
 
   showCommand() {
-    let { run } = this.writer.tree.current;
-    for (let node = this.writer.tree.current; node && !run; node = node.parent) run = node.run;
+    const { lastRun: run } = this.writer.tree;
     const command = run?.start?.command ?? null;
     byId("command").textContent = command === null ? (run?.start ? "No command repeats this text, because it continues tokens that no prompt has." : "Generate first: then the command that does the same is here.") : visible(command);
     byId("copy").disabled = command === null;
@@ -567,9 +575,12 @@ class Page {
 
   /** Show the text that the chat template makes of the messages. */
   async renderTemplate() {
-    const messages = this.messages.messages.filter((message) => message.content !== "" || message.role === "system");
+    const messages = this.messages.sent;
     if (!messages.length || this.writer.isWriting) return;
-    const { prompt } = await this.server.json("/apply-template", { messages });
+    const asked = messages.at(-1).role === "assistant" ? messages.slice(0, -1) : messages;
+    const render = async (chat) => (chat.length ? (await this.server.json("/apply-template", { messages: chat })).prompt : "");
+    const [prompt, unanswered] = await Promise.all([render(messages), render(asked)]);
+    this.opening = sharedBeginning(prompt, unanswered);
     if (prompt === textOf(this.writer.tokens)) return;
     this.closeWhy();
     this.writer.endBurst();
@@ -582,9 +593,12 @@ class Page {
 
   /** Add what the model has written after the template to the messages. */
   keepAnswer() {
-    const { tokens } = this.writer;
+    const { tokens, tree } = this.writer;
     const first = tokens.findIndex((token) => token.event === "token");
-    if (first >= 0) this.messages.addAnswer(textOf(tokens.slice(first)));
+    if (first < 0) return;
+    const written = tokens.slice(first);
+    const { reasoning, answer } = partsOf(written, tree.lastRun?.start?.reasoning?.tags);
+    this.messages.addAnswer(answer, reasoning, written.filter(isReasoning).length);
   }
 
   // Two chains.
@@ -637,6 +651,7 @@ class Page {
       ...this.presets.state,
       measure: byId("measure").value,
       usesTemplate: byId("uses-template").checked,
+      opening: this.opening,
       messages: this.messages.messages,
     };
   }
@@ -656,6 +671,7 @@ class Page {
     if (Object.hasOwn(MEASURES, state.measure ?? "")) this.tint(state.measure);
     if (state.messages) this.messages.show(state.messages);
     byId("uses-template").checked = Boolean(state.usesTemplate);
+    this.opening = state.opening ?? null;
     byId("chat").hidden = !state.usesTemplate;
     this.grammar.set(state.grammar ?? "", state.grammarKind ?? "auto");
   }

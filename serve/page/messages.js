@@ -1,6 +1,7 @@
 // The messages of a chat, from which the chat template makes the text.
 
 import { element } from "./web/elements.js";
+import { thoughtName } from "./texts.js";
 
 const ROLES = ["system", "user", "assistant"];
 
@@ -24,9 +25,15 @@ export class MessageList {
     this.render();
   }
 
-  /** Add the answer of the model. */
-  addAnswer(content) {
-    this.messages.push({ role: "assistant", content });
+  /** The messages that have a content, as the server reads them. */
+  get sent() {
+    const shown = this.messages.filter(({ role, content, reasoning_content: thought }) => content !== "" || thought || role === "system");
+    return shown.map((message) => ({ ...message, thoughtTokens: undefined })); // which JSON leaves out
+  }
+
+  /** Add the answer of the model, with the reasoning before it. */
+  addAnswer(content, reasoning, thoughtTokens) {
+    this.messages.push({ role: "assistant", content, ...(reasoning ? { reasoning_content: reasoning, thoughtTokens } : {}) });
     this.render();
     this.changed();
   }
@@ -42,17 +49,25 @@ export class MessageList {
       message.role = role.value;
       this.changed();
     });
-    const content = element("textarea", { rows: "2", "aria-label": `Message ${index + 1}` });
-    content.value = message.content;
-    content.addEventListener("input", () => {
-      message.content = content.value;
-      this.changed();
-    });
+    const content = this.field(message, "content", `Message ${index + 1}`);
+    const thought = message.reasoning_content === undefined ? null : element("details", {},
+      element("summary", {}, thoughtName(message.thoughtTokens ?? 0)), this.field(message, "reasoning_content", `Thought of message ${index + 1}`));
     const remove = element("button", { type: "button", class: "small", "aria-label": `Remove message ${index + 1}`, onclick: () => {
       this.messages.splice(index, 1);
       this.render();
       this.changed();
     } }, "\u00d7");
-    return element("li", { class: "message" }, element("div", { class: "message-head" }, role, remove), content);
+    return element("li", { class: "message" }, element("div", { class: "message-head" }, role, remove), thought, content);
+  }
+
+  /** Return the field for a text of a message. */
+  field(message, name, label) {
+    const field = element("textarea", { rows: "2", "aria-label": label });
+    field.value = message[name];
+    field.addEventListener("input", () => {
+      message[name] = field.value;
+      this.changed();
+    });
+    return field;
   }
 }

@@ -1,6 +1,6 @@
 // The texts of a tab: a tree in which no text is ever lost. A text is a list of tokens.
 
-import { hexadecimal } from "./web/format.js";
+import { countText, hexadecimal } from "./web/format.js";
 
 let lastUid = 0;
 
@@ -45,6 +45,29 @@ export function contentText(token) {
 
 export function textOf(tokens) {
   return tokens.map((token) => token.text).join("");
+}
+
+export function isReasoning(token) {
+  return token.part === "reasoning";
+}
+
+/** Return the name of a folded reasoning. */
+export function thoughtName(count) {
+  return `Thought, ${countText(count)} ${count === 1 ? "token" : "tokens"}`;
+}
+
+/** Return the reasoning without its tags, and the answer after it. `tags`: those of the run. */
+export function partsOf(tokens, tags) {
+  const answerStart = tokens.findLastIndex(isReasoning) + 1;
+  const answer = textOf(tokens.slice(answerStart));
+  if (answerStart === 0 || !tags) return { reasoning: "", answer };
+  const opened = withoutStart(textOf(tokens.slice(0, answerStart)).trim(), [tags.start]);
+  const reasoning = opened.endsWith(tags.end) ? opened.slice(0, -tags.end.length) : opened;
+  return { reasoning: reasoning.trim(), answer: withoutStart(answer.trimStart(), tags.answer_prefixes).trimStart() };
+}
+
+function withoutStart(text, starts) {
+  return text.slice(starts.find((start) => text.startsWith(start))?.length ?? 0);
 }
 
 /** Return the number of tokens with which both lists begin. */
@@ -249,6 +272,13 @@ export class TextTree {
     this.nodes.set(node.id, node);
     parent?.children.push(node);
     return node;
+  }
+
+  /** The run that wrote the end of the text; null if a person wrote it all. */
+  get lastRun() {
+    let node = this.current;
+    while (node && !node.run) node = node.parent;
+    return node?.run ?? null;
   }
 
   /** Add a text after another one, and go to it. */

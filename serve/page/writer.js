@@ -93,14 +93,14 @@ export class Writer {
 
   /** Return the fields of a request that continues tokens. */
   fields(tokens) {
-    const { grammar, rules, ...settings } = this.hooks.settings();
+    const { grammar, rules, opening, ...settings } = this.hooks.settings();
     const last = this.tree.current;
     const key = grammar === null ? null : JSON.stringify(grammar);
     // The grammar reads what was written under it, unless that is a whole sentence.
     const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
     const beginning = key === null || isComplete ? "" : textOf(tokens.slice(tokens.findLastIndex((token) => token.grammar !== key) + 1));
     const set = key === null ? { ...rules, grammar: null } : rules;
-    return { prompt: tokens.map((token) => token.id), ...settings, set, ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
+    return { prompt: tokens.map((token) => token.id), ...settings, set, ...answerStart(tokens, opening), ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
   }
 
   /**
@@ -181,6 +181,14 @@ export class Writer {
     const token = takenToken(candidate, replaced.trace, replaced);
     return { tokens: appended(this.tokens.slice(0, index), [token]), parent: this.tree.parentOfBranch(index) };
   }
+}
+
+/** Return the field that says where the answer begins: after the text that a chat template made. Without it, there is none. */
+function answerStart(tokens, opening) {
+  if (!opening || !textOf(tokens).startsWith(opening)) return {};
+  let length = 0;
+  const start = tokens.findIndex((token) => (length += token.text.length) > opening.length);
+  return { answer_start: start < 0 ? tokens.length : start };
 }
 
 /** Return the first and the last line of a generation, which have not come yet. */

@@ -21,7 +21,7 @@ CHANNELS = ReasoningTags(
 HARMONY = "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>because"
 
 
-def test_a_template_that_rejects_reasoning_gets_none(session, conversation):
+def test_a_template_gets_the_reasoning_apart(session, conversation):
     source = (
         "{% for m in messages %}{% if '<|channel|>' in m.content %}{{ raise_exception('channels') }}{% endif %}"
         "<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
@@ -36,7 +36,7 @@ def test_a_template_that_rejects_reasoning_gets_none(session, conversation):
     prompt = b"".join(map(session.model.vocabulary.piece, record[0].prompt_ids)).decode()
     assert "<|start|>assistant<|message|>because<|end|><|start|>user<|message|>Why?" in prompt
     answer = json.loads(jsonl_of(conversation.messages(), session.template))["messages"][1]
-    assert answer == {"role": "assistant", "content": "because"}
+    assert answer == {"role": "assistant", "content": "because", "reasoning_content": "why"}
 
 
 def test_export(conversation, session):
@@ -57,24 +57,49 @@ def test_export(conversation, session):
 THOUGHT = [("reasoning", "why"), ("answer", "so")]
 
 
-def test_the_parts_of_an_answer_depend_on_the_prompt(session, conversation):
-    conversation.add_user_message("Hello")
-    assert session.parts_of("why</think>so") == [("answer", "why</think>so")]
-    session.template = JinjaChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}")
-    assert session.parts_of("why</think>so") == THOUGHT
+OPENING = JinjaChatTemplate(
+    "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
+    "{% if add_generation_prompt %}<think>\n{% endif %}"
+)
+PARTS = {  # whether the prompt opens the reasoning, the text of an answer, its parts
+    "no reasoning": (False, "A tag.", [("answer", "A tag.")]),
+    "an end tag in an answer": (False, "why</think>so", [("answer", "why</think>so")]),
+    "its own tags": (False, "<think>why</think>so", THOUGHT),
+    "opened": (True, "why</think>so", THOUGHT),
+    "opened again by a person": (True, "<think>\nwhy</think>so", THOUGHT),
+    "an answer of a person": (True, "so", [("answer", "so")]),
+}
 
 
-def test_tags_in_a_message_of_the_user_are_ignored(session, conversation):
-    conversation.add_user_message("What is <think>?")
-    assert session.parts_of("A tag.") == [("answer", "A tag.")]
-    conversation.add_answer_version("A tag.")
-    assert session.parts_of("A tag.") == [("answer", "A tag.")]
-    session.template = JinjaChatTemplate(
-        "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
-        "{% if add_generation_prompt %}<think>{% endif %}"
-    )
-    conversation.add_user_message("And </think>?")
-    assert session.parts_of("why</think>so") == THOUGHT
+@pytest.mark.parametrize(("is_opened", "text", "expected"), PARTS.values(), ids=PARTS)
+def test_the_parts_of_an_answer_depend_on_the_template(session, conversation, is_opened, text, expected):
+    if is_opened:
+        session.template = OPENING
+    conversation.add_user_message("What are <think> and </think>?")
+    conversation.add_answer_version(text)
+    assert session.parts_of(conversation.current_message) == expected
+    assert session.parts_of_beginning(text) == expected
+
+
+EDITED = {  # what is edited, and the end of the prompt that continues it
+    "a thought": ("<think>\nwhy", "<think>\nwhy"),
+    "a thought and an answer": ("<think>\nwhy</think>so", "<think>\nwhy</think>so"),
+    "an answer": ("so", "<think></think>so"),
+}
+
+
+@pytest.mark.parametrize(("text", "ending"), EDITED.values(), ids=EDITED)
+def test_an_edited_answer_is_continued_as_thought_or_as_answer(model, conversation, text, ending):
+    session = ChatSession(model, conversation, pytest.fail, OPENING)
+    conversation.add_user_message("Hi")
+    answer = list(session.answer(settings(seed=4, max_tokens=12)))[-1]
+    drawn = conversation.current_message
+    assert session.parts_of(drawn) == [("reasoning", answer.reasoning)]
+    assert session.editable_text(drawn) == "<think>\n" + drawn.content
+    start = next(iter(session.continue_from(text, settings(max_tokens=3))))
+    assert b"".join(map(model.vocabulary.piece, start.prompt_ids)).decode().endswith("Hi" + ending)
+    conversation.add_answer_version(text)
+    assert session.editable_text(conversation.current_message) == text
 
 
 def test_a_long_conversation(store, notes):

@@ -23,7 +23,7 @@ ENDLESS = "ignore_eos > temp0.8"
 
 def cold_tokens(model, messages, answer, beginning=""):
     """Return the tokens of a run with the same messages and seed in an empty context."""
-    prompt = format_chat(model, [{"role": m.role, "content": m.content} for m in messages]) + beginning
+    prompt = format_chat(model, [{"role": m.role, "content": m.content} for m in messages], beginning=beginning)
     model.context.truncate(0)
     chain = build(list(answer.chain), seed=answer.seed, vocab=model.vocabulary)
     constraint = None if answer.constraint is None else answer.constraint.start(model.vocabulary)

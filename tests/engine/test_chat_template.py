@@ -430,7 +430,8 @@ PLACES = {  # the prompt, the beginning of the answer, the place, and the part o
 @pytest.mark.parametrize(("prompt", "beginning", "place", "answer"), PLACES.values(), ids=PLACES)
 def test_the_place_after_a_prompt(prompt, beginning, place, answer):
     reasoning = JinjaChatTemplate(THINK).reasoning_after(prompt, beginning)
-    assert reasoning == Reasoning(ReasoningTags("<think>", "</think>"), place, "\n\n")
+    is_continued = beginning in ("<think>so", "so")
+    assert reasoning == Reasoning(ReasoningTags("<think>", "</think>"), place, "\n\n", is_continued)
     request = GenerationRequest("", "greedy", beginning=beginning).with_chat_text(prompt, reasoning)
     assert request.answer_beginning == answer
 

@@ -9,10 +9,12 @@ import time
 
 import pytest
 
+from ..engine.scripted_model import write_scripted_model
 from .clients import CLASSIC, MIKUPAD, OPEN_WEBUI, SILLYTAVERN_CHAT
-from .gen_serve import assert_texts_run_together, parts_of_stream
+from .gen_serve import GenServe, assert_texts_run_together, parts_of_stream
 from .sillytavern import PACKAGE, SillyTavern, skip_without
 from .sillytavern_bodies import recorded_bodies
+from .test_reasoning import QUESTION, SCRIPT, TEMPLATE, message_of_stream
 
 RECORDED = recorded_bodies()
 MODEL = "pruned"
@@ -112,6 +114,23 @@ def test_sillytavern_chats(tavern, server):
     parts = parts_of_stream(tavern.post("backends/chat-completions/generate", **(body | {"stream": True})).text)
     deltas = [part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"]]
     assert "".join(deltas) == choice["message"]["content"]
+
+
+# Each row: what the user adds to the body, the answer, and the reasoning that the page shows
+THOUGHTS = {"on": ("", "yes.", "hm"), "off": ("enable_thinking: false", "yes.", None)}
+
+
+def test_sillytavern_shows_the_reasoning_apart(tavern, tmp_path):
+    path = write_scripted_model(tmp_path / "model.gguf", [SCRIPT], TEMPLATE)
+    with GenServe(model=path) as thinking:
+        fields = {"custom_url": f"{thinking.address}/v1", "messages": QUESTION, "temperature": 0, "max_tokens": 20}
+        for added, content, reasoning in THOUGHTS.values():
+            body = SILLYTAVERN_CHAT | fields | {"custom_include_body": added}
+            whole = tavern.post("backends/chat-completions/generate", **body).json()["choices"][0]["message"]
+            assert (whole["content"], whole.get("reasoning_content")) == (content, reasoning)
+            stream = tavern.post("backends/chat-completions/generate", **(body | {"stream": True})).text
+            deltas = message_of_stream(parts_of_stream(stream))
+            assert (deltas["content"], deltas.get("reasoning_content")) == (content, reasoning)
 
 
 def test_an_error_reaches_the_user(tavern, server):

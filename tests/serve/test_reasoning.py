@@ -1,11 +1,16 @@
 """The reasoning in answers of chats and of `/v1/responses`, from a model that is known to think."""
 
+import os
+from pathlib import Path
+
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from ..browser import expect
 from ..engine.scripted_model import write_scripted_model
 from .gen_serve import GenServe, parts_of_stream
+from .page_driver import PageDriver
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}:"
@@ -13,6 +18,7 @@ TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<A>{% if enable_thinking is false %}<think></think>\n\n{% endif %}"
     "{% endif %}"
 )
+CONTINUED = ["so", " it", "</think>", "\n\n", "yes"]
 SCRIPT = ["<A>", "<think>", "\n", "hm", "</think>", "\n\n", "yes", ".", "<end>"]
 WHOLE = "<think>\nhm</think>\n\nyes."
 QUESTION = [{"role": "user", "content": "Hi"}]
@@ -33,7 +39,7 @@ MESSAGES = {
 
 @pytest.fixture(scope="module")
 def thinking(tmp_path_factory):
-    path = write_scripted_model(tmp_path_factory.mktemp("thinking") / "model.gguf", [SCRIPT], TEMPLATE)
+    path = write_scripted_model(tmp_path_factory.mktemp("thinking") / "model.gguf", [SCRIPT, CONTINUED], TEMPLATE)
     with GenServe(model=path) as server:
         yield server
 
@@ -59,6 +65,13 @@ def test_a_message_has_its_reasoning_whole_and_streamed(thinking, fields, expect
     assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": parts.count("reasoning")}
     _, _, stream = thinking.request("POST", "/v1/chat/completions", BODY | fields | {"stream": True})
     assert message_of_stream(chunk for chunk in parts_of_stream(stream) if isinstance(chunk, dict)) == expected
+
+
+def test_a_continued_reasoning_goes_on_with_its_blanks(thinking):
+    messages = [*QUESTION, {"role": "assistant", "content": "", "reasoning_content": "so"}]
+    _, answer = thinking.post("/v1/chat/completions", BODY | {"messages": messages})
+    message = answer["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == (" it", "yes.")
 
 
 def test_another_format_is_refused(thinking):
@@ -98,3 +111,45 @@ def test_without_thinking_the_answer_has_no_reasoning(thinking):
     _, answer = thinking.post("/v1/chat/completions", BODY | {"enable_thinking": False, "max_tokens": 1})
     assert "reasoning_content" not in answer["choices"][0]["message"]
     assert answer["choices"][0]["logprobs"]["content"][0]["part"] == "answer"
+
+
+@pytest.mark.parametrize("fields", [{"max_tokens": 3}, {"grammar": 'root ::= "yes"'}])
+def test_a_prompt_of_tokens_says_where_the_answer_begins(thinking, fields):
+    _, prompt = thinking.post("/tokenize", {"content": "user:Hi<A><think>\nhm"})
+    body = {"prompt": prompt["tokens"], "answer_start": len("user:Hi") + 1, "temperature": 0, "stream": False}
+    _, answer = thinking.post("/gen/generate", body | fields)
+    lines = answer["lines"]
+    assert (lines[-1]["text"], lines[-1]["reasoning"]) == ("yes", "")
+    assert (lines[1]["part"], lines[-2]["part"]) == ("reasoning", "answer")
+    assert (lines[0]["command"] is None) == ("grammar" in fields)
+
+
+def test_the_page_folds_the_reasoning_of_an_answer(thinking, shared_context):
+    page = PageDriver(shared_context, thinking.address)
+    page.get_by_role("checkbox", name="Chat template").check()
+    page.get_by_role("textbox", name="Message 1").fill("Hi")
+    page.settle()
+    page.set("Tokens", 3)
+    page.generate()
+    page.set("Tokens", 20)
+    page.grammar.fill('root ::= "yes"')
+    page.settle()
+    page.generate()
+    assert page.value() == "user:Hi<A><think>\nhm</think>\n\nyes"
+    fold = page.get_by_role("button", name="Thought, 5 tokens")
+    expect(fold).to_have_attribute("aria-expanded", "false")
+    assert page.names()[-3:] == ["i", "<A>", "yes"]
+    page.items.last.get_by_role("button").press("ArrowLeft")
+    assert page.evaluate("document.activeElement.textContent") == "<A>"
+    fold.click()
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / "thought.png")
+    assert page.names()[-6:] == ["<think>", "newline", "hm", "</think>", "newline newline", "yes"]
+    page.press("Keep answer")
+    expect(page.get_by_role("textbox", name="Message 2", exact=True)).to_have_value("yes")
+    page.get_by_text("Thought, 5 tokens").first.click()
+    expect(page.get_by_role("textbox", name="Thought of message 2")).to_have_value("hm")
+    page.settle()
+    assert page.value().endswith("<think>hm</think>\n\nyes")
+    assert page.errors == []
+    page.close()

@@ -103,6 +103,9 @@ def test_reasoning_is_dimmed(terminal):
     chat.send("Hello")
     assert chat.shown.endswith("> Hello\nso it is\n\nThe answer.\n\n>")
     assert re.search(rb"\x1b\[2;3m *so", chat.raw[before:])
+    chat.send("/set max_tokens=3")
+    chat.send("Again")
+    assert "the model wrote reasoning, and no answer; /edit answer continues it" in chat.text
 
 
 def test_several_lines(terminal):
