@@ -433,9 +433,9 @@ def _choose_plan_by_probe(
         return choose_decode_plan(rows, slot_count, tests_every_count)
 
 
-# Length of the text with which a GPU is checked: that of a default context. A longer one would take long.
-_MAX_CHECKED_TOKENS = 4096
-_CHECKED_PLACES = (2, 32, 256, 512, 1024, 2048)
+# Length of the text with which a GPU is checked. The whole of a default context takes minutes on a slow GPU.
+_MAX_CHECKED_TOKENS = 512
+_CHECKED_PLACES = (2, 32, 256)
 
 
 def are_slots_like_single_runs(model: NativeModel, context: ContextSize) -> bool:
