@@ -442,15 +442,16 @@ def are_slots_like_single_runs(model: NativeModel, context: ContextSize) -> bool
     """Return whether a token that is decoded alone gets the same logits in a context of several sequences."""
     # A GPU divides the attention by the length of the text, so that tokens at several places are compared.
     single, slot = (_rows_along_text(model, replace(context, sequence_count=count)) for count in (1, 2))
-    return all(ours.equals(theirs) for ours, theirs in zip(single, slot, strict=True))
+    return all(map(np.array_equal, single, slot))
 
 
-def _rows_along_text(model: NativeModel, context: ContextSize) -> list[ProbeRow]:
-    """Return the rows of single tokens of a text in the last sequence."""
+def _rows_along_text(model: NativeModel, context: ContextSize) -> list[Logits]:
+    """Return the logits of single tokens of a text in the last sequence."""
+    # Hidden states are not compared: where they are kept, llama.cpp computes the logits of all tokens.
     length = min(context.length, _MAX_CHECKED_TOKENS)
     sequence = context.sequence_count - 1
     rows = []
-    with closing(NativeContext(model, replace(context, length=length, keeps_states=True))) as native:
+    with closing(NativeContext(model, replace(context, length=length))) as native:
         tokens = [_probe_token(native, 0, step) for step in range(length)]
         begin = 0
         for end in [*takewhile(lambda place: place < length - 1, _CHECKED_PLACES), length - 1]:
@@ -458,6 +459,6 @@ def _rows_along_text(model: NativeModel, context: ContextSize) -> list[ProbeRow]
                 span = tokens[start : min(start + context.batch_tokens, end)]
                 native.decode_spans([SequenceSpan(span, start, sequence)], all_logits=False)
             native.decode_spans([SequenceSpan([tokens[end]], end, sequence)])
-            rows.append(ProbeRow(native.logits_at(0).copy(), native.state_at(0).copy()))
+            rows.append(native.logits_at(0).copy())
             begin = end + 1
     return rows
