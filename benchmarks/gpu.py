@@ -9,9 +9,10 @@ are given to all programs. The model has random weights and Qwen 2's 151,936 tok
 smallest Qwen 2; `small` is for trying this script, also without a GPU. --model measures a file.
 
 All programs take turns, and the table has the medians of the rounds. A round of one stream runs each command with
-16 tokens and with --tokens; the time of a token comes from the difference. In a round of the servers, clients read
-streams of `/v1/completions`; at the end `gen batch` gets the requests of the most clients at once. Another round
-begins only if there is probably time for it, with half of --seconds for each part.
+16 tokens and with --tokens; the time of a token comes from the difference. In a round of the servers, each is
+started alone, so that a small card holds it. Clients read streams of `/v1/completions`; prompts with a common
+beginning are sent by the most clients at once, and `gen batch` gets as many requests. Another round begins only if
+there is probably time for it, with half of --seconds for each part.
 
 On CPUs with AMX, texts are equal only with LLAMA_ARG_REPACK=0: `gen` leaves AMX's kernels out.
 """
@@ -48,26 +49,37 @@ _SIZES: dict[str, dict[str, Any]] = {
     "0.5B": {"width": 896, "heads": 14, "kv_heads": 2, "layers": 24, "feed_forward": 4864},
 }
 _PROMPT = "The sea was calm and the ships lay in the harbour, when"
-_COMMON = ("-s", "7", "-c", "2048", "--ignore-eos")
+_COMMON = ("-s", "7", "-c", "2048")
 _SHORT_TOKENS = 16
 _GRAMMAR = ("--grammar", r'root ::= ("{\"name\": \"" [a-z]{3,12} "\", \"age\": " [0-9]{1,2} "},\n")+')
 
 
+_RUN = ("run", _PROMPT, "-P", "llama-cpp", "--ignore-eos")
+_TEXTS = 8
+_ARMS = ("--arm", "a=ignore_eos > top_k40 > temp0.8", "--arm", "b=ignore_eos > min_p0.05 > temp0.8")
+_COMPARE = ("compare", _PROMPT, *_ARMS, "--seeds", str(_TEXTS // 2), "--along", "none")
+
+
 class Stream(NamedTuple):
-    """A row of the table: further flags of llama-completion and of `gen`."""
+    """A row of the table: further flags of llama-completion, and the words of `gen`, which writes some texts."""
 
     title: str
     peer: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
+    own: tuple[str, ...] = _RUN
+    texts: int = 1
 
 
-_STREAMS = (
-    Stream("text"),
-    Stream("text, where llama.cpp samples on the GPU (`-bs`)", peer=("-bs",)),
-    Stream("jsonl with 5 logprobs, against text", own=("--format", "jsonl", "--logprobs", "5")),
-    Stream("text under a grammar", _GRAMMAR, _GRAMMAR),
-    Stream("text under a grammar with `--no-jump`", _GRAMMAR, (*_GRAMMAR, "--no-jump")),
-)
+def _streams(model: str) -> tuple[Stream, ...]:
+    return (
+        Stream("text"),
+        Stream("text, where llama.cpp samples on the GPU (`-bs`)", peer=("-bs",)),
+        Stream("jsonl with 5 logprobs, against text", own=(*_RUN, "--format", "jsonl", "--logprobs", "5")),
+        Stream("text under a grammar", _GRAMMAR, (*_RUN, *_GRAMMAR)),
+        Stream("text under a grammar with `--no-jump`", _GRAMMAR, (*_RUN, *_GRAMMAR, "--no-jump")),
+        Stream("text with the model as its own draft (`-md`), against text", own=(*_RUN, "-md", model)),
+        Stream(f"`--samples {_TEXTS}`, against text", own=(*_RUN, "--samples", str(_TEXTS)), texts=_TEXTS),
+        Stream(f"`gen compare`, {_TEXTS} texts, against text", own=_COMPARE, texts=_TEXTS),
+    )
 
 
 class Table:
@@ -175,18 +187,19 @@ class _Writing(NamedTuple):
 
 def _compare_streams(model: str, flags: Sequence[str], tokens: int, seconds: float, table: Table) -> None:
     llama_completion = (str(program("llama-completion")), "-p", _PROMPT, "-no-cnv", "--no-display-prompt")
-    programs = {"peer": llama_completion, "own": (*GEN, "run", _PROMPT, "-P", "llama-cpp")}
-    commands = dict.fromkeys((side, getattr(stream, side)) for stream in _STREAMS for side in programs)
+    programs = {"peer": (*llama_completion, "--ignore-eos"), "own": GEN}
+    streams = _streams(model)
+    commands = dict.fromkeys((side, getattr(stream, side)) for stream in streams for side in programs)
     for number in _rounds(seconds):
         writings = {
-            (side, further): _write((*programs[side], "-m", model, *_COMMON, *flags, *further), tokens)
-            for side, further in list(commands)[:: -1 if number % 2 else 1]
+            (side, words): _write((*programs[side], *words, "-m", model, *_COMMON, *flags), tokens)
+            for side, words in list(commands)[:: -1 if number % 2 else 1]
         }
-        peer, own = writings["peer", ()], writings["own", ()]
+        peer, own = writings["peer", ()], writings["own", _RUN]
         table.add("start and 16 tokens, s", peer.start_seconds, own.start_seconds)
-        for stream in _STREAMS:
-            pair = writings["peer", stream.peer], writings["own", stream.own]
-            table.add(f"{stream.title}, ms a token", *(writing.token_ms for writing in pair))
+        for stream in streams:
+            own_ms = writings["own", stream.own].token_ms / stream.texts
+            table.add(f"{stream.title}, ms a token", writings["peer", stream.peer].token_ms, own_ms)
         table.add_texts("llama-completion", [peer.text == own.text])
 
 
@@ -200,35 +213,38 @@ def _compare_servers(
     model: str, flags: Sequence[str], clients: Sequence[int], seconds: float, table: Table
 ) -> None:
     slots = max(clients)
-    numbers = count()
-    with (
-        running_server(model, slots, *flags) as peer,
-        running_serve(model, slots, *flags) as own,
-        running_batch(model, slots, *flags) as batch,
-    ):
-        batch.answer(make_requests("short", next(numbers), slots))
-        for port in (peer.port, own.port):
-            take_turn(port, _bodies(next(numbers), slots), slots)
-        for number in _rounds(seconds):
-            for client_count in clients:
-                bodies = _bodies(next(numbers), 2 * client_count)
-                sides = [peer.port, own.port][:: -1 if number % 2 else 1]
-                turns = {port: take_turn(port, bodies, client_count) for port in sides}
-                pair = turns[peer.port], turns[own.port]
-                table.add(f"server, {client_count} clients, tokens/s", *(turn.speed for turn in pair))
-                waits = [1e3 * turn.first_seconds(99) for turn in pair]
-                table.add(f"server, {client_count} clients, 99 % of the first tokens within, ms", *waits)
-                if client_count == 1:
-                    texts = ([answer.text for answer in turn.answers] for turn in pair)
-                    table.add_texts("llama-server", [a == b for a, b in zip(*texts, strict=True)])
-            requests = make_requests("short", next(numbers), 2 * slots)
-            speeds = [side.answer(requests).speed for side in (peer, batch)]
-            table.add(f"`gen batch`, {slots} at a time, tokens/s", *speeds)
+    loads = [*(("short", count) for count in clients), ("shared beginning", slots)]
+    programs = {"peer": running_server, "own": running_serve}
+    for number in _rounds(seconds):
+        first_number = number * (len(loads) + 2)
+        requests = make_requests("short", first_number + len(loads), 2 * slots)
+        turns, speeds = {}, {}
+        for side in list(programs)[:: -1 if number % 2 else 1]:
+            with programs[side](model, slots, *flags) as server:
+                take_turn(server.port, _bodies("short", first_number + len(loads) + 1, slots), slots)
+                for place, (kind, client_count) in enumerate(loads, first_number):
+                    bodies = _bodies(kind, place, 2 * client_count)
+                    turns[side, kind, client_count] = take_turn(server.port, bodies, client_count)
+                if side == "peer":
+                    speeds[side] = server.answer(requests).speed
+        with running_batch(model, slots, *flags) as batch:
+            batch.answer(make_requests("short", first_number + len(loads) + 1, slots))
+            speeds["own"] = batch.answer(requests).speed
+        for kind, client_count in loads:
+            pair = [turns[side, kind, client_count] for side in programs]
+            row = f"server, {client_count} clients{'' if kind == 'short' else ' with a ' + kind}"
+            table.add(f"{row}, tokens/s", *(turn.speed for turn in pair))
+            waits = [1e3 * turn.first_seconds(99) for turn in pair]
+            table.add(f"{row}, 99 % of the first tokens within, ms", *waits)
+            if client_count == 1 and kind == "short":
+                texts = ([answer.text for answer in turn.answers] for turn in pair)
+                table.add_texts("llama-server", [a == b for a, b in zip(*texts, strict=True)])
+        table.add(f"`gen batch`, {slots} at a time, tokens/s", speeds["peer"], speeds["own"])
 
 
-def _bodies(number: int, requests: int) -> list[dict[str, Any]]:
+def _bodies(kind: str, number: int, requests: int) -> list[dict[str, Any]]:
     return [
-        request_body(request, reuses_answers=True) for request in make_requests("short", number, max(8, requests))
+        request_body(request, reuses_answers=True) for request in make_requests(kind, number, max(8, requests))
     ]
 
 

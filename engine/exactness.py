@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -432,14 +433,32 @@ def _choose_plan_by_probe(
         return choose_decode_plan(rows, slot_count, tests_every_count)
 
 
-def are_slots_like_single_runs(model: NativeModel) -> bool:
+# Length of the text with which a GPU is checked. The whole of a default context takes minutes on a slow GPU.
+_MAX_CHECKED_TOKENS = 512
+_CHECKED_PLACES = (2, 32, 256)
+
+
+def are_slots_like_single_runs(model: NativeModel, context: ContextSize) -> bool:
     """Return whether a token that is decoded alone gets the same logits in a context of several sequences."""
+    # A GPU divides the attention by the length of the text, so that tokens at several places are compared.
+    single, slot = (_rows_along_text(model, replace(context, sequence_count=count)) for count in (1, 2))
+    return all(map(np.array_equal, single, slot))
+
+
+def _rows_along_text(model: NativeModel, context: ContextSize) -> list[Logits]:
+    """Return the logits of single tokens of a text in the last sequence."""
+    # Hidden states are not compared: where they are kept, llama.cpp computes the logits of all tokens.
+    length = min(context.length, _MAX_CHECKED_TOKENS)
+    sequence = context.sequence_count - 1
     rows = []
-    for sequence_count in (1, 2):
-        size = ContextSize(_CONTEXT_TOKENS, 2, sequence_count, keeps_states=True)
-        with closing(NativeContext(model, size)) as native:
-            last = sequence_count - 1
-            native.decode_spans([SequenceSpan([_probe_token(native, 0, step) for step in range(2)], 0, last)])
-            native.decode_spans([SequenceSpan([_probe_token(native, 0, 2)], 2, last)])
-            rows.append(ProbeRow(native.logits_at(0).copy(), native.state_at(0).copy()))
-    return rows[0].equals(rows[1])
+    with closing(NativeContext(model, replace(context, length=length))) as native:
+        tokens = [_probe_token(native, 0, step) for step in range(length)]
+        begin = 0
+        for end in [*takewhile(lambda place: place < length - 1, _CHECKED_PLACES), length - 1]:
+            for start in range(begin, end, context.batch_tokens):
+                span = tokens[start : min(start + context.batch_tokens, end)]
+                native.decode_spans([SequenceSpan(span, start, sequence)], all_logits=False)
+            native.decode_spans([SequenceSpan([tokens[end]], end, sequence)])
+            rows.append(native.logits_at(0).copy())
+            begin = end + 1
+    return rows

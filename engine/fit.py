@@ -172,10 +172,10 @@ class Planner:
         plans = (replace(plan, context=context) for context in (plan.context, *reversed(steps)))
         return next(filter(self.fits, plans))
 
-    def fits(self, plan: Plan) -> bool:
+    def fits(self, plan: Plan, reserve_bytes: int = MARGIN_BYTES) -> bool:
         # A device without a layer needs nothing, so that it may be full.
         return all(
-            need.total == 0 or need.total <= device.free_bytes - MARGIN_BYTES
+            need.total == 0 or need.total <= device.free_bytes - reserve_bytes
             for need, device in zip(self.needs(plan), self.devices, strict=True)
         )
 

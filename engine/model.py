@@ -40,7 +40,7 @@ from .vocabulary import Vocabulary
 _NOT_OF_COMPUTATION = frozenset(
     {
         *("lora", "overrides", "gpu_layers", "batch", "threads"),
-        *("n_ctx", "slots", "companions", "mmap", "mlock", "devices", "split_mode", "main_gpu", "tensor_split"),
+        *("n_ctx", "slots", "companions", "mmap", "mlock", "devices", "main_gpu", "tensor_split"),
     }
 )
 
@@ -211,7 +211,7 @@ class Model:
         On a CPU, they are always equal.
         """
         self.check_open()
-        if self._native.uses_gpu and not are_slots_like_single_runs(self._native):
+        if self._native.uses_gpu and not are_slots_like_single_runs(self._native, self._context_size):
             raise ModelError(
                 f"deterministic: not possible with {self.placement}, which computes other logits for a request of"
                 " a batch than for one alone",
@@ -290,8 +290,7 @@ class Model:
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],
             "overrides": dict(options.overrides),
             "gpu_layers": options.gpu_layers,
-            # On a GPU, a default context depends on the free memory.
-            **({"context": self.context_length} if options.gpu_layers else {}),
+            **({"gpus": list(self.placement.cards)} if self.placement.cards else {}),
             "batch": self._context_size.batch_tokens,
             "threads": self.threads,
             "compute": compute_options,

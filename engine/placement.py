@@ -50,7 +50,9 @@ class Placement:
         devices: the GPUs, with the memory that was free before the load; empty if the CPU computes alone.
         slots: number of slots that the GPUs have memory for, up to the default number; None without a GPU.
         note: a sentence about what had to come down because of the memory; None if nothing had to.
+        is_context_shorter: whether the context came down.
         context_bytes: memory of each GPU, by name, that the contexts of the model need.
+        cards: backend and description of each GPU, such as ``CUDA NVIDIA H200``.
     """
 
     layers: int
@@ -59,7 +61,9 @@ class Placement:
     devices: tuple[DeviceMemory, ...] = ()
     slots: int | None = None
     note: str | None = None
+    is_context_shorter: bool = False
     context_bytes: Mapping[str, int] = field(default_factory=dict)
+    cards: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the ``device`` of a start event."""
@@ -92,7 +96,7 @@ def load_placed(
 
 def plan_placement(path: Path, options: LoadOptions) -> Placement | None:
     """Return where a load would put the layers of a model now; None if the CPU would compute alone."""
-    # Raises ``ModelError``.
+    # Raises ``ModelError``; its subclass ``NoMemoryError`` if the given layers do not fit.
     if _is_for_cpu(options):
         return None
     path = first_part(path)
@@ -101,7 +105,8 @@ def plan_placement(path: Path, options: LoadOptions) -> Placement | None:
 
 def _is_for_cpu(options: LoadOptions) -> bool:
     """Return whether the CPU computes alone. Raises ``ModelError`` for GPUs that are not here."""
-    if options.gpu_layers == 0 and options.devices is None:
+    are_gpus_named = options.devices is not None or bool(options.tensor_split) or options.main_gpu != 0
+    if options.gpu_layers == 0 and not are_gpus_named:
         return True  # the GPUs need not be looked at
     has_devices = bool(choose_devices(options))
     return options.gpu_layers == 0 or not has_devices
@@ -114,7 +119,7 @@ def _load_on_cpu(
     progress: Callable[[float], bool] | None,
     note: str | None = None,
 ) -> tuple[NativeModel, Placement]:
-    settled = replace(options, gpu_layers=0, devices=None, cpu_expert_layers=0)
+    settled = replace(options, gpu_layers=0, devices=None, cpu_expert_layers=0, split_mode="layer")
     offload = Offload(has_gpus=has_gpus())
     native = NativeModel(path, settled, header.bytes_without_token, offload, progress)
     context = options.context_length(native.trained_context)
@@ -177,7 +182,7 @@ class _GpuLoad:
                 native, plan = self._load_plan(planner, plan)
             except NoMemoryError as error:
                 if wish.are_layers_given:
-                    raise self._refusal(planner, plan, error) from None
+                    raise self._refusal(planner, plan, error.problem) from None
                 self._failure = f"{self._layers_of(plan)} did not fit ({error.problem})"
                 # one quarter less, because llama.cpp does not say how much is missing
                 wish = replace(wish, plan=replace(wish.plan, layers=plan.layers * 3 // 4))
@@ -187,7 +192,10 @@ class _GpuLoad:
     def plan(self) -> Placement:
         """Return where a load would put the layers."""
         planner = self._planner(self._wish)
-        return self._placement(planner, planner.fit())
+        plan = planner.fit()
+        if plan.layers > 0 and not planner.fits(plan, reserve_bytes=0):
+            raise self._refusal(planner, plan, self._memory_text(planner))
+        return self._placement(planner, plan)
 
     def _planner(self, wish: Wish) -> Planner:
         """Return the arithmetic for the GPUs that take the most of the wish."""
@@ -200,8 +208,11 @@ class _GpuLoad:
             # A GPU that is full, or too small for the buffers beside a layer, is better left out.
             largest_first = sorted(memory, key=lambda each: -each.free_bytes)
             usable_count = sum(each.free_bytes > MARGIN_BYTES for each in memory) or len(memory)
+            kept = [memory[self._options.main_gpu]] if self._options.split_mode == "row" else []
             planners = [
-                replace(planners[0], devices=tuple(each for each in memory if each in largest_first[:count]))
+                replace(
+                    planners[0], devices=tuple(each for each in memory if each in [*kept, *largest_first[:count]])
+                )
                 for count in range(usable_count, 0, -1)
             ]
         return max(planners, key=_rank_of_plan)
@@ -214,7 +225,12 @@ class _GpuLoad:
 
     def _load_plan(self, planner: Planner, plan: Plan) -> tuple[NativeModel, Plan]:
         """Load the layers; return the model, and the plan with the context for which there is memory."""
-        options = replace(self._options, gpu_layers=plan.layers)
+        names = [device.name for device in planner.devices]
+        # llama.cpp counts the GPUs of its list, in which a full one is left out.
+        main_gpu = (
+            names.index(list(self._devices)[self._options.main_gpu]) if self._options.split_mode == "row" else 0
+        )
+        options = replace(self._options, gpu_layers=plan.layers, main_gpu=main_gpu)
         if len(planner.devices) > 1:  # otherwise llama.cpp divides by all free memory, without a reserve
             options = replace(options, tensor_split=planner.shares)
         handles = tuple(self._devices[device.name].handle for device in planner.devices)
@@ -254,11 +270,11 @@ class _GpuLoad:
         finally:
             context.close()
 
-    def _refusal(self, planner: Planner, plan: Plan, error: NoMemoryError) -> NoMemoryError:
+    def _refusal(self, planner: Planner, plan: Plan, reason: str) -> NoMemoryError:
         """Return the error of a load with given layers, with the number of layers that would fit."""
         auto_plan = replace(planner, wish=replace(planner.wish, are_layers_given=False)).fit()
         layers = min(auto_plan.layers, plan.layers * 3 // 4)
-        problem = f"{self._layers_of(plan)} do not fit ({error.problem})"
+        problem = f"{self._layers_of(plan)} do not fit ({reason})"
         smaller_context = (", or a smaller ", Word.N_CTX) if planner.wish.is_context_given else ()
         advice = ("try ", Word.GPU_LAYERS, f" {layers} or auto", *smaller_context)
         return NoMemoryError(problem, advice=advice)
@@ -277,9 +293,11 @@ class _GpuLoad:
             tuple(DeviceMemory(each.name, self._devices[each.name].free_bytes) for each in planner.devices),
             slots=next(filter(planner.fits, more_slots), plan).slots,
             note=note,
+            is_context_shorter=plan.context < self._wish.plan.context,
             context_bytes={
                 device.name: need.context for device, need in zip(planner.devices, own_needs, strict=True)
             },
+            cards=tuple(self._devices[device.name].card for device in planner.devices),
         )
 
     def _note(self, planner: Planner, plan: Plan) -> str | None:
@@ -292,10 +310,16 @@ class _GpuLoad:
             changes.append(f"{_context_text(plan)} instead of {wanted.context:,}")
         if plan.layers > 0 and plan.slots != wanted.slots:
             changes.append(f"{count_noun(plan.slots, 'slot')} instead of {wanted.slots}")
-        free = ", ".join(f"{each.name} has {_gib(each.free_bytes)} free" for each in self._free_memory())
-        need = f"all of the model needs {_gib(sum(each.total for each in planner.needs(wanted)))}"
-        reason = self._failure or f"{free}, {need}, and {_gib(MARGIN_BYTES)} stays in reserve"
+        reason = self._failure or f"{self._memory_text(planner)}, and {_gib(MARGIN_BYTES)} stays in reserve"
         return f"{reason}: {', '.join(changes)}"
+
+    def _memory_text(self, planner: Planner) -> str:
+        """Return what is free, and what all that is wanted needs."""
+        free = ", ".join(f"{each.name} has {_gib(each.free_bytes)} free" for each in self._free_memory())
+        wanted = planner.wish.plan
+        are_all = wanted.layers == self._layer_count
+        what = "all of the model needs" if are_all else f"{self._layers_of(wanted)} need"
+        return f"{free}, {what} {_gib(sum(each.total for each in planner.needs(wanted)))}"
 
     def _layers_of(self, plan: Plan) -> str:
         return f"{plan.layers} of {count_noun(self._layer_count, 'layer')}"

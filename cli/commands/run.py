@@ -201,10 +201,8 @@ def run(options: RunOptions) -> None:
     typed_prompt = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     show_llama_cpp_messages(options.log)
     with interruptible() as interrupt:
-        draft = None if options.output.show_config else find_draft_model(options.drafts, interrupt)
-        is_guided = setup is not None and bool(setup.settings["guidance"].value)
-        single_slots = 2 if is_guided else 1  # guidance has a second context
-        slots = options.beam_search.beams or (None if options.samples > 1 else single_slots)
+        draft = find_draft_model(options.drafts, interrupt)
+        slots = _slots(options, setup)
         with load_model(options.model, interrupt, slots=slots, draft=draft) as model:
             setup = setup or _resolve_setup(options, model.metadata)
             if options.output.show_config:
@@ -212,6 +210,13 @@ def run(options: RunOptions) -> None:
             else:
                 open_draft_model(draft, model)
                 _generate_text(setup, draft, model, typed_prompt, template, interrupt)
+
+
+def _slots(options: RunOptions, setup: Setup[RunOptions] | None) -> int | None:
+    """Return the number of sequences that are decoded together, see `LoadOptions`."""
+    is_guided = setup is not None and bool(setup.settings["guidance"].value)
+    single_slots = 2 if is_guided else 1  # guidance has a second context
+    return options.beam_search.beams or (None if options.samples > 1 else single_slots)
 
 
 def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> Setup[RunOptions]:
@@ -238,8 +243,10 @@ def _show_config(setup: Setup[RunOptions], model: Model | None) -> None:
     from ..inputs.model import chosen_model, computing_device
     from ..render.settings import show_settings
 
-    model_options = setup.options.model
-    device = computing_device(model_options, model)
+    options = setup.options
+    model_options = options.model
+    slots = _slots(options, setup)
+    device = computing_device(model_options, model, slots=slots, draft_model=options.drafts.draft_model)
     show_settings(setup.settings, setup.grammar, chosen_model(model_options), device)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ...cluster.run import ClusterRun
     from ...cluster.tasks import ServiceFactory
     from ...engine.drafts import DraftOptions
-    from ...engine.load_options import ModelSpec
+    from ...engine.load_options import LoadOptions, ModelSpec
     from ...engine.model import Model
+    from ...engine.placement import Placement
     from ...models.errors import ModelError
     from ...models.folders import ResolvedModel
     from ...models.hub import PullProgress
@@ -56,9 +57,8 @@ def load_model(
     from ...models.listing import model_name
     from ..render.progress import loading_bar
 
-    spec = find_model(options, interrupt, slots=slots)
-    if draft is not None:
-        spec = replace(spec, options=replace(spec.options, companions=(draft.model,)))
+    companions = () if draft is None else (draft.model,)
+    spec = find_model(options, interrupt, slots=slots, companions=companions)
     has_bar = model_bytes(spec.path) >= _MIN_BYTES_FOR_BAR
     with loading_bar(model_name(spec.path), is_needed=has_bar) as show_fraction, ExitStack() as stack:
         report_progress = None
@@ -106,11 +106,15 @@ def _report_placement(options: ModelOptions, model: Model) -> None:
     """Print a note about what does not fit into the memory of the GPU, or about a GPU that is not used."""
     from ...engine.native.devices import gpu_backends
 
-    if model.placement.note is not None:
-        print_note(model.placement.note)
+    _report_note_of_placement(model.placement)
     is_place_given = options.gpu_layers != "auto" or options.devices is not None
     if not is_place_given and not gpu_backends() and sys.stderr.isatty():
         _report_unused_gpu()
+
+
+def _report_note_of_placement(placement: Placement) -> None:
+    if placement.note is not None:
+        print_note(placement.note + ("; -c sets the context" if placement.is_context_shorter else ""))
 
 
 @cache
@@ -123,20 +127,26 @@ def _report_unused_gpu() -> None:
         )
 
 
-def find_model(options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1) -> ModelSpec:
+def find_model(
+    options: ModelOptions, interrupt: Interrupt, *, slots: int | None = 1, companions: Sequence[str | Path] = ()
+) -> ModelSpec:
     """Find the model that the options, the environment or the user's config name, without loading it."""
-    # ``slots``: see `LoadOptions`. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a
-    # download.
-    from ...engine.load_options import ModelSpec
-
-    load_options = replace(options.load_options(), slots=slots)
+    # ``slots``, ``companions``: see `LoadOptions`. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C
+    # during a download.
+    load_options = replace(options.load_options(), slots=slots, companions=companions)
     files, origin = find_model_files(options.model_reference, partial(pull, interrupt=interrupt))
     _report_other_files(files)
     _use_numa(options)
     report_flags_without_effect(options, print_note)
+    return _model_spec(files, origin, load_options)
+
+
+def _model_spec(files: ResolvedModel, origin: str, options: LoadOptions) -> ModelSpec:
+    """Return a model with its own adapters beside those of the options."""
+    from ...engine.load_options import ModelSpec
+
     adapters_of_model = [(adapter, 1.0) for adapter in files.adapters]
-    lora = [*adapters_of_model, *load_options.lora]
-    return ModelSpec(files.path, origin, replace(load_options, lora=lora))
+    return ModelSpec(files.path, origin, replace(options, lora=[*adapters_of_model, *options.lora]))
 
 
 def _report_other_files(files: ResolvedModel) -> None:
@@ -299,9 +309,12 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     return SettingValue(typed_name, origin)
 
 
-def computing_device(options: ModelOptions, model: Model | None) -> SettingValue:
+def computing_device(
+    options: ModelOptions, model: Model | None, *, slots: int | None = 1, draft_model: str | None = None
+) -> SettingValue:
     """Return where the loaded model is computed; None: where it will be. The origin is the flag for it."""
-    from ...models.errors import BindingError, ModelError
+    # ``slots``: see `load_model`. ``draft_model``: the value of ``-md``.
+    from ...models.errors import BindingError, ModelError, NoMemoryError
     from ...presets.settings import SettingValue
 
     flag = "-dev" if options.device is not None else "-ngl" if options.gpu_layers != "auto" else "default"
@@ -311,18 +324,38 @@ def computing_device(options: ModelOptions, model: Model | None) -> SettingValue
         from ...engine.placement import plan_placement
 
         files, origin = find_model_files(options.model_reference)
-        placement = plan_placement(files.path, options.load_options())
+        load_options = replace(options.load_options(), slots=slots, companions=_draft_files(draft_model))
+        spec = _model_spec(files, origin, load_options)
+        placement = plan_placement(spec.path, spec.options)
         if placement is None:
             return SettingValue("CPU", flag)
-        if placement.note is not None:
-            print_note(placement.note)
+        _report_note_of_placement(placement)
         return SettingValue(str(placement), flag)
+    except NoMemoryError as error:
+        print_note(flag_sentence(error))
+        return SettingValue("does not fit", flag)
     except ModelError as error:
         if error.origin in FLAGS_BY_OPTION:
             raise with_origin(error, origin) from None
         return SettingValue("unknown", flag)  # the row of the model says what is wrong with it
     except (ImportError, BindingError):  # the settings can be shown without llama.cpp
         return SettingValue("unknown", flag)
+
+
+def _draft_files(draft_model: str | None) -> tuple[Path, ...]:
+    """Return the file of a draft model; none if there is none on this machine, which a note says."""
+    from ...models.errors import ModelError
+
+    if draft_model is None:
+        return ()
+    try:
+        files, _ = find_model_files(draft_model)
+        if files.path.is_file():
+            return (files.path,)
+        print_note(f"-md: {files.path}: there is no such file")
+    except ModelError as error:
+        print_note(flag_sentence(error.within("-md")))
+    return ()
 
 
 def find_model_files(

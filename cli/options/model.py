@@ -49,7 +49,7 @@ def _layer_count(text: str) -> str:
     is_short = len(text) <= len(str(INT32_MAX))
     is_count = is_short and text.isascii() and text.isdecimal() and int(text) <= INT32_MAX
     if text not in _LAYER_WORDS and not is_count:
-        raise ValueError(f"{text!r} is not auto, all or an integer within 0..{INT32_MAX}")
+        raise ValueError(f"{text!r} is not auto (-1), all (-2) or an integer within 0..{INT32_MAX}")
     return _LAYER_WORDS.get(text, text)
 
 

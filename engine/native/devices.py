@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.text import join_alternatives
+from ...common.text import did_you_mean, join_alternatives
 from ...models.errors import ModelError
 from ..load_options import LoadOptions
 from .binding import bind_function, binding_version, lib, libggml
@@ -50,6 +50,11 @@ class Device:
     is_integrated: bool  # part of a processor
     card_id: str  # the address of the card; empty if it is unknown
     handle: int  # of ggml
+
+    @property
+    def card(self) -> str:
+        """The backend and the description: what computes, wherever it is plugged in."""
+        return f"{self.name.rstrip('0123456789')} {self.description}"
 
 
 def list_devices() -> list[Device]:
@@ -106,7 +111,8 @@ def choose_devices(options: LoadOptions) -> list[Device]:
     if len(options.tensor_split) > len(chosen):
         problem = f"{len(options.tensor_split)} shares, but the number of GPUs is {len(chosen)} ({names})"
         raise ModelError(problem, origin="tensor_split")
-    if options.main_gpu >= max(1, len(chosen)):
+    has_no_main = options.main_gpu < 0 and options.split_mode == "row"
+    if has_no_main or options.main_gpu >= max(1, len(chosen)):
         problem = f"there is no GPU number {options.main_gpu}: the number of GPUs is {len(chosen)} ({names})"
         raise ModelError(problem, origin="main_gpu", advice="the first one has the number 0")
     if options.split_mode == "none":
@@ -125,13 +131,17 @@ def _default_devices(devices: Sequence[Device]) -> list[Device]:
     return chosen
 
 
+_MIN_SIMILARITY = 0.9  # 0 to 1; high, because names with different numbers are similar
+
+
 def _device_named(name: str, devices: Sequence[Device]) -> Device:
     for device in devices:
         if device.name == name:
             return device
     names = join_alternatives([device.name for device in devices])
     known = f"the names are {names}" if names else "llama.cpp finds no GPU that it was built for"
-    raise ModelError(f"there is no device {name!r}; {known}", origin="devices")
+    suggestion = did_you_mean(name, [device.name for device in devices], _MIN_SIMILARITY)
+    raise ModelError(f"there is no device {name!r}; {known}", origin="devices", advice=suggestion)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _set_devices(params: Any, options: LoadOptions, offload: Offload) -> None:
     if not offload.devices:
         return
     params.split_mode = _SPLIT_MODE_IDS[options.split_mode]
-    params.main_gpu = 0 if options.split_mode == "none" else options.main_gpu  # of the devices in the list
+    params.main_gpu = options.main_gpu  # of the devices in the list
     if options.tensor_split:
         params.tensor_split = _native_shares(options.tensor_split)
     if offload.cpu_expert_layers:

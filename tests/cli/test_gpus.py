@@ -99,8 +99,55 @@ def test_stats_and_settings_name_layers_and_devices(gen, put):
     assert "device      CPU\n" in gen("run", "The sea", "-n", "2", "--stats").err
 
 
+DRAFT = ("-md", BUNDLED)
+# flags, free memory beside the margin in MiB; the row of the device, and the note
+SHOWN = {
+    "all of it, which no card holds": (
+        ("-ngl", "all", "-c", "4096"),
+        -1000,
+        "does not fit -ngl",
+        "31 of 31 layers do not fit (CUDA0 has 0.0 GiB free, all of the model needs 0.3 GiB); "
+        "try -ngl 0 or auto, or a smaller -c\n",
+    ),
+    "some layers": (
+        ("-ngl", "20"),
+        -1000,
+        "does not fit -ngl",
+        "20 of 31 layers need 0.2 GiB); try -ngl 0 or auto\n",
+    ),
+    "the reserve is used": (("-ngl", "all", "-c", "4096"), -500, "31 of 31 layers on CUDA0 -ngl", ""),
+    "without a draft model": ((), 500, "31 of 31 layers on CUDA0 default", ""),
+    "a draft model": (
+        DRAFT,
+        500,
+        "31 of 31 layers on CUDA0 default",
+        "2,048 tokens instead of 4,096; -c sets the",
+    ),
+    "a missing draft model": (("-md", "no.gguf"), 500, "31 of 31 layers on CUDA0 default", "note: -md: no.gguf"),
+    "guidance": (
+        ("--cfg-scale", "2", "--cfg-negative-prompt", "x"),
+        280,
+        "31 of 31 layers on CUDA0 default",
+        "a context of 1,536 tokens instead of 4,096; -c sets the context\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "mib", "row", "note"), SHOWN.values(), ids=SHOWN)
+def test_the_plan_that_is_shown(gen, put, flags, mib, row, note):
+    put(gpu(mib=mib))
+    shown = gen("run", "--show-config", *flags)
+    assert " ".join(shown.out.splitlines()[1].split()) == f"device {row}"
+    assert note in shown.err
+    assert bool(note) is bool(shown.err)
+
+
 REFUSED = {
     "-dev CUDA7": "gen: -dev: there is no device 'CUDA7'; the names are CUDA0 or CUDA1\n",
+    "-dev cuda1": "gen: -dev: there is no device 'cuda1'; the names are CUDA0 or CUDA1; did you mean CUDA1?\n",
+    "-ngl 0 -ts 1,1,1": "gen: -ts: 3 shares, but the number of GPUs is 2 (CUDA0, CUDA1)",
+    "-ngl 0 -mg 2": "gen: -mg: there is no GPU number 2",
+    "-sm row -mg -1": "gen: -mg: there is no GPU number -1: the number of GPUs is 2 (CUDA0, CUDA1)",
     "-mg 2": "gen: -mg: there is no GPU number 2: the number of GPUs is 2 (CUDA0, CUDA1)",
     "-ts 1,1,1": "gen: -ts: 3 shares, but the number of GPUs is 2 (CUDA0, CUDA1)",
     "-dev CUDA0 -ts 1,1": "gen: -ts: 2 shares, but the number of GPUs is 1 (CUDA0)",

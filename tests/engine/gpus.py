@@ -11,8 +11,8 @@ MIB = 2**20
 def gpu(name="CUDA0", mib=8192, **fields):
     """A card with this much free memory beside the margin."""
     (handle, *_) = devices._list_handles("ggml_backend_dev")
-    fields = {"is_integrated": False, "card_id": "", "handle": handle} | fields
-    return Device(name, "a card", mib * MIB + MARGIN_BYTES, 2**40, **fields)
+    fields = {"description": "a card", "is_integrated": False, "card_id": "", "handle": handle} | fields
+    return Device(name, free_bytes=mib * MIB + MARGIN_BYTES, total_bytes=2**40, **fields)
 
 
 def put_gpus(monkeypatch, *gpus):

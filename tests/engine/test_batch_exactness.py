@@ -6,6 +6,9 @@ import random
 import numpy as np
 import pytest
 from logitsmith.engine import ExactnessLevel, GenerationRequest, LogprobRequest, Model, ModelError
+from logitsmith.engine.exactness import are_slots_like_single_runs
+from logitsmith.engine.native.context import NativeContext
+from logitsmith.engine.native.options import ContextSize
 from logitsmith.samplers import build
 
 from .gpus import gpu, put_gpus
@@ -160,11 +163,35 @@ def test_on_a_gpu_deterministic_batches_are_checked(model_on_gpu, monkeypatch):
     requests = [GenerationRequest([5, 6], build("greedy"), max_tokens=2)]
     answers = generate_batch(model_on_gpu, requests, 2, deterministic=True)
     assert str(answers[None].exactness) == "exact"
-    monkeypatch.setattr("logitsmith.engine.model.are_slots_like_single_runs", lambda _: False)
+    monkeypatch.setattr("logitsmith.engine.model.are_slots_like_single_runs", lambda *_: False)
     with pytest.raises(
         ModelError, match=r"deterministic: not possible with 3 of 3 layers on CUDA0, .* gpu_layers 0"
     ):
         generate_batch(model_on_gpu, requests, 2, deterministic=True)
+
+
+# tokens of the context, and the numbers of tokens before those that are compared
+CHECKED = {
+    "one token": (1, [0]),
+    "a short context": (64, [2, 32, 63]),
+    "longer than what is checked": (8192, [2, 32, 256, 511]),
+}
+
+
+@pytest.mark.parametrize(("length", "places"), CHECKED.values(), ids=CHECKED)
+def test_a_gpu_is_checked_along_the_context(quantized_models, monkeypatch, length, places):
+    decoded = []
+    decode = NativeContext.decode_spans
+
+    def record(native, spans, all_logits=True):
+        if all_logits:
+            decoded.extend(span.position for span in spans)
+        decode(native, spans, all_logits)
+
+    monkeypatch.setattr(NativeContext, "decode_spans", record)
+    with Model.load(quantized_models.path("Q4_K_M")) as model:
+        assert are_slots_like_single_runs(model._native, ContextSize(length, 512))
+    assert decoded == [*places, *places]
 
 
 def test_a_mixture_of_experts_is_not_promised_more_than_holds(quantized_models):

@@ -120,6 +120,38 @@ CHOSEN = {
 }
 
 
+MAIN_GPUS = {
+    "none is left out": (TWO, {"main_gpu": 1}, ["CUDA0", "CUDA1"], 1),
+    "the first is full": (
+        (gpu("CUDA0", mib=-100), *TWO[1:], gpu("CUDA2")),
+        {"main_gpu": 2},
+        ["CUDA1", "CUDA2"],
+        1,
+    ),
+    "it is full itself": ((gpu("CUDA0", mib=-100), *TWO[1:]), {}, ["CUDA0", "CUDA1"], 0),
+    "another order": (TWO, {"devices": ("CUDA1", "CUDA0"), "main_gpu": 1}, ["CUDA1", "CUDA0"], 1),
+    "one GPU alone": (TWO, {"split_mode": "none", "main_gpu": 1}, ["CUDA1"], 0),
+}
+
+
+@pytest.mark.parametrize(("gpus", "options", "names", "number"), MAIN_GPUS.values(), ids=MAIN_GPUS)
+def test_the_main_gpu_is_the_one_that_was_named(small_model, put, monkeypatch, gpus, options, names, number):
+    """llama.cpp counts the GPUs that it gets."""
+    put(*gpus)
+    numbers = []
+    load = native_model.load_file
+
+    def load_by_layer(path, params):
+        numbers.append(params.main_gpu)
+        params.split_mode = lib.LLAMA_SPLIT_MODE_LAYER  # the CPU has no other
+        return load(path, params)
+
+    monkeypatch.setattr(native_model, "load_file", load_by_layer)
+    with Model.load(small_model, **({"split_mode": "row"} | options)) as model:
+        assert [device.name for device in model.placement.devices] == names
+    assert numbers == [number]
+
+
 @pytest.mark.parametrize(("gpus", "options", "names"), CHOSEN.values(), ids=CHOSEN)
 def test_which_gpus_are_used(small_model, put, gpus, options, names):
     put(*gpus)
@@ -209,6 +241,27 @@ def test_the_identity_on_a_cpu_stays(small_model, put):
     for options in ({"gpu_layers": 0}, {"devices": ()}, {"gpu_layers": 0, "cpu_expert_layers": 2}):
         with Model.load(small_model, **options) as model:
             assert model.identity() == identity
+
+
+# the GPUs and the options of two loads; whether their texts may differ
+IDENTITIES = {
+    "another card": ((gpu(),), {}, (gpu(description="another card"),), {}, True),
+    "another backend": ((gpu(),), {}, (gpu("Vulkan0"),), {}, True),
+    "a card of the same kind": (TWO, {"devices": ("CUDA0",)}, TWO, {"devices": ("CUDA1",)}, False),
+    "another division": (TWO, {}, TWO, {"split_mode": "none"}, True),
+    "a context that came down": ((gpu(),), {}, (gpu(mib=280),), {}, False),
+    "fewer layers": ((gpu(),), {}, (gpu(mib=180),), {}, True),
+}
+
+
+@pytest.mark.parametrize(("gpus", "options", "others", "other", "differ"), IDENTITIES.values(), ids=IDENTITIES)
+def test_what_changes_texts_is_part_of_the_identity(bundled_model, put, gpus, options, others, other, differ):
+    put(*gpus)
+    with Model.load(bundled_model, **options) as model:
+        first = model.identity()
+    put(*others)
+    with Model.load(bundled_model, **other) as model:
+        assert (model.identity() != first) is differ
 
 
 def test_gpus_are_not_asked_for_their_memory_where_none_is_used(small_model, put, monkeypatch):
