@@ -326,6 +326,19 @@ _DECLARED = (
         },
     ),
     Setting(
+        "field_confidence",
+        Kind("true or false", bool),
+        "whether the model's probability of each value of a JSON answer is measured",
+        flags=(
+            _grammar_flag(
+                "--field-confidence",
+                help="Measure the model's probability of each value of a JSON answer; shown by JSON formats and"
+                " --stats.",
+            ),
+        ),
+        is_rule=True,
+    ),
+    Setting(
         "bans",
         _BANS,
         "phrases and regular expressions that the output must not contain",

@@ -277,6 +277,7 @@ def _generate_text(
         draft=draft,
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
+        confidence=options.output.format is not Format.text or options.output.stats,
         complete_sentence=request.complete_sentence or must_complete_grammar,
     )
     if options.beam_search.beams is not None:

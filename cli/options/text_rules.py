@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...presets.setting_table import BANS, GUIDANCE, REASONING, flags_in
+from ...presets.setting_table import BANS, GUIDANCE, REASONING, SETTINGS, flags_in
 from ..flags import Options, with_flags
 
 
@@ -15,7 +15,7 @@ class GuidanceOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-@with_flags(*flags_in(BANS), *flags_in(REASONING))
+@with_flags(*flags_in(BANS), *flags_in(REASONING), *SETTINGS["field_confidence"].flags)
 class TextRuleOptions(Options):
     """The flags of all rules of a text."""
 
