@@ -326,19 +326,6 @@ _DECLARED = (
         },
     ),
     Setting(
-        "field_confidence",
-        Kind("true or false", bool),
-        "whether the model's probability of each value of a JSON answer is measured",
-        flags=(
-            _grammar_flag(
-                "--field-confidence",
-                help="Measure the model's probability of each value of a JSON answer; shown by JSON formats and"
-                " --stats.",
-            ),
-        ),
-        is_rule=True,
-    ),
-    Setting(
         "bans",
         _BANS,
         "phrases and regular expressions that the output must not contain",
@@ -536,6 +523,20 @@ _DECLARED = (
             "negative_prompt": "koboldcpp tabbyapi",
         },
         is_rule=True,
+    ),
+    Setting(
+        "field_confidence",
+        Kind("true or false", bool),
+        "whether the model's probability of each value of a JSON answer is measured",
+        flags=(
+            _grammar_flag(
+                "--field-confidence",
+                help="Measure the model's probability of each value of a JSON answer; shown by JSON formats and"
+                " --stats.",
+            ),
+        ),
+        is_rule=True,
+        doors=("run", "batch", "serve", "preset"),  # a chat has no place for it
     ),
 )
 SETTINGS = {setting.name: setting for setting in _DECLARED}

@@ -37,7 +37,7 @@ from ..options.prompt import (
     length_flag,
 )
 from ..options.sampling import BeamOptions, ConstraintOptions, FullSamplingOptions
-from ..options.text_rules import TextRuleOptions
+from ..options.text_rules import MeasuredTextOptions
 
 if TYPE_CHECKING:
     from ...engine.drafts import DraftOptions
@@ -96,7 +96,7 @@ class RunOptions(Options):
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
-    rules: TextRuleOptions
+    rules: MeasuredTextOptions
     context: ContextShiftOptions
     samples: int = length_flag(
         "--samples",

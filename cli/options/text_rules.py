@@ -15,8 +15,14 @@ class GuidanceOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-@with_flags(*flags_in(BANS), *flags_in(REASONING), *SETTINGS["field_confidence"].flags)
+@with_flags(*flags_in(BANS), *flags_in(REASONING))
 class TextRuleOptions(Options):
     """The flags of all rules of a text."""
 
     guidance: GuidanceOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+@with_flags(*SETTINGS["field_confidence"].flags)
+class MeasuredTextOptions(TextRuleOptions):
+    """The flags of all rules of a text whose answer can show measurements."""

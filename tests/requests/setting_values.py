@@ -13,7 +13,7 @@ VALUES = {
     "phases": [{"until": "a"}, {}],
     "enable_thinking": False,
     "reasoning_effort": "low",
-    "field_confidence": True,
     "heal": True,
     "guidance": {"scale": 2},
+    "field_confidence": True,
 }
