@@ -531,8 +531,7 @@ _DECLARED = (
         flags=(
             _grammar_flag(
                 "--field-confidence",
-                help="Measure the model's probability of each value of a JSON answer; shown by JSON formats and"
-                " --stats.",
+                help="Measure the model's probability of each value of a JSON answer.",
             ),
         ),
         is_rule=True,

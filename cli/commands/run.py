@@ -280,6 +280,8 @@ def _generate_text(
         confidence=options.output.format is not Format.text or options.output.stats,
         complete_sentence=request.complete_sentence or must_complete_grammar,
     )
+    if request.rules.field_confidence and not request.confidence:
+        print_note("--field-confidence: a text shows no probabilities; add --stats, or --format jsonl")
     if options.beam_search.beams is not None:
         _search_beams(setup, model, request, prompt, typed_prompt.piped, interrupt)
         return
