@@ -288,9 +288,7 @@ class RunningRequest:
             capacity=capacity if shift is None else shift,
             phases=PhaseTracker(self._phases, self.prompt_ids),
             constraint=self.constraint,
-            reader=LogprobReader(
-                vocabulary, request.logprobs, measures_confidence=request.measures_confidence
-            ),
+            reader=LogprobReader(vocabulary, request.logprobs, measures_confidence=request.measures_confidence),
             stream=self._stream,
             jump=request.jump,
             drafts=self._drafts,
@@ -479,7 +477,8 @@ def check_grammar_rules(request: GenerationRequest) -> None:
     """Raise ``ModelError`` for rules that exclude the request's grammar, or that need one."""
     if request.rules.field_confidence and request.constraint is None:
         raise ModelError(
-            "needs a JSON Schema, or a grammar whose texts are JSON; there is no grammar", origin="field_confidence"
+            "needs a JSON Schema, or a grammar whose texts are JSON; there is no grammar",
+            origin="field_confidence",
         )
     if request.rules.heal and request.constraint is not None and not request.rules.phases:
         raise ModelError("not supported under a grammar, whose text begins after the prompt", origin="heal")

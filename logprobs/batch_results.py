@@ -50,9 +50,9 @@ def result_line(  # noqa: PLR0913 - the fields of a line
 ) -> Json:
     """Return the line of an answer in a batch's results."""
     # It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, confidence, usage,
-    # batch_exactness, error``. ``complete`` is added under a grammar, ``reasoning`` if the text has parts, ``score``
-    # by a beam search, ``fields`` if the confidence of fields is asked for, ``tokens`` if they have logprobs or traces, and ``worker`` on a cluster. Each of ``tokens`` has the
-    # fields of `token_fields`.
+    # batch_exactness, error``. ``complete`` is added under a grammar, ``reasoning`` if the text has parts,
+    # ``score`` by a beam search, ``fields`` if their confidence is asked for, ``tokens`` if they have logprobs or
+    # traces, and ``worker`` on a cluster. Each of ``tokens`` has the fields of `token_fields`.
     run = events_by_kind(events)
     start, tokens, done = run.start, run.tokens, run.done
     fields: Json = {

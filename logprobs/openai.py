@@ -371,7 +371,7 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Json:
 
 
 def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> Json:
-    """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts, and the confidence."""
+    """Return OpenAI's ``usage``, with numbers of bans, loops and drafts, and the confidence."""
     # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
     # another; None: all choices are of one prompt. ``loop_period`` is that of the first choice that ended in a
     # loop. ``confidence`` is that of all choices together; it is left out if no token was drawn.

@@ -10,7 +10,13 @@ from typing import cast
 from ..common.errors import LogitsmithError
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.drafts import DraftOptions
-from ..engine.generation import build_chain, check_grammar_rules, negative_prompt_ids, prompt_token_ids, start_constraint
+from ..engine.generation import (
+    build_chain,
+    check_grammar_rules,
+    negative_prompt_ids,
+    prompt_token_ids,
+    start_constraint,
+)
 from ..engine.guidance import guidance_model
 from ..engine.model import Model
 from ..engine.native_template import builtin_chat_templates

@@ -74,7 +74,9 @@ def test_each_route_tells_confidence_whole_and_streamed(exact, path, body, more,
     assert list(fields) == ["/colour", "/n"]
     assert all(list(field) == ["logprob", "probability", "tokens", "forced"] for field in fields.values())
     _, _, stream = exact.request("POST", path, body | more | {"stream": True})
-    parts = [json.loads(line) for line in stream.splitlines()] if path == "/gen/generate" else parts_of_stream(stream)
+    parts = (
+        [json.loads(line) for line in stream.splitlines()] if path == "/gen/generate" else parts_of_stream(stream)
+    )
     assert of_stream(parts) == (confidence, fields)
 
 
