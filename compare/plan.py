@@ -16,7 +16,7 @@ from ..common.files import open_input
 from ..common.journal import JournalError
 from ..common.seeds import following_seed
 from ..common.strict_json import parse_strict_json
-from ..engine.generation import check_heal
+from ..engine.generation import check_grammar_rules
 from ..engine.request import ChatMessages
 from ..grammars.spec import GrammarSpec
 from ..jobs.batch import BatchCounts, BatchRun
@@ -238,7 +238,7 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
                 if isinstance(request.constraint, GrammarSpec):
                     request.constraint.check()
                 if not isinstance(request.prompt, ChatMessages):
-                    check_heal(request)
+                    check_grammar_rules(request)
             if asked.sets_system and any(prompt.asked.messages is not None for prompt in plan.prompts):
                 raise InvalidLineError("system: not used for prompts that are messages; write it into them")
         except LogitsmithError as error:

@@ -79,6 +79,7 @@ def reject_unsupported(request: GenerationRequest) -> None:
     reasons = {
         "bans": (bool(request.rules.bans), "bans go back in one text; ban tokens by the sampler ban"),
         "loop_guard": (request.rules.loop_guard is not None, "the loop guard is for a text that is drawn"),
+        "field_confidence": (request.rules.field_confidence, "a beam search draws no token"),
         "phases": (bool(request.rules.phases), "a beam search has one chain"),
         "lookup": (bool(request.lookup), "drafts are for a text that is drawn"),
         "draft": (request.draft is not None, "drafts are for a text that is drawn"),
@@ -450,7 +451,13 @@ class _BeamRequest(RunningRequest):
         return len(text.tokens) < self.chain.min_token_count
 
     def _continue(
-        self, parent: _BeamText, token: int, row: Logits | None, candidates: Candidates | None
+        self,
+        parent: _BeamText,
+        token: int,
+        row: Logits | None,
+        candidates: Candidates | None,
+        *,
+        is_forced: bool = False,
     ) -> _BeamText:
         """Return the text with one more token."""
         data, is_control, _ = self._vocabulary.token(token)
@@ -480,6 +487,7 @@ class _BeamRequest(RunningRequest):
             distributions,
             healed_bytes=healed_bytes,
             part=None if self._reasoning is None else part,
+            is_forced=is_forced,
         )
         return _BeamText(tokens, parent, event, stream, constraint, phases, healer, parent.slot)
 
@@ -510,7 +518,7 @@ class _BeamRequest(RunningRequest):
             if rows is not None:
                 self._apply_chain(text, *next(rows))
             parent = text
-            text = self._continue(parent, token, parent.row, parent.candidates)
+            text = self._continue(parent, token, parent.row, parent.candidates, is_forced=True)
             parent.forget_logits()
             if text.stream.matched_stop is not None:
                 break

@@ -554,11 +554,12 @@ class Decoder:
         else:
             candidates = phase.chain.apply(chain_logits, mask)
             token = phase.chain.draw(candidates)
+        is_forced = forced is not None
         if forced is not None:
             # The chain has drawn anyway, so that its random numbers do not depend on whether tokens are forced.
             token = forced
             self.forced_count += 1
-        trace = None if tracer is None else tracer.read(token, forced is not None)
+        trace = None if tracer is None else tracer.read(token, is_forced)
         phase.chain.accept(token)
         data, is_control, is_eog = self.vocabulary.token(token)
         is_control = is_control and token not in (self.tag_tokens or ())
@@ -592,6 +593,8 @@ class Decoder:
             healed_bytes=healed_bytes,
             trace=trace,
             part=None if self.tag_tokens is None else part,
+            is_forced=is_forced,
+            model_logprob=None if is_forced else self.reader.model_logprob(logits, token, distributions),
         )
         self.token_count += 1
         self._pending_token = token

@@ -17,6 +17,7 @@ from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Rewind, 
 from ..models.errors import AbortedError, ModelError
 from ..samplers.building import build
 from ..samplers.chain import Chain
+from .confidence import AnswerTokens
 from .context import Context, ContextShift, Progress
 from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
 from .drafts import DraftSource, DraftText, FirstDraft, ModelDraft, PromptLookup, ReadTokens
@@ -201,6 +202,7 @@ class RunningRequest:
         self._phases = build_phases(model, request, self.chain, self.constraint, partial(_build, model, request))
         self._reasoning = reasoning_of_phases(request.reasoning, self._phases)
         self._parts = None if self._reasoning is None else TextParts(self._reasoning)
+        self._answer_tokens = AnswerTokens() if request.measures_confidence else None
         self._tag_tokens = None if self._reasoning is None else tag_tokens(model.vocabulary, self._reasoning.tags)
         self.prompt_ids = prompt_token_ids(model.vocabulary, cast("str | bytes | Sequence[int]", request.prompt))
         # makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed
@@ -286,7 +288,7 @@ class RunningRequest:
             capacity=capacity if shift is None else shift,
             phases=PhaseTracker(self._phases, self.prompt_ids),
             constraint=self.constraint,
-            reader=LogprobReader(vocabulary, request.logprobs),
+            reader=LogprobReader(vocabulary, request.logprobs, measures_confidence=request.measures_confidence),
             stream=self._stream,
             jump=request.jump,
             drafts=self._drafts,
@@ -333,20 +335,28 @@ class RunningRequest:
                     self.needed_tokens = output.tokens
                     self.drop_count = output.drop_count
                     return
-                if self._parts is None or isinstance(output, Rewind):
+                if isinstance(output, Rewind):
                     yield output
                 else:
-                    yield from self._parts.push(output)
+                    yield from self._decide_part(output)
         except StopIteration as end:
             self.finish_reason = end.value
             yield from self.release_held()
 
     def release_held(self) -> list[Token]:
         """Return the tokens that are held back, because the text ends before they are decided."""
-        held = self._decoder.take_held()
-        if self._parts is None:
-            return held
-        return [token for event in held for token in self._parts.push(event)] + self._parts.release()
+        tokens = [token for event in self._decoder.take_held() for token in self._decide_part(event)]
+        undecided = [] if self._parts is None else self._parts.release()
+        if self._answer_tokens is not None:
+            self._answer_tokens.add(undecided)
+        return tokens + undecided
+
+    def _decide_part(self, token: Token) -> list[Token]:
+        """Return the tokens whose parts are decided after this token."""
+        tokens = [token] if self._parts is None else self._parts.push(token)
+        if self._answer_tokens is not None:
+            self._answer_tokens.add(tokens)
+        return tokens
 
     def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back. The finish reason is ``interrupted`` if the text has not ended."""
@@ -372,7 +382,14 @@ class RunningRequest:
             discarded_tokens=None if self._guard is None else decoder.discarded_count,
             loop_period=None if self._guard is None else self._guard.loop_period,
         )
-        return done if self._parts is None else self._parts.divide(done)
+        if self._parts is not None:
+            done = self._parts.divide(done)
+        return done if self._answer_tokens is None else self._with_confidence(done, self._answer_tokens)
+
+    def _with_confidence(self, done: Done, tokens: AnswerTokens) -> Done:
+        request = self.request
+        fields = tokens.fields(done.text, request.answer_beginning) if request.rules.field_confidence else None
+        return replace(done, confidence=tokens.confidence, fields=fields)
 
 
 def _with_fixed_seed(request: GenerationRequest) -> GenerationRequest:
@@ -452,12 +469,17 @@ def heal_prompt_of(
     vocabulary: Vocabulary, request: GenerationRequest, prompt_ids: list[int]
 ) -> PromptHealer | None:
     """Remove the end of a prompt if the request heals it; return what spells it again. Raises ``ModelError``."""
-    check_heal(request)
+    check_grammar_rules(request)
     return heal_prompt(vocabulary, prompt_ids) if request.rules.heal else None
 
 
-def check_heal(request: GenerationRequest) -> None:
-    """Raise ``ModelError`` for a request that heals its prompt although a grammar begins there."""
+def check_grammar_rules(request: GenerationRequest) -> None:
+    """Raise ``ModelError`` for rules that exclude the request's grammar, or that need one."""
+    if request.rules.field_confidence and request.constraint is None:
+        raise ModelError(
+            "needs a JSON Schema, or a grammar whose texts are JSON; there is no grammar",
+            origin="field_confidence",
+        )
     if request.rules.heal and request.constraint is not None and not request.rules.phases:
         raise ModelError("not supported under a grammar, whose text begins after the prompt", origin="heal")
 

@@ -145,6 +145,8 @@ class GenerationRequest:
         draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
         reasoning: the reasoning that the chat template of a prompt in text shows; the engine finds that of
             messages. None: the text has no parts.
+        confidence: whether the last event has the confidence of the answer. It takes the model's logprob of each
+            drawn token: one more pass over its logits, unless ``logprobs`` reads the model's distribution.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -169,6 +171,7 @@ class GenerationRequest:
     beams: BeamSearch | None = None
     draft: DraftOptions | None = None
     reasoning: Reasoning | None = None
+    confidence: bool = False
 
     @classmethod
     def of(  # noqa: PLR0913 - the arguments are public
@@ -212,6 +215,11 @@ class GenerationRequest:
         # ``reasoning``: see `ChatTemplate.reasoning_after`
         rules = self.rules if self.beginning else replace(self.rules, heal=False)
         return replace(self, prompt=prompt, rules=rules, reasoning=reasoning)
+
+    @property
+    def measures_confidence(self) -> bool:
+        """True if the model's logprob of each drawn token is needed."""
+        return self.confidence or self.rules.field_confidence
 
     @property
     def answer_beginning(self) -> str:

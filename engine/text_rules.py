@@ -1,4 +1,4 @@
-"""What a text must follow beside its chain and its grammar: bans, the loop guard, phases, healing, guidance."""
+"""The rules of a text beside its chain and its grammar: bans, the loop guard, phases, healing, guidance."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class TextRules:
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
         guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
+        field_confidence: whether the model's probability of each value of a JSON answer is measured.
     """
 
     bans: Sequence[TextBan] = ()
@@ -40,6 +41,7 @@ class TextRules:
     phases: Sequence[Phase] = ()
     heal: bool = False
     guidance: Guidance | None = None
+    field_confidence: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TextRules:

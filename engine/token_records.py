@@ -71,13 +71,16 @@ class LogprobRequest:
 class LogprobReader:
     """A maker of one `Distribution` per source for each token: in nats, sums in float64."""
 
-    def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, request: LogprobRequest, *, measures_confidence: bool = False
+    ) -> None:
         request.check(vocabulary)
         self._vocabulary = vocabulary
         self._sources = () if request.top_count is None else _SOURCES_BY_NAME[request.source]
         self._top_count = request.top_count or 0
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
         self._workspace = SoftmaxWorkspace()
+        self._measures_confidence = measures_confidence
 
     def read_of_text(self, logits: Logits, token: int) -> tuple[Distribution, ...]:
         """Return the distributions of a token of a given text, with its rank among all tokens."""
@@ -96,6 +99,16 @@ class LogprobReader:
             elif candidates is not None:
                 distributions.append(self._read_from_chain(candidates, token))
         return tuple(distributions)
+
+    def model_logprob(self, logits: Logits, token: int, distributions: Sequence[Distribution]) -> float | None:
+        """Return the model's logprob of a drawn token; None unless the confidence is measured."""
+        # ``distributions``: those that were read for the token, which may have the logprob.
+        if not self._measures_confidence:
+            return None
+        for distribution in distributions:
+            if distribution.source == "model":
+                return distribution.logprob
+        return float(logits[token]) - self._workspace.sums(logits, logits.max()).log_total
 
     def _read_from_model(self, logits: Logits, token: int, top_rows: TopRows | None) -> Distribution:
         """Return the model's distribution: the log-softmax of its logits."""

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from .events import Done, Event, Token, events_by_kind
-from .jsonl import token_fields
+from .jsonl import confidence_fields, token_fields
 from .openai import Json, usage
 
 _ID_DIGITS = 24  # the length of the random ids of single runs
@@ -49,10 +49,10 @@ def result_line(  # noqa: PLR0913 - the fields of a line
     worker: Mapping[str, Any] | None = None,
 ) -> Json:
     """Return the line of an answer in a batch's results."""
-    # It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness,
-    # error``. ``complete`` is added under a grammar, ``reasoning`` if the text has parts, ``score`` by a beam
-    # search, ``tokens`` if they have logprobs or traces, and ``worker`` on a cluster. Each of ``tokens`` has the
-    # fields of `token_fields`.
+    # It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, confidence, usage,
+    # batch_exactness, error``. ``complete`` is added under a grammar, ``reasoning`` if the text has parts,
+    # ``score`` by a beam search, ``fields`` if their confidence is asked for, ``tokens`` if they have logprobs or
+    # traces, and ``worker`` on a cluster. Each of ``tokens`` has the fields of `token_fields`.
     run = events_by_kind(events)
     start, tokens, done = run.start, run.tokens, run.done
     fields: Json = {
@@ -67,6 +67,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         "text": done.text,
         **({} if done.reasoning is None else {"reasoning": done.reasoning}),
         **({} if done.score is None else {"score": done.score}),
+        **confidence_fields(start, done),
         "usage": usage(done),
         "batch_exactness": exactness,
     }

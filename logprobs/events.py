@@ -6,11 +6,12 @@ generated token, a `Rewind` for each return to an earlier token, and a `Done`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
+from .confidence import Confidence, FieldConfidence
 from .records import TokenRecord
 
 
@@ -156,7 +157,7 @@ class Done:
         stop: the stop string that ended the text; None if no stop string appeared.
         prompt_tokens: number of tokens of the prompt.
         completion_tokens: number of generated tokens.
-        forced_tokens: number of generated tokens that the grammar forced.
+        forced_tokens: number of generated tokens that were forced.
         drafted_tokens: number of tokens that the lookup or the draft model guessed; None without both.
         accepted_tokens: number of guessed tokens that the chain drew, too; None without both.
         timings: the duration of each part of the run.
@@ -168,6 +169,10 @@ class Done:
         reasoning: the reasoning before the answer, without tags; None if the text has no parts.
         reasoning_tokens: number of tokens of the reasoning with its tags; None if the text has no parts.
         tagged_text: the complete text, with the reasoning and its tags; None if the text has no parts.
+        confidence: how probable the model finds the drawn tokens of the answer; None if none was drawn, or if the
+            request does not ask for it.
+        fields: the confidence of each text, number, truth value and null of a JSON answer, by JSON Pointer; None
+            if the answer is not JSON, or if the request does not ask for it.
     """
 
     finish_reason: str
@@ -188,6 +193,8 @@ class Done:
     reasoning: str | None = None
     reasoning_tokens: int | None = None
     tagged_text: str | None = None
+    confidence: Confidence | None = None
+    fields: Mapping[str, FieldConfidence] | None = None
 
     @property
     def complete_text(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..common.strict_json import json_line
 from .events import Done, Event, PromptToken, Rewind, Start, Token
-from .openai import Json, usage
+from .openai import Json, field_confidences, usage
 from .records import Distribution, TokenRecord, Trace, display_text, finite_or_none
 from .text_tokens import HeldBackText
 
@@ -45,13 +45,13 @@ class RunLines:
     # are the text of the run. So the line of a token whose text is held back waits for the next event.
 
     def __init__(self) -> None:
-        self._model = ""
+        self._start: Start | None = None
         self._held_back_text = HeldBackText()
         self._held_back_token: Token | None = None
 
     def start(self, event: Start, prompt: str, command: str | None) -> Json:
         """Return the first line. For ``prompt`` and ``command`` see `stream_lines`."""
-        self._model = event.model
+        self._start = event
         return {"event": "start", **_start_fields(event), "prompt": prompt, "command": command}
 
     def push(self, event: Event, more: Mapping[str, Any] | None = None) -> Iterator[Json]:
@@ -73,8 +73,8 @@ class RunLines:
                 yield _token_line(event)
         elif isinstance(event, PromptToken):
             yield {"event": "prompt", **token_fields(event)}
-        elif isinstance(event, Done):
-            yield {"event": "done", "model": self._model, **_done_fields(event), **(more or {})}
+        elif isinstance(event, Done) and self._start is not None:
+            yield {"event": "done", "model": self._start.model, **_done_fields(self._start, event), **(more or {})}
 
 
 def _token_line(token: Token) -> Json:
@@ -103,7 +103,7 @@ def _start_fields(event: Start) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None or name not in optional_fields}
 
 
-def _done_fields(event: Done) -> dict[str, Any]:
+def _done_fields(start: Start, event: Done) -> dict[str, Any]:
     has_grammar = event.complete is not None
     fields: dict[str, Any] = {"finish_reason": event.finish_reason}
     if has_grammar:
@@ -115,6 +115,7 @@ def _done_fields(event: Done) -> dict[str, Any]:
         fields["reasoning"] = event.reasoning
     if event.score is not None:
         fields["score"] = event.score
+    fields |= confidence_fields(start, event)
     timings = {
         "prompt_ms": _milliseconds(event.timings.prompt),
         "generation_ms": _milliseconds(event.timings.generation),
@@ -123,6 +124,12 @@ def _done_fields(event: Done) -> dict[str, Any]:
     if has_grammar:
         timings["grammar_ms"] = _milliseconds(event.timings.grammar)
     return fields | {"usage": usage(event), "timings": timings}
+
+
+def confidence_fields(start: Start, done: Done) -> Json:
+    """Return the field ``confidence``, which is null if no token of the answer was drawn, and ``fields``."""
+    confidence = None if done.confidence is None else done.confidence.as_json()
+    return {"confidence": confidence, **field_confidences(start, done)}
 
 
 def _milliseconds(seconds: float) -> float:
@@ -148,6 +155,8 @@ def token_fields(token: TokenRecord) -> Json:
     fields["text"] = token.text
     if token.part is not None:
         fields["part"] = token.part
+    if token.is_forced:
+        fields["forced"] = True
     for distribution in token.distributions[1:]:
         fields[distribution.source] = _distribution_fields(distribution)
     if token.trace is not None:

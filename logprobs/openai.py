@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..common.strict_json import encode_json
 from .chunks import Chunk, ChunkMaker, Prompt, join_chunks
+from .confidence import join_confidences
 from .events import Done, Event, PromptToken, Start
 from .parts import join_parts
 from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
@@ -176,6 +177,7 @@ class TextAnswer(OpenAIAnswer):
             "index": choice.index,
             "logprobs": text_logprobs(choice.start, choice.tokens, choice.offsets, self._shape),
             "finish_reason": None if choice.done is None else finish_reason(choice.done),
+            **field_confidences(choice.start, choice.done),
         }
 
 
@@ -240,6 +242,7 @@ class ChatAnswer(OpenAIAnswer):
             **text_fields,
             "logprobs": chat_logprobs(chunk.start, chunk.tokens, self._shape),
             "finish_reason": None if chunk.done is None else finish_reason(chunk.done),
+            **field_confidences(chunk.start, chunk.done),
         }
 
 
@@ -368,10 +371,10 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Json:
 
 
 def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> Json:
-    """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts."""
+    """Return OpenAI's ``usage``, with numbers of bans, loops and drafts, and the confidence."""
     # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
     # another; None: all choices are of one prompt. ``loop_period`` is that of the first choice that ended in a
-    # loop.
+    # loop. ``confidence`` is that of all choices together; it is left out if no token was drawn.
     first_choices_of_prompts = dones[:: choices_per_prompt or len(dones)]
     prompt_tokens = sum(done.prompt_tokens for done in first_choices_of_prompts)
     completion_tokens = sum(done.completion_tokens for done in dones)
@@ -386,11 +389,22 @@ def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) ->
     details = (
         {} if reasoning_tokens is None else {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
     )
+    confidence = join_confidences(done.confidence for done in dones)
     return {
         **usage_of(prompt_tokens, completion_tokens),
-        **({} if reasoning_tokens is None else details),
+        **details,
         **{name: count for name, count in optional_counts.items() if count is not None},
+        **({} if confidence is None else {"confidence": confidence.as_json()}),
     }
+
+
+def field_confidences(start: Start, done: Done | None) -> Json:
+    """Return the field ``fields``, which is null if the answer is not JSON; nothing if it is not asked for."""
+    if done is None or not start.text_rules.get("field_confidence"):
+        return {}
+    if done.fields is None:
+        return {"fields": None}
+    return {"fields": {pointer: field.as_json() for pointer, field in done.fields.items()}}
 
 
 def _sum_of_known(counts: Iterable[int | None]) -> int | None:

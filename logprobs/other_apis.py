@@ -18,6 +18,7 @@ from .openai import (
     Json,
     LogprobShape,
     echoed_prompt,
+    field_confidences,
     finish_reason,
     logprob_source,
     logprobs_by_text,
@@ -54,6 +55,7 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
     for index, run in enumerate(complete_runs):
         done = run.done
         choice: Json = {"finish_reason": finish_reason(done), "logprobs": None, "index": index}
+        choice |= field_confidences(start, done)
         if start.logprobs is not None:
             choice["logprobs"] = make_lists(tokens_of_text(run.tokens, done.complete_text, done.stop))
         if chat:
@@ -184,6 +186,8 @@ def _record(start: Start, done: Done, prompt: str, index: int) -> Json:
         "tokens_cached": start.cached_tokens,
         "timings": _timings(start, done),
         "logprobs_from": logprob_source(start),
+        **({} if done.confidence is None else {"confidence": done.confidence.as_json()}),
+        **field_confidences(start, done),
     }
 
 

@@ -94,6 +94,9 @@ class TokenRecord:
         healed_bytes: number of leading bytes that spell the end of the prompt again.
         trace: the record of how the token was chosen; None if the run is not traced.
         part: the part of the text; None if the text has no parts.
+        is_forced: True if the token was not drawn: the grammar, a phase or the end of a sentence that is completed
+            allowed only its text.
+        model_logprob: the model's logprob of a drawn token, nats; None unless the run measures its confidence.
     """
 
     index: int
@@ -106,6 +109,8 @@ class TokenRecord:
     healed_bytes: int = 0
     trace: Trace | None = None
     part: Part | None = None
+    is_forced: bool = False
+    model_logprob: float | None = None
 
     @property
     def own_data(self) -> bytes:

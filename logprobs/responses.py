@@ -9,7 +9,16 @@ from typing import Any
 
 from .chunks import Chunk, ChunkMaker, join_chunks
 from .events import Event, Start
-from .openai import Json, LogprobShape, chat_logprobs, fingerprint, finish_reason, logprob_source, usage
+from .openai import (
+    Json,
+    LogprobShape,
+    chat_logprobs,
+    field_confidences,
+    fingerprint,
+    finish_reason,
+    logprob_source,
+    usage,
+)
 from .parts import join_parts
 from .records import Part
 from .text_tokens import TextToken
@@ -107,6 +116,7 @@ class ResponseAnswer:
                 "output_tokens_details": output_details,
                 **counts,
             },
+            **field_confidences(chunk.start, chunk.done),
         }
 
     def _items(self, chunk: Chunk) -> list[_Item]:

@@ -524,6 +524,19 @@ _DECLARED = (
         },
         is_rule=True,
     ),
+    Setting(
+        "field_confidence",
+        Kind("true or false", bool),
+        "whether the model's probability of each value of a JSON answer is measured",
+        flags=(
+            _grammar_flag(
+                "--field-confidence",
+                help="Measure the model's probability of each value of a JSON answer.",
+            ),
+        ),
+        is_rule=True,
+        doors=("run", "batch", "serve", "preset"),  # a chat has no place for it
+    ),
 )
 SETTINGS = {setting.name: setting for setting in _DECLARED}
 SWITCH_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_switch)

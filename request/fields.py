@@ -97,6 +97,7 @@ else:
 class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, _SettingFields):
     """The fields that every route for text has."""
 
+    every_stream_tells_confidence: ClassVar[bool] = False
     model: str | None = None
     preset: str | None = None
     chain: str | None = None
@@ -141,6 +142,13 @@ class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, _SettingFields
     echo: bool | None = None
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
+
+    @property
+    def tells_confidence(self) -> bool:
+        """Whether the answer tells its confidence, which is usually a part of its usage."""
+        if self.stream and not self.every_stream_tells_confidence:
+            return self.stream_options is not None and bool(self.stream_options.include_usage)
+        return True
 
     def without(self, names: Iterable[str]) -> Self:
         """Return a copy in which the given fields among these names are absent."""

@@ -220,6 +220,7 @@ class RequestResolver:
             lookup=defaults.lookup if has_drafts else 0,
             draft=defaults.draft if has_drafts else None,
             beams=beams,
+            confidence=True,
         )
         for prompt in self._prompts(asked, settings):
             yield replace(request, prompt=prompt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -129,6 +129,7 @@ class ResponseFields(MessageFields):
     """The input of `/v1/responses`, with the instructions before it. What needs a store is an error."""
 
     conversation_field = "input"
+    every_stream_tells_confidence: ClassVar[bool] = True
     input: str | Annotated[list[InputItem], Field(min_length=1)]
     instructions: str | None = None
     include: list[str] | None = None

@@ -36,7 +36,14 @@ _TOP_COUNT = 5
 
 
 # The fields of other APIs that KoboldCpp's answers have no place for.
-_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens", "return_tokens_as_token_ids", "trace")
+_NOT_ANSWERED = (
+    "echo",
+    "prompt_logprobs",
+    "return_tokens",
+    "return_tokens_as_token_ids",
+    "trace",
+    "field_confidence",
+)
 
 
 class KoboldFields(PromptFields):

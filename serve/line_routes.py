@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from io import BytesIO
+from typing import ClassVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -62,6 +63,7 @@ class LineFields(TokenPromptFields):
     """The fields of `/gen/generate`, whose answer is a stream unless ``stream`` is false."""
 
     stream: bool | None = True
+    every_stream_tells_confidence: ClassVar[bool] = True
 
 
 async def generate_lines(request: Request, state: ServerState) -> Response:

@@ -36,6 +36,7 @@ class CompletionFields(PromptFields):
 
     response_fields: list[str] | None = None
     tool_of_route: ClassVar[str] = "llama.cpp"
+    every_stream_tells_confidence: ClassVar[bool] = True
 
 
 class LlamaServerFormat(AnswerFormat):

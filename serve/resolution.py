@@ -10,7 +10,13 @@ from typing import cast
 from ..common.errors import LogitsmithError
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.drafts import DraftOptions
-from ..engine.generation import build_chain, check_heal, negative_prompt_ids, prompt_token_ids, start_constraint
+from ..engine.generation import (
+    build_chain,
+    check_grammar_rules,
+    negative_prompt_ids,
+    prompt_token_ids,
+    start_constraint,
+)
 from ..engine.guidance import guidance_model
 from ..engine.model import Model
 from ..engine.native_template import builtin_chat_templates
@@ -138,7 +144,9 @@ class RequestMaker:
             if is_empty and self.model.vocabulary.bos is None:
                 raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
             reuses_answers = self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt
-            request = replace(resolved, exact_reuse=not reuses_answers, draft=draft)
+            request = replace(
+                resolved, exact_reuse=not reuses_answers, draft=draft, confidence=fields.tells_confidence
+            )
             if fields.speculative is False:
                 request = replace(request, lookup=0)
             if isinstance(fields, TokenPromptFields) and fields.answer_start is not None:
@@ -196,7 +204,7 @@ class RequestMaker:
         prompt = cast("str | Sequence[int]", request.prompt)
         ids = self._prompt_ids(prompt, field)
         request = replace(request, prompt=tuple(ids))
-        check_heal(request)
+        check_grammar_rules(request)
         if fit is not None:
             fitted = fit(request)
             if fitted is not request:

@@ -44,7 +44,7 @@ from ..options.model import ClusterOptions, LogOptions, ModelOptions
 from ..options.output import output_flag, trace_flag
 from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions
 from ..options.sampling import BeamSearchOptions, GrammarOptions, SamplingOptions
-from ..options.text_rules import TextRuleOptions
+from ..options.text_rules import MeasuredTextOptions
 
 if TYPE_CHECKING:
     from ...jobs.batch import BatchRun
@@ -147,7 +147,7 @@ class BatchOptions(Options):
     )
     trace: int | None = trace_flag()
     length: LengthOptions
-    rules: TextRuleOptions
+    rules: MeasuredTextOptions
     escapes: EscapeOptions
     chat: ChatOptions
     drafts: DraftingOptions

@@ -37,7 +37,7 @@ from ..options.prompt import (
     length_flag,
 )
 from ..options.sampling import BeamOptions, ConstraintOptions, FullSamplingOptions
-from ..options.text_rules import TextRuleOptions
+from ..options.text_rules import MeasuredTextOptions
 
 if TYPE_CHECKING:
     from ...engine.drafts import DraftOptions
@@ -96,7 +96,7 @@ class RunOptions(Options):
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
-    rules: TextRuleOptions
+    rules: MeasuredTextOptions
     context: ContextShiftOptions
     samples: int = length_flag(
         "--samples",
@@ -284,8 +284,11 @@ def _generate_text(
         draft=draft,
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
+        confidence=options.output.format is not Format.text or options.output.stats,
         complete_sentence=request.complete_sentence or must_complete_grammar,
     )
+    if request.rules.field_confidence and not request.confidence:
+        print_note("--field-confidence: a text shows no probabilities; add --stats, or --format jsonl")
     if options.beam_search.beams is not None:
         _search_beams(setup, model, request, prompt, typed_prompt.piped, interrupt)
         return

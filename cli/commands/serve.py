@@ -31,7 +31,7 @@ from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import EscapeOptions, LengthOptions, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
-from ..options.text_rules import TextRuleOptions
+from ..options.text_rules import MeasuredTextOptions
 
 if TYPE_CHECKING:
     from ...requests.resolve import RequestDefaults
@@ -157,7 +157,7 @@ class ServeOptions(Options):
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
-    rules: TextRuleOptions
+    rules: MeasuredTextOptions
     escapes: EscapeOptions
     template: TemplateOptions
     drafts: DraftingOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...presets.setting_table import BANS, GUIDANCE, REASONING, flags_in
+from ...presets.setting_table import BANS, GUIDANCE, REASONING, SETTINGS, flags_in
 from ..flags import Options, with_flags
 
 
@@ -20,3 +20,9 @@ class TextRuleOptions(Options):
     """The flags of all rules of a text."""
 
     guidance: GuidanceOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+@with_flags(*SETTINGS["field_confidence"].flags)
+class MeasuredTextOptions(TextRuleOptions):
+    """The flags of all rules of a text whose answer can show measurements."""

@@ -12,7 +12,7 @@ from ...common.text import count_noun, short_repr
 from ..options.output import Format, OutputOptions
 from ..text import terminal_safe
 from .answers import AnswerWriter
-from .stats import draft_lines, model_lines, speed_line
+from .stats import confidence_lines, draft_lines, model_lines, speed_line
 
 if TYPE_CHECKING:
     from ...engine.request import GenerationRequest
@@ -101,6 +101,7 @@ class SampleWriter:
             *model_lines(model_name, device),
             speed_line("together", sum(done.completion_tokens for done in self._dones), seconds),
             *draft_lines(self._dones),
+            *confidence_lines(self._dones),
             f"samples     {count_noun(self.count, 'text')}, seeds {first_seed} to {last_seed}",
         ]
         print("\n".join(lines), file=sys.stderr)

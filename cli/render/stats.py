@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import exp
 from typing import TYPE_CHECKING
 
 from ...common.text import count_noun
+from ...logprobs.confidence import join_confidences
 from ..text import terminal_safe
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ def show_stats(done: Done, model_name: str, device: str, seed: int) -> None:
         *draft_lines([done]),
         *_context_shifts(done),
         *_discarded(done),
+        *confidence_lines([done]),
+        *_fields(done),
         f"finish      {finish}, seed {seed}",
     ]
     print("\n".join(lines), file=sys.stderr)
@@ -46,6 +50,27 @@ def _grammar(done: Done) -> list[str]:
     completeness = "complete" if done.complete else "not complete"
     forced = f"{done.forced_tokens} of {count_noun(done.completion_tokens, 'token')} forced"
     return [f"grammar     {grammar_us:6,.0f} µs per token, {forced}, {completeness}"]
+
+
+def confidence_lines(dones: Sequence[Done]) -> list[str]:
+    """Return a line with the confidence of several texts together; none if no token of them was drawn."""
+    confidence = join_confidences(done.confidence for done in dones)
+    if confidence is None:
+        return []
+    return [
+        f"confidence  perplexity {confidence.perplexity:.4g}, logprobs: mean {confidence.mean_logprob:.4f}, lowest"
+        f" {confidence.min_logprob:.4f}"
+    ]
+
+
+def _fields(done: Done) -> list[str]:
+    """Return a line with the probability of each value of a JSON answer, if it was measured."""
+    lines = (
+        f"field       {exp(field.logprob):.4g} {pointer}, {count_noun(field.token_count, 'token')},"
+        f" {field.forced_count} forced"
+        for pointer, field in (done.fields or {}).items()
+    )
+    return [terminal_safe(line, sys.stderr) for line in lines]
 
 
 def draft_lines(dones: Sequence[Done]) -> list[str]:

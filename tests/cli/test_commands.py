@@ -190,7 +190,7 @@ def test_two_flags_that_name_the_chain_are_refused(gen):
 
 def test_schema_is_json(gen):
     schema = json.loads(gen("presets", "schema").out)
-    rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal", "guidance"}
+    rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal", "guidance", "field_confidence"}
     switches = {"enable_thinking", "reasoning_effort"}
     settings = {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"}
     assert set(schema["properties"]) == settings | rules | switches

@@ -17,6 +17,7 @@ from ..samplers.rows import FakeVocabulary
 A_CHAIN = "a list of steps, or a string such as 'top_k40 > temp0.8'"
 KEYS = "description, chain, seed, max_tokens, stop, system, grammar, "
 KEYS += "bans, ban_retries, ban_then, loop_guard, enable_thinking, reasoning_effort, phases, heal, guidance"
+KEYS += ", field_confidence"
 
 REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "unknown_sampler": (

@@ -15,4 +15,5 @@ VALUES = {
     "reasoning_effort": "low",
     "heal": True,
     "guidance": {"scale": 2},
+    "field_confidence": True,
 }
