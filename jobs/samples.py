@@ -11,6 +11,7 @@ from typing import Any
 
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
+from ..engine.paths import PathsRead
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
 from ..logprobs.events import Done, Event, Token
@@ -48,7 +49,8 @@ def generate_samples(
                 for event in sample_progress.events:
                     if isinstance(event, BatchFailure):
                         raise event.error
-                    events_of_sample[sample_progress.request.id].append(event)
+                    if not isinstance(event, PathsRead):
+                        events_of_sample[sample_progress.request.id].append(event)
                     if isinstance(event, Token):
                         token_count += 1
             if progress is not None:

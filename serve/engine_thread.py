@@ -17,8 +17,9 @@ from itertools import count
 from queue import SimpleQueue
 from typing import cast
 
-from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
+from ..engine.batch import BatchEngine, BatchEvent, BatchFailure, RequestProgress
 from ..engine.model import Model
+from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
 from ..logprobs.events import BatchExactness, Done, Event
 from ..models.errors import AbortedError, ModelError
@@ -111,6 +112,7 @@ class EngineThread:
         self._note = note
         self._ids = count()
         self._streams: dict[int, EventStream] = {}
+        self._path_results: dict[int, asyncio.Future[PathsRead]] = {}
         self._commands: deque[Callable[[BatchEngine], object]] = deque()
         self._wakes = threading.Condition()
         self._is_stopping = False
@@ -139,8 +141,7 @@ class EngineThread:
     def submit(self, requests: Sequence[GenerationRequest]) -> EventStream:
         """Add the requests of one answer; return their events."""
         # Raises ``QueueFullError`` if too many requests wait, and ``EngineStoppedError`` after `stop`.
-        if not self._takes_requests or self._is_stopping or self.failure is not None:
-            raise EngineStoppedError
+        self._check_takes_requests()
         # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
         is_too_many = len(self._streams) + len(requests) > self._slots + self._max_waiting
         if self._streams and is_too_many:
@@ -154,6 +155,23 @@ class EngineThread:
         for request in numbered:
             self._send(partial(BatchEngine.add, request=request))
         return stream
+
+    def _check_takes_requests(self) -> None:
+        if not self._takes_requests or self._is_stopping or self.failure is not None:
+            raise EngineStoppedError
+
+    async def read_paths(self, request: PathRequest) -> PathsRead:
+        """Read texts after a prompt. Raises the error of a request that fails, and ``EngineStoppedError``."""
+        self._check_takes_requests()
+        request_id = next(self._ids)
+        result: asyncio.Future[PathsRead] = asyncio.get_running_loop().create_future()
+        self._path_results[request_id] = result
+        self._send(partial(BatchEngine.add, request=replace(request, id=request_id)))
+        try:
+            return await result
+        finally:
+            del self._path_results[request_id]
+            self._send(partial(BatchEngine.cancel, request_id=request_id))
 
     def cancel(self, stream: EventStream) -> None:
         """End the requests of an answer that no client reads any more."""
@@ -188,6 +206,8 @@ class EngineThread:
         self._takes_requests = False
         for stream in set(self._streams.values()):
             self._fail(stream, EngineStoppedError())
+        for request_id in list(self._path_results):
+            self._finish_paths(request_id, BatchFailure(request_id, EngineStoppedError()))
 
     @property
     def is_full(self) -> bool:
@@ -196,13 +216,13 @@ class EngineThread:
 
     @property
     def counts(self) -> EngineCounts:
-        total = len(self._streams)
+        total = len(self._streams) + len(self._path_results)
         running = min(total, self._slots)
         return EngineCounts(self._slots, running, total - running)
 
     @property
     def is_idle(self) -> bool:
-        return not self._streams
+        return not self._streams and not self._path_results
 
     def stop(self) -> None:
         """End all requests, and the thread."""
@@ -282,14 +302,26 @@ class EngineThread:
         while (delivery := self._undelivered.get()) is not None:
             loop.call_soon_threadsafe(delivery)
 
-    def _push(self, events_by_id: list[tuple[int, list[Event | BatchFailure]]]) -> None:
-        for request_id, events in events_by_id:
+    def _push(self, events_by_id: list[tuple[int, list[BatchEvent]]]) -> None:
+        for request_id, new_events in events_by_id:
+            if request_id in self._path_results and new_events:
+                self._finish_paths(request_id, new_events[-1])
             stream = self._streams.get(request_id)
+            events = [event for event in new_events if not isinstance(event, PathsRead)]
             if stream is None or not events:
                 continue
             stream.push(request_id, events)
             if request_id not in stream.ids:
                 del self._streams[request_id]
 
+    def _finish_paths(self, request_id: int, event: BatchEvent) -> None:
+        result = self._path_results[request_id]
+        if result.done():
+            return
+        if isinstance(event, PathsRead):
+            result.set_result(event)
+        elif isinstance(event, BatchFailure):
+            result.set_exception(event.error)
+
     def _push_to_all(self, failure: BatchFailure) -> None:
-        self._push([(request_id, [failure]) for request_id in self._streams])
+        self._push([(request_id, [failure]) for request_id in (*self._streams, *self._path_results)])
