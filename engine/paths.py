@@ -1,7 +1,7 @@
 """Paths: several texts after one prompt, of which a caller reads the logits, as those of a tree.
 
-A request of a batch generates one text. A `PathRequest` instead reads the tokens that its caller asks for: it goes back
-to any place after the prompt, and on from there, so that texts share the logits of their common beginning.
+A request of a batch generates one text. A `PathRequest` instead reads the tokens that its caller asks for: it goes
+back to any place after the prompt, and on from there, so that texts share the logits of their common beginning.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ class RunningPaths:
         self._drop_count = 0
         return self._pending[: self.slot.max_rows]
 
-    def receive_logits(
-        self, rows: Sequence[Logits], _negative_rows: Sequence[Logits]
-    ) -> Iterator[PathsRead]:
+    def receive_logits(self, rows: Sequence[Logits], _negative_rows: Sequence[Logits]) -> Iterator[PathsRead]:
         """Hand the logits of a complete step to the generator, and begin the next step."""
         del self._pending[: len(rows)]
         self._path_tokens += len(rows)
