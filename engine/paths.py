@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.errors import Word
 from ..common.text import count_noun
-from ..logprobs.events import BatchExactness, ExactnessLevel
+from ..logprobs.events import BatchExactness
 from ..models.errors import ModelError
 from .native.context import Logits
 
@@ -72,12 +72,12 @@ class PathsRead:
 
 
 class RunningPaths:
-    """A `PathRequest` in its slot."""
+    """A `PathRequest` in its slot. Its tokens are read one by one, as those of a text that is generated."""
 
     slot: SequenceSlot
 
-    is_exact = False  # several tokens are read in one call, which may round otherwise than one by one
-    reuses_answers = True
+    is_exact = True
+    reuses_answers = False
     has_begun = False  # whether the prompt was read
 
     def __init__(self, vocabulary: Vocabulary, request: PathRequest) -> None:
@@ -85,43 +85,45 @@ class RunningPaths:
         self.request = request
         self.prompt_ids = list(request.prompt)
         self._path_tokens = 0
+        self._longest = len(self.prompt_ids)  # number of tokens of the prompt with the longest text after it
         self._pending: list[int] = []  # tokens of the current step that are not read yet
         self._drop_count = 0  # number of tokens to remove before them
-        self._rows: list[Logits] = []  # copies of the logits of the current step, if it takes several calls
+        self._rows: list[Logits] = []  # copies of the logits after the other tokens of the step
 
     def read_prompt(self, slots: SequenceSlots) -> Iterator[PathsRead]:
         """Read the prompt, and begin the first step."""
-        self._cached_tokens, exactness = slots.read(self.slot, self.prompt_ids, reuses_answers=True)
-        self._exactness = BatchExactness(ExactnessLevel.ROUNDING, exactness.max_logit_difference)
+        self._cached_tokens, self._exactness = slots.read(self.slot, self.prompt_ids)
         (row,) = slots.prompt_rows()
         self._reading = self.request.read(row)
         yield from self._next_step(None)
 
     def next_tokens(self, slots: SequenceSlots, _has_enough_requests: bool) -> Sequence[int]:
-        """Return the tokens to be read next, and remove the tokens that the next step drops."""
+        """Return the token to be read next, and remove the tokens that its step drops."""
         slots.discard_last(self.slot, self._drop_count)
         self._drop_count = 0
-        return self._pending[: self.slot.max_rows]
+        return self._pending[:1]
 
     def receive_logits(self, rows: Sequence[Logits], _negative_rows: Sequence[Logits]) -> Iterator[PathsRead]:
-        """Hand the logits of a complete step to the generator, and begin the next step."""
-        del self._pending[: len(rows)]
-        self._path_tokens += len(rows)
-        if self._pending or self._rows:
-            self._rows += [row.copy() for row in rows]
-            rows = self._rows
-        if not self._pending:
-            self._rows = []
-            yield from self._next_step(rows)
+        """Keep the logits after a token; hand those of a complete step to the generator."""
+        del self._pending[0]
+        self._path_tokens += 1
+        if self._pending:
+            self._rows.append(rows[0].copy())
+            return
+        all_rows = [*self._rows, *rows]
+        self._rows = []
+        yield from self._next_step(all_rows)
 
     def _next_step(self, rows: Sequence[Logits] | None) -> Iterator[PathsRead]:
         try:
             step = next(self._reading) if rows is None else self._reading.send(rows)
         except StopIteration as end:
             prompt_tokens = len(self.prompt_ids)
-            yield PathsRead(end.value, prompt_tokens, self._cached_tokens, self._path_tokens, self._exactness)
+            exactness = self._exactness.for_answer(self._longest)
+            yield PathsRead(end.value, prompt_tokens, self._cached_tokens, self._path_tokens, exactness)
             return
         path_length = step.kept + len(step.tokens)
+        self._longest = max(self._longest, len(self.prompt_ids) + path_length)
         if len(self.prompt_ids) + path_length > self.slot.length:
             raise ModelError(
                 f"the prompt has {count_noun(len(self.prompt_ids), 'token')}, a text after it {path_length:,}, and"

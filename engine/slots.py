@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from time import perf_counter
 from typing import NamedTuple
 
@@ -170,6 +170,7 @@ class SequenceSlots:
         self._prompt_rows: list[Logits] = []
         allowed_row_counts = () if plan is None else plan.allowed_row_counts
         self._group_sizes = GroupSizes(allowed_row_counts, count, can_fill_gaps=native.can_truncate)
+        self._inexact_group_sizes = self._group_sizes._replace(allowed_row_counts=tuple(range(2, count + 1)))
 
     @property
     def exactness(self) -> BatchExactness:
@@ -289,37 +290,25 @@ class SequenceSlots:
             for append in appends:
                 yield self._append_several(append)
             return
-        inexact_appends = [append for append in appends if not append.is_exact]
-        if len(inexact_appends) == len(appends):
-            yield from self._append_together(inexact_appends)
-            return
-        several_appends = [append for append in appends if len(append.tokens) > 1]
-        for append in several_appends:
-            if append.is_exact:
+        single_appends: dict[int, SlotAppend] = {}
+        for append in appends:
+            if len(append.tokens) == 1:
+                single_appends[append.slot.number] = append
+            else:
                 yield self._append_several(append)
-        yield from self._append_together([append for append in several_appends if not append.is_exact])
-        single_appends = {append.slot.number: append for append in appends if len(append.tokens) == 1}
         slots = [single_appends[number].slot for number in sorted(single_appends)]
-        copies = {slot.number: plan.copies_of_single_token(len(slot.tokens)) for slot in slots}
-        for group in divide_rows(tuple(copies), tuple(copies.values()), self._group_sizes, plan.times.table):
+        if any(append.is_exact for append in single_appends.values()):
+            sizes = self._group_sizes
+            copies = {slot.number: plan.copies_of_single_token(len(slot.tokens)) for slot in slots}
+        else:
+            sizes = self._inexact_group_sizes
+            copies = {slot.number: 1 for slot in slots}
+        for group in divide_rows(tuple(copies), tuple(copies.values()), sizes, plan.times.table):
             if group.row_count > 1:
                 yield from self._append_group(group, single_appends, plan.times)
             elif group.first_slot in single_appends:
                 append = single_appends.pop(group.first_slot)
                 yield self._append_single(append, plan.times, copies[group.first_slot])
-
-    def _append_together(self, appends: Sequence[SlotAppend]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Append tokens to slots in as few calls as possible, whose logits are exact to rounding only."""
-        waiting = list(appends)
-        while waiting:
-            group = [waiting.pop(0)]
-            row_count = len(group[0].tokens)
-            while waiting and row_count + len(waiting[0].tokens) <= group[0].slot.max_rows:
-                group.append(waiting.pop(0))
-                row_count += len(group[-1].tokens)
-            rows = iter(self._decode(group))
-            rows_by_append = [list(islice(rows, len(append.tokens))) for append in group]
-            yield from self._deliver(group, rows_by_append)
 
     def is_one_call_exact(self, token_count: int) -> bool:
         """Return whether this many tokens of one slot get the same logits in one call as one by one."""
@@ -385,26 +374,16 @@ class SequenceSlots:
         times.record(group.row_count, perf_counter() - start_seconds)
         for slot in filler_slots:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
-        appends_of_slots = [single_appends.pop(slot.number, None) for slot in slots]
-        delivered = [
-            (append, [row]) for append, row in zip(appends_of_slots, rows, strict=True) if append is not None
-        ]
-        yield from self._deliver(*zip(*delivered, strict=True))
-
-    def _deliver(
-        self, appends: Sequence[SlotAppend], rows_by_append: Sequence[list[Logits]]
-    ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Yield slots with the logits of the tokens that were decoded for them."""
-        for append in appends:
-            append.slot.tokens.extend(append.tokens)
-        undelivered = list(zip(appends, rows_by_append, strict=True))
+        undelivered = [(slot, row) for slot, row in zip(slots, rows, strict=True) if slot.number in single_appends]
+        for slot, _ in undelivered:
+            slot.tokens.extend(single_appends.pop(slot.number).tokens)
         try:
             while undelivered:
-                append, rows = undelivered.pop(0)
-                yield append.slot, rows
+                slot, row = undelivered.pop(0)
+                yield slot, [row]
         finally:  # if the caller stops, the next step appends the tokens of the other slots again
-            for append, _ in undelivered:
-                self._truncate_slot(append.slot, len(append.slot.tokens) - len(append.tokens))
+            for slot, _ in undelivered:
+                self._truncate_slot(slot, len(slot.tokens) - 1)
 
     def _decode(self, appends: Sequence[SlotAppend]) -> list[Logits]:
         for slot, _, _ in appends:

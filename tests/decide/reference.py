@@ -19,6 +19,8 @@ class Reference:
     def __init__(self, path, length=1024):
         params = lib.llama_model_default_params()
         params.n_gpu_layers = 0
+        # with them, llama.cpp crashes on processors with AMX
+        params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
         self._model = lib.llama_model_load_from_file(str(path).encode(), params)
         self._vocab = lib.llama_model_get_vocab(self._model)
         self.size = lib.llama_vocab_n_tokens(self._vocab)
@@ -26,14 +28,13 @@ class Reference:
         params.n_ctx = length
         params.n_threads = params.n_threads_batch = 1
         self._context = lib.llama_init_from_model(self._model, params)
-        self._held = ()  # the tokens in the context
-        self._one = (lib.llama_token * 1)()
+        self._held = ((), ())  # the prompt in the context, and what follows it
         self._rows = {}
 
-    def tokenize(self, text, *, special=True):
+    def tokenize(self, text, *, special=True, adds_bos=True):
         data = text.encode()
         buffer = (lib.llama_token * (len(data) + 8))()
-        count = lib.llama_tokenize(self._vocab, data, len(data), buffer, len(buffer), True, special)
+        count = lib.llama_tokenize(self._vocab, data, len(data), buffer, len(buffer), adds_bos, special)
         assert count > 0
         return list(buffer[:count])
 
@@ -46,20 +47,29 @@ class Reference:
     def is_eog(self, token):
         return lib.llama_vocab_is_eog(self._vocab, token)
 
-    def row(self, ids):
-        """float64 (V,): ln of the probabilities of the next token."""
-        ids = tuple(ids)
-        if ids not in self._rows:
-            pairs = zip(self._held, ids[:-1], strict=False)
+    def row(self, prompt, path):
+        """float64 (V,): ln of the probabilities of the next token after a prompt, read in one call, and a path."""
+        key = (tuple(prompt), tuple(path))
+        if key not in self._rows:
+            pairs = zip(self._held[1], path[:-1], strict=False) if self._held[0] == tuple(prompt) else ()
             shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            lib.llama_memory_seq_rm(lib.llama_get_memory(self._context), 0, shared, -1)
-            for token in ids[shared:]:
-                self._one[0] = token
-                assert lib.llama_decode(self._context, lib.llama_batch_get_one(self._one, 1)) == 0
-            self._held = ids
+            memory = lib.llama_get_memory(self._context)
+            if self._held[0] == tuple(prompt) and path:
+                lib.llama_memory_seq_rm(memory, 0, len(prompt) + shared, -1)
+            else:
+                shared = 0
+                lib.llama_memory_clear(memory, True)
+                self._decode(prompt)
+            for token in path[shared:]:
+                self._decode([token])
+            self._held = key
             pointer = lib.llama_get_logits_ith(self._context, ctypes.c_int32(-1))
-            self._rows[ids] = log_softmax(np.ctypeslib.as_array(pointer, (self.size,)))
-        return self._rows[ids]
+            self._rows[key] = log_softmax(np.ctypeslib.as_array(pointer, (self.size,)))
+        return self._rows[key]
+
+    def _decode(self, ids):
+        tokens = (lib.llama_token * len(ids))(*ids)
+        assert lib.llama_decode(self._context, lib.llama_batch_get_one(tokens, len(ids))) == 0
 
     def ends(self, *, plain):
         return [
@@ -72,11 +82,10 @@ class Reference:
         """ln of the probability of a spelling and of the end after it."""
         ids = self.tokenize(prompt)
         all_ids = self.tokenize(prompt + spelling)
-        assert all_ids[: len(ids)] == ids
-        total = 0.0
-        for place in range(len(ids), len(all_ids)):
-            total += self.row(all_ids[:place])[all_ids[place]]
-        return total + math.log(np.exp(self.row(all_ids)[self.ends(plain=plain)]).sum())
+        # Some texts share a token with the prompt's end, such as :" - then they are divided by themselves.
+        path = all_ids[len(ids) :] if all_ids[: len(ids)] == ids else self.tokenize(spelling, adds_bos=False)
+        total = sum(self.row(ids, path[:place])[token] for place, token in enumerate(path))
+        return total + math.log(np.exp(self.row(ids, path)[self.ends(plain=plain)]).sum())
 
     def option_logprobs(self, prompt, spellings, *, plain):
         return [
@@ -103,7 +112,7 @@ class Reference:
                 totals[options[written]] += probability
                 return
             ends = eog if written in options else []
-            row = self.row([*ids, *path])
+            row = self.row(ids, path)
             weights = np.exp(row[[*allowed, *ends]])
             weights /= weights.sum()
             for token, weight in zip([*allowed, *ends], weights, strict=True):

@@ -15,8 +15,7 @@ QUESTIONS = [
     predicate("The writer is angry.", "angry"),
     score("How urgent is it?", ["low", "mid"], "urgency"),
 ]
-# llama.cpp rounds several tokens otherwise than one, most in a quantized model.
-ROUNDING = {"abs": 5e-3, "rel": 5e-3}
+ROUNDING = {"abs": 1e-4, "rel": 1e-4}
 
 
 def softmax(values):
@@ -62,8 +61,8 @@ def test_permutations_and_prior(chat_pair):
         )
         shares.append(softmax(of_input - of_prior))
     assert [one.order for one in answer.measured] == expected_orders
-    assert answer.probabilities == pytest.approx(np.mean(shares, axis=0).tolist(), abs=1e-2)
-    assert answer.spread == pytest.approx(np.std(shares, axis=0).tolist(), abs=1e-2)
+    assert answer.probabilities == pytest.approx(np.mean(shares, axis=0).tolist(), **ROUNDING)
+    assert answer.spread == pytest.approx(np.std(shares, axis=0).tolist(), **ROUNDING)
     raw = reference_logprobs(reference, wording, question, (0, 1, 2), INPUT, plain=False)
     assert answer.logprobs == pytest.approx(raw.tolist(), **ROUNDING)
 
@@ -110,7 +109,7 @@ def test_the_input_is_read_once(pruned):
     _, decision = answers(pruned, questions, text, slots=4)
     usage = decision.usage
     assert usage.cached_tokens > 11 * input_tokens
-    assert usage.input_tokens - usage.cached_tokens < input_tokens + 12 * 60
+    assert usage.input_tokens - usage.cached_tokens < input_tokens + 12 * 80
 
 
 def test_a_prompt_beyond_the_context_is_an_error_of_its_input(pruned):

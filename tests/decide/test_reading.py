@@ -8,9 +8,7 @@ from logitsmith.decide.spellings import spellings_of
 from logitsmith.engine.batch import BatchEngine, BatchFailure
 from logitsmith.engine.paths import PathRequest, PathsRead
 
-# The reference reads one token at a time, and we read several together, for which llama.cpp rounds differently:
-# most in the quantized model, whose tokens are very unlikely.
-ROUNDING = {"abs": 1e-3, "rel": 2e-3}
+ROUNDING = {"abs": 1e-4, "rel": 1e-4}
 
 
 def read(model, prompt, spellings, *, plain=True, with_grammar=False, slots=1):
