@@ -101,11 +101,16 @@ class Wording:
         messages = [{"role": "user", "content": text}]
         prompt = self.chat.render(messages).text
         place = self.chat.reasoning_after(prompt)
-        if place is None or (place.place == "after" and reasoning is None):
+        if place is None or (reasoning is None and self._answers_at_once(place)):
             return prompt
-        if reasoning is None and place.place == "before" and not place.tags.answer_prefixes:
-            return prompt  # the template lets the model answer at once
         return self.chat.render_beginning(messages, "", BegunReasoning(reasoning or "")).text
+
+    def _answers_at_once(self, reasoning: Reasoning) -> bool:
+        """Return whether a prompt whose chat template was told not to think needs no empty reasoning."""
+        if reasoning.place == "before":
+            has_switch = self.chat is not None and self.chat.switch_variable("enable_thinking") is not None
+            return has_switch and not reasoning.tags.answer_prefixes
+        return reasoning.place == "after"
 
     def thinking_prompt(self, text: str) -> tuple[str, Reasoning | None]:
         """Return the prompt after which the model may think, and where it stands. Raises ``ModelError``."""
