@@ -15,7 +15,7 @@ from ..decide.decider import Asked, Asking, Decider, DecideSettings, Decision, P
 from ..decide.errors import QuestionError
 from ..decide.questions import Question, read_questions
 from ..decide.wording import DEFAULT_TEMPLATE, Wording
-from ..engine.batch import BatchAnswer, BatchFailure
+from ..engine.batch import BatchAnswer
 from ..engine.model import Model
 from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
@@ -25,8 +25,7 @@ from ..requests.fields import read_body
 from ..requests.strict_model import Json
 from ..requests.unknown_fields import limited
 from .answers import as_request_error, collect, refusals_told, until_client_leaves
-from .engine_thread import TimeOverError
-from .errors import InvalidRequestError, client_message
+from .errors import InvalidRequestError, TimedOutError, client_message
 from .limits import check_decision
 from .request_log import RequestRecord, record_of
 from .requested_names import check_preset_of_model
@@ -139,7 +138,7 @@ class _Run:
                 await self._ask_all([place for place in places if not place.is_prior])
                 await self._ask_all([place for place in places if place.is_prior])
         except TimeoutError:
-            raise as_request_error(BatchFailure(None, TimeOverError())) from None
+            raise TimedOutError("the decision took longer than this server allows; ask fewer questions") from None
         return await self._state.run(partial(self._decider.answers, self._asked))
 
     async def _ask_all(self, places: Sequence[Place]) -> None:
