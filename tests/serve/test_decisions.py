@@ -291,15 +291,15 @@ def options(count):
 
 
 LARGEST = [choice(*options(255), name=f"q{n}") for n in range(400)]
+LARGEST_BODY = {"input": TEXT, "questions": LARGEST, "prompt_template": "{{ input }} {{ question }}"}
 
 
 def test_a_client_that_leaves_frees_its_slots(server):
     """The largest questions of all begin soon, too, and other clients need not wait for them."""
     server.wait_until_no_text_runs()
     start = len(server.lines)
-    body = {"input": TEXT, "questions": LARGEST, "prompt_template": "{{ input }} {{ question }}"}
     with server.connect() as client:
-        client.sendall(post_bytes(json.dumps(body).encode(), "/v1/decisions"))
+        client.sendall(post_bytes(json.dumps(LARGEST_BODY).encode(), "/v1/decisions"))
         server.wait_until(lambda: server.counts_of_texts()[0] > 0)
         assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200
     server.wait_for("POST /v1/decisions 499", start)
@@ -330,7 +330,7 @@ def test_a_full_queue_refuses_a_decision_and_lets_one_end_that_has_begun(small):
 def test_another_request_stops_a_decision(small):
     small.wait_until_no_text_runs()
     with ThreadPoolExecutor(1) as pool:
-        decision = pool.submit(small.post, "/v1/decisions", {"input": TEXT, "questions": LARGEST})
+        decision = pool.submit(small.post, "/v1/decisions", LARGEST_BODY)
         while not decision.done():
             small.post("/v1/internal/stop-generation", {})
         status, answer = decision.result()
@@ -344,13 +344,12 @@ def test_a_strict_server_takes_no_field_of_another_question(small):
 
 
 def test_the_limit_of_time_and_the_end_of_the_server(pruned_model):
-    body = {"input": TEXT, "questions": LARGEST, "prompt_template": "{{ input }} {{ question }}"}
     with GenServe("--slots", "2", "--timeout", "3", "--grace", "0", model=pruned_model) as server:
-        status, answer = server.post("/v1/decisions", body)
+        status, answer = server.post("/v1/decisions", LARGEST_BODY)
         assert (status, answer["error"]["code"]) == (503, "timeout")
         server.wait_until_no_text_runs()
         with ThreadPoolExecutor(1) as pool:
-            decision = pool.submit(server.post, "/v1/decisions", body)
+            decision = pool.submit(server.post, "/v1/decisions", LARGEST_BODY)
             server.wait_until(lambda: server.counts_of_texts()[0] > 0)
             server.stop()
             status, answer = decision.result()
