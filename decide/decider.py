@@ -124,10 +124,16 @@ class Place(NamedTuple):
     is_prior: bool
 
 
+def order_count(option_count: int, count: int) -> int:
+    """Return how many distinct orders of options there are, but at most ``count``."""
+    return min(count, factorial(option_count))
+
+
 def orders_of(option_count: int, count: int) -> list[tuple[int, ...]]:
     """Return ``count`` distinct orders of options, the given one first; all orders if there are not more."""
     # First those in which each option stands once in each place; then random ones, always the same.
-    if count >= factorial(min(option_count, 20)):
+    count = order_count(option_count, count)
+    if count == factorial(option_count):
         return list(permutations(range(option_count)))
     given = tuple(range(option_count))
     orders = {given[shift:] + given[:shift]: None for shift in range(min(option_count, count))}
@@ -172,7 +178,7 @@ class Decider:
         text = settings.wording.text(question, [question.options[number] for number in order], input_text)
         usage = Usage()
         reasoning = None
-        if settings.reasoning_budget and settings.wording.chat is not None:
+        if settings.reasoning_budget and settings.wording.can_think:
             reasoning = yield from self._think(text, usage)
         prompt_text = settings.wording.prompt(text, reasoning)
         prompt = self.model.vocabulary.tokenize_prompt(prompt_text.encode())

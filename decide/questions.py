@@ -23,7 +23,7 @@ _OPTION_FIELDS = {"choice": ("choices", "value"), "score": ("levels", "label")}
 _COMMON_FIELDS = ("name", "type", "instructions")
 
 UnknownFieldReport = Callable[[Place, Iterable[str]], object]
-"""Called with the place of a field that has no meaning there, and the names of those that have."""
+"""Called with the whole place of a field that has no meaning there, and the names of those that have."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def read_questions(value: Any, report_unknown: UnknownFieldReport | None = None)
     questions: list[Question] = []
     for index, entry in enumerate(value):
         try:
-            question = read_question(entry, report_unknown)
+            question = read_question(entry, _report_under(report_unknown, "questions", index))
             if question.name is not None and question.name in [other.name for other in questions]:
                 raise QuestionError(f"two questions are named {question.name!r}", place=("name",))
         except QuestionError as error:
@@ -175,7 +175,8 @@ def read_question(value: Any, report_unknown: UnknownFieldReport | None = None) 
     descriptions: list[str | None] = []
     for index, entry in enumerate(entries):
         try:
-            option_value, description = _read_option(entry, value_field, report_unknown)
+            report = _report_under(report_unknown, option_field, index)
+            option_value, description = _read_option(entry, value_field, report)
             if kind == "score" and not isinstance(option_value, str):
                 raise QuestionError(f"{short_repr(option_value)} is not a text", place=(value_field,))
         except QuestionError as error:
@@ -183,7 +184,13 @@ def read_question(value: Any, report_unknown: UnknownFieldReport | None = None) 
         values.append(option_value)
         descriptions.append(description)
     make = score if kind == "score" else choice
-    return make(instructions, values, name, descriptions=descriptions)
+    try:
+        return make(instructions, values, name, descriptions=descriptions)
+    except QuestionError as error:
+        match error.place:
+            case (_, int(index)) if isinstance(entries[index], Mapping):
+                raise error.at(error.origin, (*error.place, value_field)) from None
+        raise
 
 
 def _read_option(
@@ -196,6 +203,12 @@ def _read_option(
     _check_fields(entry, (value_field, "description"), report_unknown)
     description = None if entry.get("description") is None else _text(entry, "description")
     return entry[value_field], description
+
+
+def _report_under(report_unknown: UnknownFieldReport | None, *place: str | int) -> UnknownFieldReport | None:
+    if report_unknown is None:
+        return None
+    return lambda inner_place, names: report_unknown((*place, *inner_place), names)
 
 
 def _check_fields(

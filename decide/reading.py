@@ -225,11 +225,17 @@ class OptionReader:
         """Return the tokens that may follow a text under the grammar, and the text then; None after an end."""
         if node.followers is None:
             node.followers = [
-                (token, later) for data, later in node.later() for token in self._ids_by_piece.get(data, ())
+                (token, later)
+                for data, later in node.later(self._longest_piece)
+                for token in self._ids_by_piece.get(data, ())
             ]
             if node.end_of is not None:
                 node.followers += [(token, None) for token in self._eog_ids]
         return node.followers
+
+    @cached_property
+    def _longest_piece(self) -> int:
+        return max(map(len, self._ids_by_piece))
 
     @cached_property
     def _ids_by_piece(self) -> dict[bytes, list[int]]:
@@ -318,12 +324,14 @@ class _GrammarNode:
         """The option that is written here with certainty; None if there are several."""
         return next(iter(self.options)) if len(self.options) == 1 else None
 
-    def later(self, data: bytes = b"") -> Iterator[tuple[bytes, _GrammarNode]]:
-        """Yield the texts that may follow, with their nodes."""
+    def later(self, max_bytes: int, data: bytes = b"") -> Iterator[tuple[bytes, _GrammarNode]]:
+        """Yield the texts of at most ``max_bytes`` that may follow ``data``, with their nodes."""
+        if len(data) == max_bytes:
+            return
         for byte, child in self.children.items():
             text = data + bytes((byte,))
             yield text, child
-            yield from child.later(text)
+            yield from child.later(max_bytes, text)
 
 
 class _Prefix(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine.chat_template import BegunReasoning, ChatTemplate
+from ..engine.chat_template import CONTINUED_REASONING, BegunReasoning, ChatTemplate
 from ..engine.jinja_template import render_text
 from ..engine.model import Model
 from ..engine.templates import open_chat_template
@@ -74,6 +74,11 @@ class Wording:
         if opened.switch_variable("enable_thinking") is not None and "enable_thinking" not in (variables or {}):
             opened = open_chat_template(model, chat_template, {**(variables or {}), "enable_thinking": thinks})
         return cls(template, opened)
+
+    @property
+    def can_think(self) -> bool:
+        """True if the model may think before an answer, and the answer can follow."""
+        return self.chat is not None and self.chat.reads(CONTINUED_REASONING)
 
     def text(self, question: Question, options: Sequence[Option], input_text: str) -> str:
         """Return the text of a question, with its options in the order given. Raises ``ModelError``."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..common.errors import Word
 from ..common.text import count_noun
 from ..logprobs.events import BatchExactness
-from ..models.errors import ModelError
+from ..models.errors import PromptTooLongError
 from .native.context import Logits
 
 if TYPE_CHECKING:
@@ -125,10 +125,12 @@ class RunningPaths:
         path_length = step.kept + len(step.tokens)
         self._longest = max(self._longest, len(self.prompt_ids) + path_length)
         if len(self.prompt_ids) + path_length > self.slot.length:
-            raise ModelError(
+            raise PromptTooLongError(
                 f"the prompt has {count_noun(len(self.prompt_ids), 'token')}, a text after it {path_length:,}, and"
                 f" each slot of the batch holds {self.slot.length:,}",
                 advice=("give a larger ", Word.N_CTX),
+                prompt_tokens=len(self.prompt_ids),
+                context_tokens=self.slot.length,
             )
         self._drop_count = len(self.slot.tokens) - len(self.prompt_ids) - step.kept
         self._pending = list(step.tokens)

@@ -37,8 +37,8 @@ class TimeOverError(Exception):
     """A request took longer than the limit."""
 
 
-class NotBegunError(Exception):
-    """A request was stopped while it waited for a slot."""
+class StoppedError(Exception):
+    """Another request has stopped a request, which has no answer. The message says when."""
 
 
 class EventStream:
@@ -103,7 +103,7 @@ class EngineThread:
         max_seconds: float | None = None,
         note: Callable[[str], object] | None = None,
     ) -> None:
-        self._max_seconds = max_seconds
+        self.max_seconds = max_seconds
         self._takes_requests = True
         self._slots = slots or 0
         self._max_waiting = max_waiting
@@ -112,7 +112,7 @@ class EngineThread:
         self._note = note
         self._ids = count()
         self._streams: dict[int, EventStream] = {}
-        self._path_results: dict[int, asyncio.Future[PathsRead]] = {}
+        self._path_results: dict[int, asyncio.Future[PathsRead | BatchFailure]] = {}
         self._commands: deque[Callable[[BatchEngine], object]] = deque()
         self._wakes = threading.Condition()
         self._is_stopping = False
@@ -138,33 +138,34 @@ class EngineThread:
         self._delivery.start()
         self.exactness = is_ready.result()
 
-    def submit(self, requests: Sequence[GenerationRequest]) -> EventStream:
+    def submit(self, requests: Sequence[GenerationRequest], *, is_next: bool = False) -> EventStream:
         """Add the requests of one answer; return their events."""
+        # ``is_next``: whether the answer has begun with other requests, so that these are taken though many wait.
         # Raises ``QueueFullError`` if too many requests wait, and ``EngineStoppedError`` after `stop`.
-        self._check_takes_requests()
-        # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
-        is_too_many = len(self._streams) + len(requests) > self._slots + self._max_waiting
-        if self._streams and is_too_many:
-            raise QueueFullError
+        self._check_takes(len(requests), is_next=is_next)
         numbered = [replace(request, id=next(self._ids)) for request in requests]
         ids = [cast("int", request.id) for request in numbered]
         stream = EventStream(ids)
         self._streams.update(dict.fromkeys(ids, stream))
-        if self._max_seconds is not None and self._loop is not None:
-            stream.timer = self._loop.call_later(self._max_seconds, self._fail, stream, TimeOverError())
+        if self.max_seconds is not None and self._loop is not None:
+            stream.timer = self._loop.call_later(self.max_seconds, self._fail, stream, TimeOverError())
         for request in numbered:
             self._send(partial(BatchEngine.add, request=request))
         return stream
 
-    def _check_takes_requests(self) -> None:
+    def _check_takes(self, count: int, *, is_next: bool) -> None:
         if not self._takes_requests or self._is_stopping or self.failure is not None:
             raise EngineStoppedError
+        # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
+        is_too_many = self._request_count + count > self._slots + self._max_waiting
+        if is_too_many and not is_next and not self.is_idle:
+            raise QueueFullError
 
-    async def read_paths(self, request: PathRequest) -> PathsRead:
-        """Read texts after a prompt. Raises the error of a request that fails, and ``EngineStoppedError``."""
-        self._check_takes_requests()
+    async def read_paths(self, request: PathRequest, *, is_next: bool = False) -> PathsRead | BatchFailure:
+        """Read texts after a prompt. ``is_next``, and errors: see `submit`."""
+        self._check_takes(1, is_next=is_next)
         request_id = next(self._ids)
-        result: asyncio.Future[PathsRead] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[PathsRead | BatchFailure] = asyncio.get_running_loop().create_future()
         self._path_results[request_id] = result
         self._send(partial(BatchEngine.add, request=replace(request, id=request_id)))
         try:
@@ -187,6 +188,8 @@ class EngineThread:
         """End all answers. A text that has begun ends early; a request that waits gets an error."""
         for stream in set(self._streams.values()):
             self.interrupt(stream)
+        for request_id in self._path_results:
+            self._send(partial(self._interrupt, request_id=request_id))
 
     def interrupt(self, stream: EventStream) -> None:
         """End the requests of an answer early. Each gets a last event with the text that it has so far."""
@@ -212,17 +215,21 @@ class EngineThread:
     @property
     def is_full(self) -> bool:
         """True if no request can wait for a slot."""
-        return len(self._streams) >= self._slots + self._max_waiting
+        return self._request_count >= self._slots + self._max_waiting
+
+    @property
+    def _request_count(self) -> int:
+        return len(self._streams) + len(self._path_results)
 
     @property
     def counts(self) -> EngineCounts:
-        total = len(self._streams) + len(self._path_results)
+        total = self._request_count
         running = min(total, self._slots)
         return EngineCounts(self._slots, running, total - running)
 
     @property
     def is_idle(self) -> bool:
-        return not self._streams and not self._path_results
+        return self._request_count == 0
 
     def stop(self) -> None:
         """End all requests, and the thread."""
@@ -238,9 +245,9 @@ class EngineThread:
         progress = engine.interrupt(request_id)
         if progress is None:
             return
-        if isinstance(progress.events[-1], BatchFailure):
-            failure = BatchFailure(request_id, NotBegunError(), has_begun=False)
-            progress = progress._replace(events=[failure])
+        failure = progress.events[-1]
+        if isinstance(failure, BatchFailure):
+            progress = progress._replace(events=[replace(failure, error=StoppedError(str(failure.error)))])
         self._deliver([progress])
 
     def _send(self, command: Callable[[BatchEngine], object]) -> None:
@@ -316,12 +323,8 @@ class EngineThread:
 
     def _finish_paths(self, request_id: int, event: BatchEvent) -> None:
         result = self._path_results[request_id]
-        if result.done():
-            return
-        if isinstance(event, PathsRead):
+        if isinstance(event, (PathsRead, BatchFailure)) and not result.done():
             result.set_result(event)
-        elif isinstance(event, BatchFailure):
-            result.set_exception(event.error)
 
     def _push_to_all(self, failure: BatchFailure) -> None:
         self._push([(request_id, [failure]) for request_id in (*self._streams, *self._path_results)])
