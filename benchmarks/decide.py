@@ -31,7 +31,7 @@ from time import perf_counter, process_time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from logitsmith.decide import Decider, DecideSettings, Decision, Question, Wording, choice, decide
+from logitsmith.decide import Decider, DecideSettings, Outcome, Question, Wording, choice, decide
 from logitsmith.engine import Model, locate
 from logitsmith.engine.scoring import score_choices
 
@@ -98,8 +98,15 @@ def beginnings(sequences: Iterable[Sequence[int]]) -> set[tuple[int, ...]]:
     return {tuple(tokens[:end]) for tokens in sequences for end in range(1, len(tokens) + 1)}
 
 
-def print_tokens(decider: Decider, text: str, decision: Decision) -> None:
+def _decide(decider: Decider, text: str, slots: int, outcomes: list[Outcome]) -> None:
+    outcomes += decide(decider, [text], slots)
+
+
+def print_tokens(decider: Decider, text: str, outcome: Outcome) -> None:
     """Print the tokens that were read for a decision, and those that must be read at least."""
+    decision = outcome.decision
+    if decision is None:
+        raise SystemExit(str(outcome.error))
     usage = decision.usage
     read = usage.input_tokens - usage.cached_tokens + usage.option_tokens
     prompt_nodes = len(beginnings(prompts(decider, text)))
@@ -191,21 +198,20 @@ def main() -> None:
     options = parser.parse_args()
     with Model.load(locate()[0], n_ctx=1024, threads=2) as model, running_server(options.slots) as server:
         decider = Decider(model, questions(options.questions), DecideSettings(Wording.for_model(model)))
-        (outcome,) = decide(decider, [input_text(model, 0)], options.slots)
-        if outcome.decision is None:
-            raise SystemExit(str(outcome.error))
-        print_tokens(decider, input_text(model, 0), outcome.decision)
         rounds: list[dict[str, Times]] = []
-        for number in range(1, options.rounds + 1):
+        for number in range(options.rounds):
             text = input_text(model, number)
+            outcomes: list[Outcome] = []
             sides: dict[str, Callable[[], Times]] = {
-                "gen decide": partial(timed, lambda text=text: list(decide(decider, [text], options.slots))),
+                "gen decide": partial(timed, partial(_decide, decider, text, options.slots, outcomes)),
                 "gen score --choices": partial(timed, partial(score_labels, decider, text)),
                 "llama-server, 1 client": partial(server.time, decider, text, 1),
                 f"llama-server, {options.slots} clients": partial(server.time, decider, text, options.slots),
             }
-            order = list(sides)[:: 1 if number % 2 else -1]
+            order = list(sides)[:: -1 if number % 2 else 1]
             times = {name: sides[name]() for name in order}
+            if number == 0:
+                print_tokens(decider, text, outcomes[0])
             rounds.append({name: times[name] for name in sides})
         _print(rounds)
         print(f"{server.missing / (2 * options.rounds):.0f} tokens of labels were not among {SHOWN_TOKENS} shown")

@@ -91,7 +91,12 @@ class QuestionCalibration:
 
     @property
     def note(self) -> str | None:
-        """A sentence about options that few rows have as their label; None if there are none."""
+        """A sentence about a fit that says little; None for any other."""
+        if self.values.temperature >= MAX_TEMPERATURE:
+            return (
+                f"{self.question.title}: the temperature is the highest that is allowed, because the answers do"
+                " not tell which option is right; ask in other words, or ask a larger model"
+            )
         few = [
             f"{option.label!r} {count}"
             for option, count in zip(self.question.options, self.rows, strict=True)
@@ -100,8 +105,8 @@ class QuestionCalibration:
         if not few:
             return None
         return (
-            f"of {count_noun(sum(self.rows), 'labelled row')}, few have one of the options ({', '.join(few)}):"
-            " the fit says little about it"
+            f"{self.question.title}: of {count_noun(sum(self.rows), 'labelled row')}, few have one of the options"
+            f" ({', '.join(few)}): the fit says little about it"
         )
 
     def as_json(self) -> dict[str, Any]:

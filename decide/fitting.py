@@ -142,7 +142,7 @@ def fit(values: Values, labels: Labels, *, with_bias: bool = False) -> OptionCal
         if gain < _MIN_GAIN:
             break
     bias = point[1:] - point[1:].mean()
-    return OptionCalibration(float(1 / point[0]), tuple(bias.tolist()))
+    return OptionCalibration(min(float(1 / point[0]), MAX_TEMPERATURE), tuple(bias.tolist()))
 
 
 def _loss(point: Values, values: Values, labels: Labels) -> float:
