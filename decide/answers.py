@@ -59,15 +59,23 @@ def log_values_of(
     return values if priors is None else values - np.stack([one.log_values for one in priors])
 
 
-def probabilities_of(
+def log_probabilities(
     log_values: NDArray[np.float64], calibration: OptionCalibration | None = None
 ) -> NDArray[np.float64]:
-    """Return the softmax of the log values of each order, float64 (orders, K)."""
+    """Return ln of the softmax of the last axis, after a calibration."""
     if calibration is not None:
         log_values = log_values / calibration.temperature + np.array(calibration.bias)
-    weights = np.exp(log_values - log_values.max(axis=1, keepdims=True))
-    shares: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+    totals: NDArray[np.float64] = np.logaddexp.reduce(log_values, axis=-1, keepdims=True)
+    return log_values - totals
+
+
+def mean_log_probabilities(
+    log_values: NDArray[np.float64], calibration: OptionCalibration | None = None
+) -> NDArray[np.float64]:
+    """Return ln of the mean probability over the orders, which are the last axis but one."""
+    logs = log_probabilities(log_values, calibration)
+    means: NDArray[np.float64] = np.logaddexp.reduce(logs, axis=-2) - np.log(logs.shape[-2])
+    return means
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,7 @@ def answer(
         min_confidence: The confidence below which the answer is unsure; None: it is not asked.
     """
     log_values = log_values_of(measured, priors)
-    shares = probabilities_of(log_values, calibration)
+    shares = np.exp(log_probabilities(log_values, calibration))
     probabilities = tuple(shares.mean(axis=0).tolist())
     spread = tuple(shares.std(axis=0).tolist()) if len(measured) > 1 else None
     is_unsure = None if min_confidence is None else max(probabilities) < min_confidence

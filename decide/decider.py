@@ -149,7 +149,7 @@ class Decider:
     def __init__(self, model: Model, questions: Sequence[Question], settings: DecideSettings) -> None:
         """Prepare questions.
 
-        Raises ``QuestionError`` if the calibration is for another model or other questions.
+        Raises ``QuestionError`` if the calibration is for another model, other questions or other settings.
         """
         self.model = model
         self.questions = list(questions)
@@ -157,7 +157,27 @@ class Decider:
         self._reader = OptionReader(model.vocabulary, is_plain=settings.wording.chat is None)
         self._orders = [orders_of(len(question.options), settings.permutations) for question in questions]
         if settings.calibration is not None:
-            settings.calibration.check(model, questions)
+            settings.calibration.check(self.fingerprint, self.conditions, questions)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model's file."""
+        return str(self.model.identity()["fingerprint"])
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What the log values of answers depend on besides the model and the questions, as JSON."""
+        settings = self.settings
+        chat = settings.wording.chat
+        return {
+            "method": settings.method,
+            "permutations": settings.permutations,
+            "prior": settings.prior,
+            "reasoning_budget": settings.reasoning_budget,
+            "chat_template": None if chat is None else chat.identity,
+            "prompt_template": settings.wording.template,
+            "lora": self.model.identity()["lora"],
+        }
 
     def places(self) -> list[Place]:
         """Return the prompts of one input, in the order in which they share the most tokens."""
@@ -219,6 +239,6 @@ class Decider:
             priors = None
             if settings.prior is not None:
                 priors = [asked[Place(number, order, True)].measurement for order in range(order_count)]
-            calibrated = None if settings.calibration is None else settings.calibration.of(number)
+            calibrated = None if settings.calibration is None else settings.calibration.of(question)
             answers.append(answer(question, measured, priors, calibrated, settings.min_confidence))
         return Decision(answers, usage, exactness)

@@ -61,6 +61,11 @@ class Question:
     options: tuple[Option, ...]
     name: str | None = None
 
+    @property
+    def title(self) -> str:
+        """What the question is called in messages: its name, else its text."""
+        return short_repr(self.name or self.instructions)
+
     def as_json(self) -> dict[str, Any]:
         """Return the question as it is read by `read_question`."""
         record: dict[str, Any] = {} if self.name is None else {"name": self.name}
@@ -97,12 +102,20 @@ def choice(
 
 
 def _label(value: Any, index: int) -> str:
+    try:
+        return label_of(value)
+    except QuestionError as error:
+        raise error.under("choices", index) from None
+
+
+def label_of(value: Any) -> str:
+    """Return the label of a value: a text itself, or the JSON of another value. Raises ``QuestionError``."""
     if isinstance(value, str):
         return value
     try:
         return encode_json(value)
     except (ValueError, TypeError, RecursionError):
-        raise QuestionError(f"{short_repr(value)} is not JSON", place=("choices", index)) from None
+        raise QuestionError(f"{short_repr(value)} is not JSON") from None
 
 
 def score(
@@ -245,7 +258,7 @@ def _checked(question: Question) -> Question:
     for index, option in enumerate(question.options):
         place = cast("Place", (field, index))
         _check_text(option.label, place)
-        key = _key(option.label)
+        key = label_key(option.label)
         if not key:
             raise QuestionError("it is empty without blanks and quotes", place=place)
         if key in label_by_key:
@@ -268,6 +281,6 @@ def _check_text(text: str, place: Place) -> None:
 _BLANKS_AND_QUOTES = re.compile(r"[\s\"'`\u00ab\u00bb\u2018-\u201f]+")
 
 
-def _key(label: str) -> str:
+def label_key(label: str) -> str:
     """Return a label without what its spellings may differ in."""
     return _BLANKS_AND_QUOTES.sub("", label).casefold()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..logprobs.events import ReasoningTags
@@ -89,6 +90,13 @@ class JinjaChatTemplate(ChatTemplate):
             check_variables(variables, variables_of(source).defaults)
         self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(variables)}
         self._template = template
+
+    @property
+    def identity(self) -> str:
+        """A digest of the source and the variables."""
+        return sha256(
+            repr((self._source, sorted(self._variables.items()))).encode(errors="surrogatepass")
+        ).hexdigest()
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
