@@ -189,13 +189,15 @@ def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], Non
 
 
 @contextmanager
-def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
+def counting_bar(
+    title: str, total: int | None, noun: str = "items", *, prints_meanwhile: bool = True
+) -> Iterator[Callable[[], None]]:
     """Show a bar of finished items (``total``: None if unknown), and yield a function to call after each item."""
-    # There is no bar if stdout is a terminal, because results are printed there.
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    # ``prints_meanwhile``: whether results are printed; then there is no bar if they are printed on a terminal.
+    if not sys.stderr.isatty() or (prints_meanwhile and sys.stdout.isatty()):
         yield lambda: None
         return
-    with _shown_bar(_count_columns("items")) as bar:
+    with _shown_bar(_count_columns(noun)) as bar:
         task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)
 
