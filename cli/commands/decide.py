@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -17,6 +18,7 @@ from ...common.errors import LogitsmithError, UsageError
 from ...common.files import input_name, is_stdin, open_input
 from ...common.flags import CompletionKind, Limit, at_least, within
 from ...common.llama_cpp_limits import MAX_SLOTS
+from ...common.strict_json import json_line, json_problem, parse_strict_json
 from ..command_options import takes_options
 from ..flags import Options, argument, flag
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
@@ -52,6 +54,7 @@ _table = partial(flag, panel="Table")
 
 MAX_PERMUTATIONS = 10_000
 _SHARE = Limit("within 0..1", 0.0, 1.0)
+_PROMPTS_WITH_BAR = 8  # fewer are read in a moment
 # exit codes of --exit-code
 _NO = 10
 _UNSURE = 11
@@ -371,8 +374,11 @@ def _read_questions(options: DecideOptions) -> list[Question]:
 
     if options.questions is not None:
         origin = str(options.questions)
+        text = read_text(options.questions, origin)
         try:
-            return read_questions(parse_yaml(read_text(options.questions, origin), origin))
+            # A JSON file may hold what YAML does not allow, such as tabs.
+            is_json = options.questions.suffix.lower() == ".json"
+            return read_questions(_parse_json(text) if is_json else parse_yaml(text, origin))
         except QuestionError as error:
             raise UsageError(str(error.within(origin))) from None
     try:
@@ -390,9 +396,21 @@ def _read_questions(options: DecideOptions) -> list[Question]:
         raise UsageError(str(error.at(name))) from None
 
 
+def _parse_json(text: str) -> Any:
+    """Return the value of a text. Raises ``QuestionError``."""
+    from ...decide.errors import QuestionError
+
+    try:
+        return parse_strict_json(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise QuestionError(f"{place}: it is not JSON: {json_problem(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise QuestionError(f"it is not JSON that can be read: {error}") from None
+
+
 def _decide_text(options: DecideOptions, plan: DecisionPlan, text: str) -> None:
     """Print the answers about one text."""
-    from ...common.strict_json import json_line
     from ...decide.run import decide as decide_inputs
     from ..render.decisions import show_answers
     from ..render.progress import counting_bar
@@ -401,7 +419,8 @@ def _decide_text(options: DecideOptions, plan: DecisionPlan, text: str) -> None:
         decider = _make_decider(plan, model)
         prompt_count = len(decider.places())
         slots = options.parallel or min(model.default_parallel, prompt_count)
-        with counting_bar("Asking", prompt_count, "prompts", prints_meanwhile=False) as advance_bar:
+        is_long = prompt_count >= _PROMPTS_WITH_BAR
+        with counting_bar("Asking", prompt_count, "prompts", is_needed=is_long) as advance_bar:
 
             def report(_count: int) -> None:
                 interrupt.raise_if_requested()
@@ -616,7 +635,7 @@ def _fit(options: DecideOptions, plan: DecisionPlan, path: Path) -> None:
         decider = _make_decider(plan, model)
         slots = options.parallel or model.default_parallel
         answered = []
-        with counting_bar("Asking", row_count, "rows", prints_meanwhile=False) as advance_bar:
+        with counting_bar("Asking", row_count, "rows", is_needed=True) as advance_bar:
             for row, result in decided_rows(decider, [row for row, _ in labelled_rows], slots):
                 interrupt.raise_if_requested()
                 if isinstance(result, Failure):

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from ..engine.small_models import write_model
+
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
 ONE = ("-t", "1", "-c", "512")
@@ -14,7 +16,10 @@ TOPIC = ("--choice", "What is it about?", "--options", "billing", "--options", "
 LEVELS = ("--score", "How urgent is it?", "--levels", "low", "--levels", "mid", "--level", "high")
 QUESTIONS = """\
 questions:
-  - {name: topic, type: choice, instructions: "What is it about?", choices: [billing, 3, {value: No, description: x}]}
+  - name: topic
+    type: choice
+    instructions: What is it about?
+    choices: [billing, 3, {value: No, description: x}]
   - {name: angry, type: predicate, instructions: The customer is angry.}
   - {name: urgency, type: score, instructions: "How urgent is it?", levels: [low, high]}
 """
@@ -51,7 +56,7 @@ def test_several_questions_of_a_file_in_yaml_and_json(gen, work):
     alone = {"questions": [{"name": "angry", "type": "predicate", "instructions": "The customer is angry."}]}
     (work / "q.json").write_text(json.dumps(alone, indent="\t"))
     (again,) = decided(gen, "--questions", "q.json")["answers"]
-    assert again["logprobs"] == pytest.approx(angry["logprobs"], abs=1e-3)
+    assert again["logprobs"] == pytest.approx(angry["logprobs"], abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +72,8 @@ def test_the_sources_of_the_text(gen, work, arguments, piped):
 def test_bars_for_a_person(gen_server, environment, home, pruned_model):
     words = ("decide", TEXT, *LEVELS, *ONE, "--permutations", "2", "--min-confidence", "1")
     pages = {
-        60: "  high  1.00 ± 0.00  ████████████████████████████████████████",
-        40: "  high  1.00 ± 0.00  ███████████████████",
+        60: f"  high  1.00 ± 0.00  {'█' * 39}",
+        40: f"  high  1.00 ± 0.00  {'█' * 19}",
         24: "  high  1.00 ± 0.00",
     }
     for columns, best in pages.items():
@@ -115,12 +120,17 @@ def test_exit_codes(gen, arguments, code):
 
 
 def test_a_model_without_a_chat_template_gets_a_plain_prompt(gen, work):
-    (work / "t.jinja").write_text("{{ input }}|{{ question }}|{% for one in options %}{{ one.label }},{% endfor %}")
+    (work / "t.jinja").write_text(
+        "{{ input }}|{{ question }}|{% for one in options %}{{ one.label }},{% endfor %}"
+    )
     plain, chat = (decided(gen, *ANGRY, "--prompt-template", "t.jinja", flag) for flag in ("--no-chat", "--chat"))
     assert plain["usage"]["input_tokens"] < chat["usage"]["input_tokens"]
 
 
-CSV = '\ufeff"id";body;"note"\n1;"I was charged twice!";a\n2;"It is broken,\nplease; help";b\n3;x\n\n4;"";"say ""hi"""\n'
+CSV = (
+    '\ufeff"id";body;"note"\n1;"I was charged twice!";a\n'
+    '2;"It is broken,\nplease; help";b\n3;x\n\n4;"";"say ""hi"""\n'
+)
 
 
 def rows_of(path, delimiter=";"):
@@ -146,7 +156,7 @@ def test_a_table_of_excel(gen, work):
     assert all(row[5] in ("true", "false") and 0 <= float(row[6]) <= 1 for row in rows if not row[-1])
     lines = gen(*table, "--format", "jsonl", "-np", "1", code=1).lines
     assert [line["id"] for line in lines] == ["1", "2", "3", "4"]
-    assert lines[0]["answers"][1]["probability"] == pytest.approx(float(rows[0][6]), rel=1e-3)
+    assert lines[0]["answers"][1]["probability"] == pytest.approx(float(rows[0][6]), abs=1e-3)
     again = gen("decide", "--table", "out.csv", "--column", "note", *ANGRY, *ONE, code=2)
     assert 'the results need a column "error", and there is one already' in again.err
 
@@ -158,7 +168,9 @@ def test_a_table_of_json_lines(gen, work):
     assert [bool(line["answers"]) for line in found] == [True, False, False, False, True, False, False]
     assert found[0] | {"answers": None} == rows[0] | {"answers": None, "error": None}
     messages = [line["error"]["message"] for line in found if line["error"]]
-    for message, part in zip(messages, ["not a string", "rename", '"a", "b"', "not JSON", "an object"], strict=True):
+    for message, part in zip(
+        messages, ["not a string", "rename", '"a", "b"', "not JSON", "an object"], strict=True
+    ):
         assert part in message
     piped = gen("decide", "--table", "-", *ANGRY, *ONE, stdin=json.dumps(rows[0]) + "\n").lines
     assert piped[0]["answers"][0]["probability"] == pytest.approx(found[0]["answers"][0]["probability"])
@@ -173,13 +185,14 @@ def write_table(path, count=12):
 
 
 def test_eight_at_a_time_are_one_at_a_time_to_rounding(gen, work):
+    write_model(work / "f32.gguf", "llama")
     write_table(work / "in")
-    table = ("decide", "--table", "in.jsonl", "--questions", "q.yaml", *ONE)
+    table = ("decide", "-m", "f32.gguf", "--table", "in.jsonl", "--questions", "q.yaml", *ONE)
     alone, together = (gen(*table, "-np", number).lines for number in ("1", "8"))
     assert [line["n"] for line in together] == list(range(12))
     for one, other in zip(alone, together, strict=True):
         for answer, other_answer in zip(one["answers"], other["answers"], strict=True):
-            assert answer["logprobs"] == pytest.approx(other_answer["logprobs"], abs=0.05)
+            assert answer["logprobs"] == pytest.approx(other_answer["logprobs"], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -278,6 +291,7 @@ WRONG = {
     "a bomb": (("--questions", "bomb.yaml"), "expand to more than 100000 values"),
     "a tag": (("--questions", "tag.yaml"), "the tag !!python/object/apply:os.system is not allowed"),
     "an anchor of itself": (("--questions", "self.yaml"), "self.yaml"),
+    "no json": (("--questions", "cal.json"), "cal.json: line 1, column 2: it is not JSON"),
     "not a number": (("--questions", "nan.yaml"), "nan.yaml: questions[0].choices[0]: nan is not JSON"),
     "an unknown field": (("--questions", "field.yaml"), "did you mean name?"),
     "a wrong template": ((*ANGRY, "--prompt-template", "bad.jinja"), "--prompt-template: "),
@@ -333,8 +347,11 @@ def test_wrong_tables(gen, arguments, reason):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--questions", "long.yaml"), "of 512"),
-        (("--choice", "x", "--options", "b " * 500, "--options", "A"), "512"),
+        (("--questions", "long.yaml"), "the prompt has 679 tokens and each slot of the batch holds 512"),
+        (
+            ("--choice", "x", "--options", "b " * 500, "--options", "A"),
+            "tokens and each slot of the batch holds 512",
+        ),
         ((*ANGRY, "--calibration", "cal.json"), "cal.json: it is not JSON"),
         ((*ANGRY, "--calibration", "none.json"), "none.json"),
     ],
