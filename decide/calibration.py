@@ -199,8 +199,9 @@ def _read_calibration(value: Any) -> Calibration:
 
 
 def _read_question_calibration(entry: Any) -> QuestionCalibration:
+    written_question = _field(entry, "question", dict, "an object")
     try:
-        question = read_question(_field(entry, "question", dict, "an object"))
+        question = read_question(written_question)
     except QuestionError as error:
         raise error.under("question") from None
     temperature = _number(entry, "temperature")
