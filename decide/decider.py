@@ -67,6 +67,11 @@ class Usage:
     option_tokens: int = 0
     reasoning_tokens: int = 0
 
+    @property
+    def computed_tokens(self) -> int:
+        """The number of tokens that the model computed."""
+        return self.input_tokens - self.cached_tokens + self.option_tokens + self.reasoning_tokens
+
     def add(self, other: Usage) -> None:
         """Add the numbers of other decisions."""
         self.input_tokens += other.input_tokens
@@ -213,9 +218,11 @@ class Decider:
         usage.add(Usage(outcome.prompt_tokens, outcome.cached_tokens, outcome.path_tokens))
         return Asked(Measurement(order, reading, reasoning), usage, outcome.exactness)
 
-    def _think(self, text: str, usage: Usage) -> Generator[GenerationRequest, Any, str]:
-        """Let the model think about a question; return what it thought."""
+    def _think(self, text: str, usage: Usage) -> Generator[GenerationRequest, Any, str | None]:
+        """Let the model think about a question; return what it thought, None if it cannot."""
         prompt, reasoning = self.settings.wording.thinking_prompt(text)
+        if reasoning is None:
+            return None
         outcome: BatchAnswer = yield GenerationRequest(
             prompt, _GREEDY, max_tokens=self.settings.reasoning_budget, reasoning=reasoning
         )

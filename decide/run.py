@@ -13,6 +13,8 @@ from ..engine.paths import PathsRead
 from ..logprobs.events import Done, Start
 from .decider import Asked, Asking, Decider, Decision, Place
 
+_NO_MORE_INPUTS = object()
+
 
 class Outcome(NamedTuple):
     """The answers about an input, or the reason why there are none.
@@ -51,7 +53,7 @@ class _Prompt:
 
 def decide(
     decider: Decider,
-    inputs: Iterable[str],
+    inputs: Iterable[str | None],
     slots: int,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -61,7 +63,8 @@ def decide(
 
     Args:
         decider: The questions.
-        inputs: The texts. The next one is taken when a slot is free.
+        inputs: The texts. The next one is taken when a slot is free. None means that there is no text yet; then
+            the next one is taken after the next step.
         slots: Number of prompts that are read together.
         should_stop: Called before a prompt is asked. Once it returns True, no other input begins, and inputs that
             have begun are finished.
@@ -78,7 +81,7 @@ class _Run:
         self,
         decider: Decider,
         engine: BatchEngine,
-        inputs: Iterator[str],
+        inputs: Iterator[str | None],
         should_stop: Callable[[], bool] | None,
         progress: Callable[[int], object] | None,
     ) -> None:
@@ -102,7 +105,7 @@ class _Run:
             while next_index in self._inputs and self._is_complete(self._inputs[next_index]):
                 yield self._outcome(next_index, self._inputs.pop(next_index))
                 next_index += 1
-            if self._engine.is_idle and not self._inputs:
+            if self._engine.is_idle and not self._inputs and not self._has_more_inputs:
                 return
             for request_id, event in self._engine.step():
                 self._receive(request_id, event)
@@ -129,9 +132,9 @@ class _Run:
         if not self._has_more_inputs or (self._should_stop is not None and self._should_stop()):
             self._has_more_inputs = False
             return None
-        text = next(self._texts, None)
-        if text is None:
-            self._has_more_inputs = False
+        text = next(self._texts, _NO_MORE_INPUTS)
+        if not isinstance(text, str):
+            self._has_more_inputs = text is None  # there is none yet
             return None
         index = self._input_count
         self._input_count += 1
