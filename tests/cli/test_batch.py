@@ -213,7 +213,6 @@ def test_an_error_names_the_field_of_the_line(gen, work, line, form, message):
 
 
 CHAT_LINE = {"messages": [{"role": "user", "content": "b"}]}
-CHAT_LINE = {"messages": [{"role": "user", "content": "b"}]}
 BAD = {
     "not JSON": ("{nope", "not JSON"),
     "NaN": ('{"prompt": "a", "seed": NaN}', "NaN"),
@@ -225,15 +224,6 @@ BAD = {
     "OpenAI's name of a setting": ({"prompt": "a", "max_completion_tokens": 1}, "max_tokens"),
     "a wrong value": ({"prompt": "a", "set": {"top_p": 3}}, "top_p"),
     "no such preset": ({"prompt": "a", "preset": "nonsuch"}, "nonsuch"),
-    "system and messages": ({"system": "s", **CHAT_LINE}, "system and messages exclude each other"),
-    "system and ids": ({"system": "s", "prompt": [1]}, "system: not used with a prompt of token ids"),
-    "no healing": ({"prompt": "a", "heal": "yes"}, "heal: "),
-    "too many retries": ({"prompt": "a", "ban_retries": 1001}, "ban_retries: 1001 is not an integer within 0..1000"),
-    "a guard without action": ({"prompt": "a", "loop_guard": "sleep"}, "loop_guard"),
-    "two chains": (
-        {"prompt": "a", "chain": "greedy", "phases": [{"until": "b", "chain": "temp1"}, {"chain": "temp1"}]},
-        "phases: the last phase has a chain, and another one is given",
-    ),
     "system and messages": ({"system": "s", **CHAT_LINE}, "system"),
     "no healing": ({"prompt": "a", "heal": "yes"}, "heal: "),
     "too many retries": ({"prompt": "a", "ban_retries": 1001}, "0..1000"),
