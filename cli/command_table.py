@@ -40,6 +40,7 @@ COMMANDS = {
     "compare": Command("Generate", "Compare presets, chains or models on the same prompts."),
     "next": Command("Generate", "Show the candidates for the next token after each step of the chain."),
     "score": Command("Generate", "Score a text, or continuations of a prompt, by the model's logprobs."),
+    "decide": Command("Generate", "Answer questions with a closed list of answers by the model's probabilities."),
     "inspect": Command(
         "Look up", "Show runs written by gen --format jsonl: probability, surprise and entropy of each token."
     ),

@@ -63,20 +63,20 @@ class Journal:
         """Return whether the file is empty, or has only the beginning of the header."""
         if header is None or not self.is_regular:
             return self._size() == 0
-        first_line = next(self._lines(), b"")
+        first_line = next(self.lines(), b"")
         is_complete = first_line.endswith(b"\n")
         return not is_complete and header.encode().startswith(first_line)
 
     def _start(self, header: str | None) -> None:
         if header is not None:
-            self._truncate(0)
+            self.truncate(0)
             self.append(header)
             self.sync()
         self._sync_folder()
 
     def header(self) -> Any:
         """Return the JSON value of the first line; None if the line is not JSON, or is incomplete."""
-        line = next(self._lines(), b"")
+        line = next(self.lines(), b"")
         try:
             return parse_strict_json(line) if line.endswith(b"\n") else None
         except ValueError:
@@ -91,7 +91,7 @@ class Journal:
         # that is no record.
         records: list[_Record] = []
         end_offset = 0
-        for number, line in enumerate(self._lines(), 1):
+        for number, line in enumerate(self.lines(), 1):
             is_header = self._has_header and number == 1
             is_complete = line.endswith(b"\n")
             if not is_header:
@@ -106,10 +106,10 @@ class Journal:
                     break
                 records.append(record)
             end_offset += len(line)
-        self._truncate(end_offset)
+        self.truncate(end_offset)
         return records
 
-    def _lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[bytes]:
         """Yield the lines of the file, each with its newline; a torn last line has none."""
         try:
             with self.path.open("rb") as file, self._add_name_to_errors():
@@ -117,7 +117,8 @@ class Journal:
         except InputTooLargeError as error:
             raise JournalError(f"{self.path}: {error.strerror}; the file was not changed") from None
 
-    def _truncate(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
+        """Keep the first bytes only."""
         if self.is_regular and length < self._size():
             with self._add_name_to_errors():
                 os.ftruncate(self._handle, length)

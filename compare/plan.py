@@ -13,6 +13,7 @@ import numpy as np
 
 from ..common.errors import LogitsmithError
 from ..common.files import open_input
+from ..common.intervals import Values
 from ..common.journal import JournalError
 from ..common.seeds import following_seed
 from ..common.strict_json import parse_strict_json
@@ -27,7 +28,6 @@ from ..requests.lines import RequestLine, read_request_line
 from ..requests.recorded_settings import batch_settings, describe_model
 from ..requests.resolve import RequestDefaults, RequestResolver
 from .arms import Arm
-from .intervals import Values
 from .text_measures import Measure, MeasuredText, measure_texts
 
 if TYPE_CHECKING:

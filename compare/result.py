@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ..common.intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, Interval, Values, adjusted_level
 from ..logprobs.records import finite_or_none
 from ..logprobs.web import pack, single_file
 from ..requests.lines import RequestLine
@@ -19,7 +20,6 @@ from ..samplers.building import chain_notation
 from ..samplers.chain import StepSpec
 from .arms import Arm
 from .distribution_measures import CHANCE_STEPS, PathValues, summarize
-from .intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, Interval, Values, adjusted_level
 from .plan import Plan, TextTable
 from .text_measures import MEASURES, Measure
 

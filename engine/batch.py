@@ -22,6 +22,7 @@ from .generation import RunningRequest
 from .guidance import NEGATIVE_PROMPT, guidance_model, guide, guided_exactness
 from .model import Model
 from .native.context import Logits
+from .paths import PathRequest, PathsRead, RunningPaths
 from .request import GenerationRequest
 from .scoring import scored_tokens
 from .slots import SequenceSlot, SequenceSlots, SlotAppend
@@ -104,12 +105,16 @@ class BatchFailure:
     has_begun: bool = True
 
 
+BatchEvent = Event | PathsRead | BatchFailure
+LAST_EVENTS = (Done, PathsRead, BatchFailure)  # the types of the last event of a request
+
+
 class RequestProgress(NamedTuple):
     """The events of one request in one step. A failure is the last one."""
 
-    request: GenerationRequest
-    events: list[Event | BatchFailure]
-    running: RunningRequest | None = None  # the running request; None if it could not begin
+    request: GenerationRequest | PathRequest
+    events: list[BatchEvent]
+    running: RunningRequest | RunningPaths | None = None  # the running request; None if it could not begin
 
 
 BatchOutcome = BatchAnswer | BatchFailure
@@ -164,7 +169,7 @@ class BatchEngine:
         self._slots = model.make_slots(slots, deterministic)
         self._unused_slots = list(self._slots.slots)
         self._waiting_requests: deque[_WaitingRequest] = deque()
-        self._running_by_slot: dict[int, _SlotRequest] = {}
+        self._running_by_slot: dict[int, _SlotTask] = {}
         # The slots of the negative prompts, by the path of the model that reads them. Requests without guidance
         # need none.
         self._negative_slots: dict[Path, SequenceSlots] = {}
@@ -174,7 +179,7 @@ class BatchEngine:
         self._max_idle_tokens = max_idle_tokens
         self._show_note = note
         self._shown_notes = set[str]()
-        self._undelivered: list[tuple[object, Event | BatchFailure]] = []
+        self._undelivered: list[tuple[object, BatchEvent]] = []
         self._is_advancing = False
         self._is_closed = False
 
@@ -198,10 +203,10 @@ class BatchEngine:
         """True if no request runs or waits."""
         return not self._running_by_slot and not self._waiting_requests
 
-    def add(self, request: GenerationRequest) -> None:
+    def add(self, request: GenerationRequest | PathRequest) -> None:
         """Add a request, which joins at the next step, or later when a slot becomes free.
 
-        Its id should be unique.
+        Its id should be unique. The only event of a `PathRequest` is `PathsRead`.
         """
         self._check_open()
         self._waiting_requests.append(_WaitingRequest(request))
@@ -237,13 +242,16 @@ class BatchEngine:
         for running in self._running_by_slot.values():
             if running.request.id == request_id:
                 self._release(running)
+                if isinstance(running, RunningPaths):
+                    failure = BatchFailure(request_id, ModelError("the request was stopped"))
+                    return RequestProgress(running.request, [failure], running)
                 return RequestProgress(running.request, [*running.release_held(), running.end()], running)
         return None
 
     def _drop_undelivered(self, request_id: object) -> None:
         self._undelivered = [(other_id, event) for other_id, event in self._undelivered if other_id != request_id]
 
-    def step(self) -> list[tuple[object, Event | BatchFailure]]:
+    def step(self) -> list[tuple[object, BatchEvent]]:
         """Advance all requests; return the new events, each with the id of its request.
 
         Waiting requests join where a slot is free, and their prompts are read. Then all running requests get the
@@ -317,26 +325,26 @@ class BatchEngine:
                     if isinstance(rows, ModelError):
                         yield self._fail(running, rows)
                     else:
-                        guided_rows = running.guide_rows(rows, negative_rows)
-                        yield self._collect_events(running, running.receive_logits(guided_rows))
+                        yield self._collect_events(running, running.receive_logits(rows, negative_rows))
                     self._check_open()  # closed meanwhile: the other logits are freed memory
         finally:  # if the step ends early, the next step appends the tokens of these slots again
             for number, negative_rows in undelivered.items():
-                running_by_slot[number].discard_last_negative(len(negative_rows))
+                _discard_last_negative(running_by_slot[number], len(negative_rows))
 
-    def _fail(self, running: _SlotRequest, error: ModelError) -> RequestProgress:
+    def _fail(self, running: _SlotTask, error: ModelError) -> RequestProgress:
         """End a request whose tokens llama.cpp could not read."""
         self._release(running)
         return RequestProgress(running.request, [BatchFailure(running.request.id, error)], running)
 
     def _append_negatives(
-        self, running_by_slot: Mapping[int, _SlotRequest], appends: Sequence[SlotAppend]
+        self, running_by_slot: Mapping[int, _SlotTask], appends: Sequence[SlotAppend]
     ) -> tuple[dict[int, list[Logits]], dict[int, ModelError]]:
         """Append the same tokens after the negative prompts; return copies of their logits, and the errors."""
         # Both are by slot number.
         appends_by_slots: dict[SequenceSlots, list[SlotAppend]] = {}
         for append in appends:
-            negative = running_by_slot[append.slot.number].negative
+            running = running_by_slot[append.slot.number]
+            negative = running.negative if isinstance(running, _SlotRequest) else None
             if negative is not None:
                 appends_by_slots.setdefault(negative.slots, []).append(append._replace(slot=negative.slot))
         rows_by_slot: dict[int, list[Logits]] = {}
@@ -351,7 +359,7 @@ class BatchEngine:
                             rows_by_slot[slot.number] = [row.copy() for row in rows]
         except BaseException:  # such as AbortedError
             for number, rows in rows_by_slot.items():
-                running_by_slot[number].discard_last_negative(len(rows))
+                _discard_last_negative(running_by_slot[number], len(rows))
             raise
         return rows_by_slot, failures
 
@@ -389,14 +397,11 @@ class BatchEngine:
         """Read the prompt in the slot with the longest beginning of it."""
         # A request with ``beams`` is answered immediately.
         request, running = waiting
-        if request.beams is not None:
-            return self._search(waiting)
+        if isinstance(request, GenerationRequest) and request.beams is not None:
+            return self._search(request)
         try:
-            if request.keep_on_shift is not None:
-                raise ModelError("a batch discards no older tokens when a context is full", origin="keep_on_shift")
             if running is None:
-                running = _SlotRequest(self._model, request, show_note=self._note_once)
-                self._check_open()  # the note may have closed the batch
+                running = self._run(request)
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
         slot = self._slots.best_slot_for(
@@ -411,29 +416,38 @@ class BatchEngine:
             self._waiting_requests.appendleft(_WaitingRequest(request, running))
             raise
 
-    def _search(self, waiting: _WaitingRequest) -> RequestProgress:
+    def _run(self, request: GenerationRequest | PathRequest) -> _SlotTask:
+        if isinstance(request, PathRequest):
+            return RunningPaths(self._model.vocabulary, request)
+        if request.keep_on_shift is not None:
+            raise ModelError("a batch discards no older tokens when a context is full", origin="keep_on_shift")
+        running = _SlotRequest(self._model, request, show_note=self._note_once)
+        self._check_open()  # the note may have closed the batch
+        return running
+
+    def _search(self, request: GenerationRequest) -> RequestProgress:
         """Return the best text of a beam search, which has a context of its own."""
-        request = waiting.request
         try:
             best_text, *_ = generate_beams(
                 self._model, request, deterministic=self._is_deterministic, note=self._note_once
             )
         except AbortedError:
-            self._waiting_requests.appendleft(waiting)
+            self._waiting_requests.appendleft(_WaitingRequest(request))
             raise
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
         return RequestProgress(request, list(best_text))
 
-    def _read_prompts(self, running: _SlotRequest) -> Iterator[Event]:
-        self._open_negative_slot(running)
-        self._open_draft_slot(running)
+    def _read_prompts(self, running: _SlotTask) -> Iterator[Event | PathsRead]:
+        if isinstance(running, _SlotRequest):
+            self._open_negative_slot(running)
+            self._open_draft_slot(running)
         yield from running.read_prompt(self._slots)
 
-    def _collect_events(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
+    def _collect_events(self, running: _SlotTask, new_events: Iterator[Event | PathsRead]) -> RequestProgress:
         """Return the new events of a request, whose slot becomes free if it fails or ends."""
         # An error becomes the failure of the request, so that other requests can continue.
-        collected_events: list[Event | BatchFailure] = []
+        collected_events: list[BatchEvent] = []
         try:
             collected_events.extend(new_events)
         except AbortedError:
@@ -449,11 +463,11 @@ class BatchEngine:
             self._undelivered.append((running.request.id, failure))
             raise
         running.has_begun = True
-        if collected_events and isinstance(collected_events[-1], (Done, BatchFailure)):
+        if collected_events and isinstance(collected_events[-1], LAST_EVENTS):
             self._release(running)
         return RequestProgress(running.request, collected_events, running)
 
-    def _release(self, running: _SlotRequest) -> None:
+    def _release(self, running: _SlotTask) -> None:
         if self._running_by_slot.get(running.slot.number) is running:
             del self._running_by_slot[running.slot.number]
             self._unused_slots.append(running.slot)
@@ -526,7 +540,7 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
     with BatchEngine(model, parallel, deterministic=deterministic, note=note) as engine:
         request_iterator = iter(requests)
         has_no_more_requests = False
-        events_by_request: dict[RunningRequest | None, list[Event]] = {}
+        events_by_request: dict[object, list[Event]] = {}
 
         def iterate_outcomes(step_results: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
             for request_progress in step_results:
@@ -564,7 +578,7 @@ def _next_request(
 
 
 def _add_events_of_step(
-    request_progress: RequestProgress, events_by_request: dict[RunningRequest | None, list[Event]]
+    request_progress: RequestProgress, events_by_request: dict[object, list[Event]]
 ) -> BatchOutcome | None:
     """Add a request's new events to its earlier ones; return the outcome after the last event, otherwise None."""
     # Raises an error that is not one of `_FAILURES`: a fault of a plug-in, a constraint or this program.
@@ -575,7 +589,8 @@ def _add_events_of_step(
             if not isinstance(event.error, _FAILURES):
                 raise event.error
             return event
-        events.append(event)
+        if not isinstance(event, PathsRead):
+            events.append(event)
     if not events or not isinstance(events[-1], Done):
         return None
     run_events = events_by_request.pop(request_progress.running)
@@ -585,9 +600,9 @@ def _add_events_of_step(
 
 
 class _WaitingRequest(NamedTuple):
-    request: GenerationRequest
+    request: GenerationRequest | PathRequest
     # the request with its chain and constraint, if an abort ended the reading of its prompt
-    running: _SlotRequest | None = None
+    running: _SlotTask | None = None
 
 
 class _NegativeSlot(NamedTuple):
@@ -686,11 +701,12 @@ class _SlotRequest(RunningRequest):
                 return needed_tokens
         return needed_tokens[read_count : read_count + 1]
 
-    def receive_logits(self, rows: Sequence[DecoderRow]) -> Iterator[Event]:
+    def receive_logits(self, rows: Sequence[Logits], negative_rows: Sequence[Logits]) -> Iterator[Event]:
+        guided_rows = self.guide_rows(rows, negative_rows)
         if len(self._collected_rows) + len(rows) < len(self.needed_tokens):
-            self._collected_rows += [row.copy() for row in rows]
+            self._collected_rows += [row.copy() for row in guided_rows]
             return
-        all_rows = [*self._collected_rows, *rows]
+        all_rows = [*self._collected_rows, *guided_rows]
         self._collected_rows = []
         yield from self._iterate_tokens_and_end(all_rows)
 
@@ -703,3 +719,11 @@ class _SlotRequest(RunningRequest):
 
     def end(self) -> Done:
         return self.finish(self._prompt_seconds, perf_counter() - self._generation_start)
+
+
+_SlotTask = _SlotRequest | RunningPaths  # what runs in a slot
+
+
+def _discard_last_negative(running: _SlotTask, count: int) -> None:
+    if isinstance(running, _SlotRequest):
+        running.discard_last_negative(count)

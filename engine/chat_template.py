@@ -91,6 +91,11 @@ class ChatTemplate(ABC):
     name: str
 
     @property
+    def identity(self) -> str:
+        """A string that templates share only if they make the same prompts."""
+        return self.name
+
+    @property
     def reasoning_tags(self) -> ReasoningTags | None:
         """The tags around the model's reasoning; None if the template has none of the well-known tags."""
         return None

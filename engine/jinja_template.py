@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..logprobs.events import ReasoningTags
@@ -89,6 +90,13 @@ class JinjaChatTemplate(ChatTemplate):
             check_variables(variables, variables_of(source).defaults)
         self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(variables)}
         self._template = template
+
+    @property
+    def identity(self) -> str:
+        """A digest of the source and the variables."""
+        return sha256(
+            repr((self._source, sorted(self._variables.items()))).encode(errors="surrogatepass")
+        ).hexdigest()
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
@@ -244,34 +252,52 @@ class JinjaChatTemplate(ChatTemplate):
         add_generation_prompt: bool,
         enable_thinking: bool,
     ) -> str:
-        from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
-
         convert = _with_content_parts if expects_content_parts else dict
         chat_messages = [convert(message) for message in messages]
         input_characters = len(str(self._variables))
         for message in messages:
             input_characters += _EXTRA_CHARACTERS_PER_MESSAGE
             input_characters += sum(len(str(value)) for value in message.values())
-        variables = {**_date_variables(), "enable_thinking": enable_thinking, **self._variables}
-        budget_token = current_budget.set(WorkBudget(input_characters))
-        try:
-            text = self._template.render(
-                variables, messages=chat_messages, add_generation_prompt=add_generation_prompt
-            )
-            text.encode()
-        except _RefusalError as error:
-            raise ModelError(f"{self.name} rejects these messages: {error}") from error
-        except TemplateLimitError as error:
-            raise _StoppedError(f"{self.name} was stopped: {error}") from error
-        except UnicodeEncodeError as error:
-            raise ModelError(f"{self.name} writes half of a surrogate pair, which is not text") from error
-        except RecursionError as error:
-            raise _StoppedError(f"{self.name} was stopped: it calls itself too often") from error
-        except Exception as error:  # a template is a program by an unknown author, which may raise any error
-            raise ModelError(f"{self.name} failed: {error}") from error
-        finally:
-            current_budget.reset(budget_token)
-        return text
+        variables = {
+            **_date_variables(),
+            "enable_thinking": enable_thinking,
+            **self._variables,
+            "messages": chat_messages,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        return _run(self._template, self.name, variables, input_characters)
+
+
+def render_text(source: str, name: str, variables: Mapping[str, Any]) -> str:
+    """Return the output of a template in Jinja, in the sandbox of chat templates.
+
+    Raises ``ModelError`` for a template that is not valid, that fails, or that computes too much.
+    """
+    input_characters = _EXTRA_CHARACTERS_PER_MESSAGE + len(str(variables))
+    return _run(_compile(source, name), name, variables, input_characters)
+
+
+def _run(template: Template, name: str, variables: Mapping[str, Any], input_characters: int) -> str:
+    """Return the output of a template, whose work is limited by the length of its input."""
+    from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
+
+    budget_token = current_budget.set(WorkBudget(input_characters))
+    try:
+        text = template.render(variables)
+        text.encode()
+    except _RefusalError as error:
+        raise ModelError(f"{name} rejects these messages: {error}") from error
+    except TemplateLimitError as error:
+        raise _StoppedError(f"{name} was stopped: {error}") from error
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{name} writes half of a surrogate pair, which is not text") from error
+    except RecursionError as error:
+        raise _StoppedError(f"{name} was stopped: it calls itself too often") from error
+    except Exception as error:  # a template is a program by an unknown author, which may raise any error
+        raise ModelError(f"{name} failed: {error}") from error
+    finally:
+        current_budget.reset(budget_token)
+    return text
 
 
 class _WatchedList(list[Any]):

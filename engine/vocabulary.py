@@ -144,17 +144,17 @@ class Vocabulary:
             del tokens[0]  # the chat template has already written BOS
         return tokens
 
-    def tokenize_after(self, data: bytes, previous_token: int) -> list[int]:
+    def tokenize_after(self, data: bytes, previous_token: int, *, special: bool = True) -> list[int]:
         """Return the token ids of a text that follows a token, without the space that is added before whole texts.
 
-        Names of control tokens become these tokens. After such a token a text begins, as in a prompt. Raises
-        ``ModelError`` if the bytes are not UTF-8.
+        ``special``: whether names of control tokens become these tokens. After such a token a text begins, as in a
+        prompt. Raises ``ModelError`` if the bytes are not UTF-8.
         """
         if not self.adds_space or self._native.splits_text(self._check_id(previous_token)):
-            return self.tokenize(data, special=True)
+            return self.tokenize(data, special)
         _check_utf8(data)
         added_ids = self.tokenize(self._separator)
-        return self.tokenize(self._separator + data, special=True)[len(added_ids) :]
+        return self.tokenize(self._separator + data, special)[len(added_ids) :]
 
     @cached_property
     def _separator(self) -> bytes:

@@ -421,12 +421,19 @@ def _answer_format(facts: AcceptedLine) -> OpenAIAnswer | ResponseAnswer:
 
 def describe_failure(failure: BatchFailure, describe_error: Callable[[Exception], str]) -> Failure:
     """Return the reason of a failure as a result shows it. The code shows whether the generation had begun."""
-    error = failure.error
+    code = "generation_failed" if failure.has_begun else "invalid_request"
+    return failure_of(failure.error, describe_error, code)
+
+
+def failure_of(
+    error: Exception, describe_error: Callable[[Exception], str], code: str = "invalid_request"
+) -> Failure:
+    """Return the reason of a failure as a result shows it. ``code``: of most errors."""
     message = describe_error(error)
     if isinstance(error, PromptTooLongError):
         counts = {"n_prompt_tokens": error.prompt_tokens, "n_ctx": error.context_tokens}
         return Failure("context_length_exceeded", message, counts)
-    return Failure("generation_failed" if failure.has_begun else "invalid_request", message)
+    return Failure(code, message)
 
 
 def _check_openai(asked: AskedRequest) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
@@ -41,7 +41,7 @@ class ResultSink(Protocol):
 
 
 @contextmanager
-def closing_results(results: ResultSink) -> Iterator[None]:
+def closing_results(results: ResultSink | LineJournal) -> Iterator[None]:
     """Close the results after the block. If the block raises, an error of closing is ignored."""
     try:
         yield
@@ -58,43 +58,42 @@ _SYNC_EVERY_RESULTS = 32
 _SYNC_EVERY_SECONDS = 1.0
 
 
-class ResultJournal:
-    """A file of results. Each line is written with one system call, and lines are forced to disk in groups."""
+class LineJournal:
+    """A file of lines. Each line is written with one system call, and lines are forced to disk in groups."""
 
-    # ``should_resume``: whether an existing file is continued; otherwise it is an error. An incomplete last line,
-    # which a crash left, is removed. ``flag`` names the file in messages. Raises ``JournalError`` also if another
-    # run writes to the file, and if it contains other lines than results.
+    # ``read``: reads the lines of an existing file, and removes what a crash left at its end. ``should_resume``:
+    # whether an existing file is continued; otherwise it is an error. ``flag`` names the file in messages. Raises
+    # ``JournalError`` also if another run writes to the file. ``header``: see `Journal`.
 
-    def __init__(self, path: Path, should_resume: bool, is_openai: bool, flag: str = "-o") -> None:
+    def __init__(
+        self,
+        path: Path,
+        should_resume: bool,
+        read: Callable[[Journal], object],
+        flag: str = "-o",
+        header: str | None = None,
+    ) -> None:
         self._path = path
         try:
-            self._journal = Journal(path)
+            self._journal = Journal(path, header)
         except OSError as error:
             raise JournalError(f"{path}: {write_problem(error, path)}") from None
         # whether the path is a regular file; otherwise it is a device or a pipe
         self.is_file = self._journal.is_regular
-        self.existing_results: ExistingResults = {}
         try:
-            if self.is_file and not self._journal.is_new:
-                self.existing_results = self._read_results(should_resume, is_openai, flag)
+            if not self.is_file and header is not None:
+                self._journal.append(header)
+            elif self.is_file and not self._journal.is_new:
+                if not should_resume:
+                    raise JournalError(
+                        f"{path} already exists; continue it with --resume, or choose another file with {flag}"
+                    )
+                read(self._journal)
         except BaseException:
             self._journal.close()
             raise
         self._unsynced_count = 0
         self._sync_time = monotonic()
-
-    def _read_results(self, should_resume: bool, is_openai: bool, flag: str) -> ExistingResults:
-        if not should_resume:
-            raise JournalError(
-                f"{self._path} already exists; continue it with --resume, or choose another file with {flag}"
-            )
-        answered_requests = self._journal.records(
-            partial(_find_answered_request, is_openai=is_openai),
-            start=_RESULT_LINE_START,
-            name="a result",
-            advice=f"remove this line, or choose another file with {flag}",
-        )
-        return {answered.key: answered.request_id for answered in answered_requests}
 
     def add(self, line: str) -> None:
         try:
@@ -118,6 +117,24 @@ class ResultJournal:
             raise JournalError(f"{self._path}: {error.strerror}") from None
         finally:
             self._journal.close()
+
+
+class ResultJournal(LineJournal):
+    """A file of results of a batch. Raises ``JournalError`` also if it contains other lines than results."""
+
+    def __init__(self, path: Path, should_resume: bool, is_openai: bool, flag: str = "-o") -> None:
+        self.existing_results: ExistingResults = {}
+
+        def read(journal: Journal) -> None:
+            answered_requests = journal.records(
+                partial(_find_answered_request, is_openai=is_openai),
+                start=_RESULT_LINE_START,
+                name="a result",
+                advice=f"remove this line, or choose another file with {flag}",
+            )
+            self.existing_results = {answered.key: answered.request_id for answered in answered_requests}
+
+        super().__init__(path, should_resume, read, flag)
 
 
 _RESULT_LINE_START = '{"id": '  # beginning of each line that a run writes
@@ -197,7 +214,12 @@ _NAME_KEY = "name"  # key of the model's name, which is shown in messages and no
 
 
 def check_and_write_settings(
-    results: Path, settings: Mapping[str, Any], *, has_results: bool, overwrite: bool
+    results: Path,
+    settings: Mapping[str, Any],
+    *,
+    has_results: bool,
+    overwrite: bool = False,
+    advice: str = "use the same settings, or --force to keep the existing results and continue",
 ) -> None:
     """Write the settings of this run to a file next to the results."""
     # Raises ``JournalError`` if existing results were made with other settings, unless ``overwrite`` is True.
@@ -207,10 +229,7 @@ def check_and_write_settings(
         old_settings = read_settings(path)
         differences = [] if old_settings is None else settings_differences(old_settings, settings)
         if differences:
-            raise JournalError(
-                f"{results} was made with {'; '.join(differences)}; use the same settings, "
-                "or --force to keep the existing results and continue"
-            )
+            raise JournalError(f"{results} was made with {'; '.join(differences)}; {advice}")
     _write_settings(path, settings)
 
 
@@ -253,7 +272,9 @@ def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
 def settings_differences(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each setting that differs, such as ``seed 0, now 7``."""
-    if old_settings.get("chain") != new_settings["chain"]:  # the parameters of different chains cannot be compared
+    if old_settings.get("chain") != new_settings.get(
+        "chain"
+    ):  # the parameters of different chains cannot be compared
         old_settings = _without_parameters(old_settings)
         new_settings = _without_parameters(new_settings)
     all_names = {**old_settings, **new_settings}

@@ -11,11 +11,12 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from queue import Empty, Queue
 from threading import Thread
-from typing import IO, Any, BinaryIO, Generic, TypeVar
+from typing import IO, Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from ..common.files import MAX_LINE_BYTES, InputTooLargeError, bounded_lines, open_as_utf8, read_bounded
 from ..common.strict_json import json_problem, parse_strict_json
@@ -150,9 +151,38 @@ _SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=([^"\r\n])"?[\r\n]*')
 
 def read_csv_lines(file: BinaryIO, template: PromptTemplate, delimiter: str | None = None) -> Iterator[InputLine]:
     """Yield each row of a CSV file as a request in the short form, with the template's prompt."""
-    # The column ``custom_id`` or ``id`` is the request's id. The number of a row is the number of its first line.
+    # The column ``custom_id`` or ``id`` is the request's id.
+    with open_csv(file, template.has_columns, delimiter) as table:
+        template.check(table.columns)
+        for row in table.rows:
+            content = row.error or _fill_template(row.fields, table.columns, template)
+            yield InputLine(row.number, content, row.digest)
+
+
+class CsvRow(NamedTuple):
+    """A row of a CSV file after the first one."""
+
+    number: int  # of its first line, counted from 1
+    fields: list[str]  # empty if the row is not CSV
+    digest: str
+    error: InvalidLineError | None  # of a row that cannot be read
+
+
+class CsvTable(NamedTuple):
+    """An open CSV file."""
+
+    columns: list[str]  # the fields of the first row
+    delimiter: str
+    rows: Iterator[CsvRow]
+
+
+@contextmanager
+def open_csv(
+    file: BinaryIO, has_columns: Callable[[list[str]], bool], delimiter: str | None = None
+) -> Iterator[CsvTable]:
+    """Yield the rows of a CSV file. Raises ``InvalidLineError`` if the first row is not CSV."""
     # gzip and UTF-16 are decoded. The delimiter is ``delimiter``, or that of Excel's line ``sep=;`` before the
-    # first row, or the first of `DELIMITERS` with which the first row has the template's columns.
+    # first row, or the first of `DELIMITERS` with which the first row has the columns that are needed.
     csv.field_size_limit(MAX_LINE_BYTES)  # in characters; a field may contain several lines
     text = io.TextIOWrapper(open_as_utf8(file), encoding="utf-8", errors="surrogateescape", newline="")
     try:
@@ -162,24 +192,25 @@ def read_csv_lines(file: BinaryIO, template: PromptTemplate, delimiter: str | No
         if separator_line:
             delimiter = delimiter or separator_line[1]
             first_line = next(lines, "")
-        used_delimiter = delimiter or _find_delimiter(first_line, template)
+        used_delimiter = delimiter or _find_delimiter(first_line, has_columns)
         rows = csv.reader(itertools.chain([first_line], lines), strict=True, delimiter=used_delimiter)
         try:
             columns = next(rows, [])
         except csv.Error as error:
             raise InvalidLineError(f"the first row is not CSV: {error}") from None
-        template.check(columns)
-        yield from _read_rows(rows, columns, template, lines_before=1 if separator_line else 0)
+        lines_before = 1 if separator_line else 0
+        yield CsvTable(columns, used_delimiter, _read_rows(rows, len(columns), lines_before))
     finally:
         if not text.closed:  # if a batch ends early, its caller closes the file before this generator ends
             text.detach()
 
 
-def _find_delimiter(first_line: str, template: PromptTemplate) -> str:
-    """Return the first delimiter with which a line has the template's columns; a comma if there is none."""
-    for delimiter in DELIMITERS:
-        if template.has_columns(_fields(first_line, delimiter)):
-            return delimiter
+def _find_delimiter(first_line: str, has_columns: Callable[[list[str]], bool]) -> str:
+    """Return the first delimiter with which a line has the columns that are needed, or else has several."""
+    for is_right in (has_columns, lambda fields: len(fields) > 1):
+        for delimiter in DELIMITERS:
+            if is_right(_fields(first_line, delimiter)):
+                return delimiter
     return DELIMITERS[0]
 
 
@@ -191,33 +222,35 @@ def _fields(line: str, delimiter: str) -> list[str]:
         return []
 
 
-def _read_rows(rows: Any, columns: list[str], template: PromptTemplate, lines_before: int) -> Iterator[InputLine]:
+def _read_rows(rows: Any, column_count: int, lines_before: int) -> Iterator[CsvRow]:
     while True:
         line_number = lines_before + rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
             reason = f"the row that begins here is not CSV: {error}"
-            yield InputLine(line_number, InvalidLineError(reason), line_digest(reason.encode()))
+            yield CsvRow(line_number, [], line_digest(reason.encode()), InvalidLineError(reason))
             continue
         if row is None:
             return
         if row:
             digest = line_digest(repr(row).encode(errors="surrogateescape"))
-            yield InputLine(line_number, _fill_template(row, columns, template), digest)
+            yield CsvRow(line_number, row, digest, _row_error(row, column_count))
 
 
-def _fill_template(
-    row: list[str], columns: list[str], template: PromptTemplate
-) -> dict[str, Any] | InvalidLineError:
-    if len(row) != len(columns):
-        return InvalidLineError(f"it has {len(row)} fields, and the first row names {len(columns)}")
-    field_by_column = dict(zip(columns, row, strict=True))
+def _row_error(row: list[str], column_count: int) -> InvalidLineError | None:
+    if len(row) != column_count:
+        return InvalidLineError(f"it has {len(row)} fields, and the first row names {column_count}")
     try:
-        prompt = template.fill(field_by_column)
         "".join(row).encode()  # raises if the row has bytes that are not UTF-8
     except UnicodeEncodeError:
         return InvalidLineError("it is not UTF-8")
+    return None
+
+
+def _fill_template(row: list[str], columns: list[str], template: PromptTemplate) -> dict[str, Any]:
+    field_by_column = dict(zip(columns, row, strict=True))
+    prompt = template.fill(field_by_column)
     request_id = field_by_column.get("custom_id") or field_by_column.get("id")
     return {"id": request_id, "prompt": prompt} if request_id else {"prompt": prompt}
 
@@ -278,7 +311,7 @@ _Item = TypeVar("_Item")
 
 
 def iterate_available(
-    items: Iterable[_Item] | BackgroundReader[_Item], is_idle: Callable[[], bool]
+    items: Iterable[_Item | None] | BackgroundReader[_Item], is_idle: Callable[[], bool]
 ) -> Iterator[_Item | None]:
     """Yield items, and None whenever the next item of a `BackgroundReader` has not arrived yet."""
     # ``is_idle`` returns True if the caller has no other work. Only then may this function wait for an item.

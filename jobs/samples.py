@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ..common.seeds import fixed_seed, following_seed
 from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
@@ -48,7 +48,7 @@ def generate_samples(
                 for event in sample_progress.events:
                     if isinstance(event, BatchFailure):
                         raise event.error
-                    events_of_sample[sample_progress.request.id].append(event)
+                    events_of_sample[sample_progress.request.id].append(cast("Event", event))
                     if isinstance(event, Token):
                         token_count += 1
             if progress is not None:

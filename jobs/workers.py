@@ -1,4 +1,4 @@
-"""Batches and scores on a cluster: the driver's side, and the services that workers run.
+"""Batches, scores and decisions on a cluster: the driver's side, and the services that workers run.
 
 Only the driver writes results. Scores have the order of the file, as on one machine. A worker may join only if it
 computes the same as the first worker.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..cluster.connection import connect
 from ..cluster.run import ClusterRun, ClusterRunOptions
@@ -18,6 +18,7 @@ from ..cluster.tasks import FindFile, ServiceFactory, ServicePlan, Task, TaskRes
 from ..cluster.worker import WorkerNeeds
 from ..common.errors import LogitsmithError
 from ..common.machine import describe_machine, physical_cores
+from ..decide.decider import Decision
 from ..engine.generation import versions
 from ..engine.model import Model
 from ..engine.model_files import estimate_memory
@@ -27,6 +28,7 @@ from ..models.names import first_part
 from ..requests.errors import InvalidLineError
 from ..requests.recorded_settings import ModelDescription, describe_model
 from .batch import BatchRun, Failure, InputLines, answer_lines
+from .decisions import DecisionPlan, Result, Row, decided_rows
 from .lines import BackgroundReader, iterate_available
 from .scoring import LineScore, failed_line, scored_line, stride_problem
 
@@ -206,51 +208,58 @@ def scores_on_cluster(
     should_stop: Callable[[], bool],
 ) -> Iterator[LineScore]:
     """Yield the scores of lines in the order of the file. Raises ``ClusterError``, ``ModelError``."""
-    tasks = _LineTasks(lines)
+    tasks = _OrderedTasks(lines, lambda line: line[0])
     for result in run.results(iter(tasks), should_stop):
-        if result is not None:
-            yield from tasks.record_in_order(result)
+        for (number, text), score in tasks.results_in_order(result):
+            yield score or _crashed_score(number, text)
 
 
-class _LineTasks:
-    """The tasks made of a file's lines, and their scores in the order of the lines."""
+def _crashed_score(number: int, text: bytes) -> LineScore:
+    problem = "every worker that scored this line crashed"
+    return LineScore(number, failed_line(text, number, problem, "scoring_failed"), problem)
+
+
+_Item = TypeVar("_Item")
+
+
+class _OrderedTasks(Generic[_Item]):
+    """The tasks made of a file's lines, and their results in the order of the lines."""
 
     # Iterating yields the tasks, and None if no further line has arrived yet.
 
-    def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]]) -> None:
-        self._lines = lines
-        # the lines whose scores have not been yielded yet, by number, in the order of the file
-        self._unreturned_lines: dict[int, bytes] = {}
-        # the scores that wait for the score of an earlier line, by line number
-        self._unreturned_scores: dict[int, LineScore] = {}
+    def __init__(
+        self, items: Iterable[_Item | None] | BackgroundReader[_Item], number_of: Callable[[_Item], int]
+    ) -> None:
+        self._items = items
+        self._number_of = number_of
+        # the items whose results have not been yielded yet, by number, in the order of the file
+        self._unreturned_items: dict[int, _Item] = {}
+        # the results that wait for the result of an earlier item, by number
+        self._unreturned_results: dict[int, Any] = {}
 
     def __iter__(self) -> Iterator[Task | None]:
-        for line in iterate_available(self._lines, self._is_idle):
-            if line is None:
+        for item in iterate_available(self._items, self._is_idle):
+            if item is None:
                 yield None
                 continue
-            number, line_text = line
-            self._unreturned_lines[number] = line_text
-            yield Task(str(number), line)
+            number = self._number_of(item)
+            self._unreturned_items[number] = item
+            yield Task(str(number), item)
 
     def _is_idle(self) -> bool:
-        return len(self._unreturned_lines) == len(self._unreturned_scores)
+        return len(self._unreturned_items) == len(self._unreturned_results)
 
-    def record_in_order(self, result: TaskResult) -> Iterator[LineScore]:
-        """Record a result, and yield all scores that no longer wait for an earlier line."""
-        number = int(result.key)
-        score = result.content
-        if score is None:
-            problem = "every worker that scored this line crashed"
-            output = failed_line(self._unreturned_lines[number], number, problem, "scoring_failed")
-            score = LineScore(number, output, problem)
-        self._unreturned_scores[number] = score
-        while self._unreturned_lines:
-            first_number = next(iter(self._unreturned_lines))
-            if first_number not in self._unreturned_scores:
+    def results_in_order(self, result: TaskResult | None) -> Iterator[tuple[_Item, Any]]:
+        """Record a result, and yield all items that no longer wait for an earlier one, each with its result."""
+        # A result is None if every worker that computed it crashed.
+        if result is None:
+            return
+        self._unreturned_results[int(result.key)] = result.content
+        while self._unreturned_items:
+            first_number = next(iter(self._unreturned_items))
+            if first_number not in self._unreturned_results:
                 return
-            del self._unreturned_lines[first_number]
-            yield self._unreturned_scores.pop(first_number)
+            yield self._unreturned_items.pop(first_number), self._unreturned_results.pop(first_number)
 
 
 @dataclass(frozen=True)
@@ -301,6 +310,63 @@ class ScoreService:
                 problem = spec.describe_error(error)
                 score = LineScore(number, failed_line(line_text, number, problem), problem)
             send_result(TaskResult(task.key, score, score.problem is not None))
+
+
+def decisions_on_cluster(
+    run: ClusterRun, rows: Iterable[Row | None], should_stop: Callable[[], bool]
+) -> Iterator[tuple[Row, Result]]:
+    """Yield each row with its result, in the order of the rows. Raises ``ClusterError``, ``ModelError``."""
+    tasks = _OrderedTasks(rows, lambda row: row.number)
+    for task_result in run.results(iter(tasks), should_stop):
+        for row, result in tasks.results_in_order(task_result):
+            yield row, result or Failure("worker_died", "every worker that computed this row crashed")
+
+
+@dataclass(frozen=True)
+class DecideServiceSpec:
+    """The arguments of a `DecideService`, which is made in a worker's process."""
+
+    model: ModelSpec
+    plan: DecisionPlan
+    parallel: int | None  # see `BatchServiceSpec`
+    describe_error: Callable[[Exception], str] = str
+
+    def __call__(self, find_file: FindFile) -> DecideService:
+        return DecideService(replace(self, model=self.model.relocated(find_file)))
+
+
+class DecideService:
+    def __init__(self, spec: DecideServiceSpec) -> None:
+        self._spec = spec
+        self._model = Model.load(spec.model.path, spec.model.options)
+        self._decider = spec.plan.decider(self._model)
+
+    def facts(self) -> dict[str, Any]:
+        return worker_facts(self._model)
+
+    def serve(
+        self,
+        tasks: Iterable[Task | None],
+        send_result: Callable[[TaskResult], None],
+        add_progress: Callable[[int], None],
+    ) -> None:
+        """Answer questions about rows while more of them arrive, see `Service`. A unit of progress is a token."""
+        describe_error = self._spec.describe_error
+
+        def rows() -> Iterator[Row | None]:
+            for task in tasks:
+                row: Row | None = None if task is None else task.content
+                if row is None or row.error is None:
+                    yield row
+                else:
+                    failure = Failure("invalid_request", describe_error(row.error))
+                    send_result(TaskResult(str(row.number), failure, has_failed=True))
+
+        slots = self._spec.parallel or self._model.default_parallel
+        for row, result in decided_rows(self._decider, rows(), slots, describe_error=describe_error):
+            if isinstance(result, Decision):
+                add_progress(result.usage.computed_tokens)
+            send_result(TaskResult(str(row.number), result, isinstance(result, Failure)))
 
 
 class WrongStrideError(LogitsmithError):

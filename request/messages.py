@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
-from ..common.strict_json import parse_strict_json
+from ..common.strict_json import encode_json, parse_strict_json
 from ..common.text import short_repr
 from .strict_model import Json, StrictModel
 
 # for each type of part, the fields that may hold its text
 _PART_FIELDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("text", "input_text", "output_text", "reasoning_text", "summary_text"), ("text",)),
+    "input_json": ("data",),
     "refusal": ("refusal",),
     "thinking": ("thinking",),
     "reasoning": ("reasoning", "text"),
@@ -24,12 +25,21 @@ _REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "summary_text")
 
 
 class MessagePart(StrictModel):
-    """A part of a message: a text, a refusal or reasoning. Other parts, such as images, are errors."""
+    """A part of a message: a text, JSON, a refusal or reasoning. Other parts, such as images, are errors."""
 
     type: Literal[
-        "text", "input_text", "output_text", "refusal", "thinking", "reasoning", "reasoning_text", "summary_text"
+        "text",
+        "input_text",
+        "input_json",
+        "output_text",
+        "refusal",
+        "thinking",
+        "reasoning",
+        "reasoning_text",
+        "summary_text",
     ]
     text: str | None = None
+    data: Json | list[Any] | None = None
     refusal: str | None = None
     thinking: str | list[MessagePart] | None = None
     reasoning: str | None = None
@@ -63,7 +73,7 @@ class MessagePart(StrictModel):
         value = next(value for value in values if value is not None)
         if isinstance(value, str):
             return value
-        return "".join(part.content for part in value)
+        return encode_json(value) if self.type == "input_json" else "".join(part.content for part in value)
 
 
 class ChatMessage(StrictModel):

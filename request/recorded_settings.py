@@ -35,6 +35,12 @@ def describe_model(model: Model) -> ModelDescription:
 _UNCOPIED_IDENTITY_KEYS = frozenset({"fingerprint", "threads"})
 
 
+def model_settings(model: ModelDescription) -> dict[str, Any]:
+    """Return what the logits of a model depend on, and its name."""
+    identity = {name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS}
+    return {"name": model.name, "model": model.identity["fingerprint"], **identity}
+
+
 def batch_settings(
     model: ModelDescription, resolver: RequestResolver, base_seed: int, other_flags: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -43,13 +49,10 @@ def batch_settings(
     settings = resolver.default_settings()
     seed = settings["seed"].value
     grammar = resolver.grammar(settings)
-    identity = {name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS}
     rules = {name: settings[name].value for name in (*RULE_NAMES, *SWITCH_NAMES)}
     given_rules = {name: value for name, value in rules.items() if value not in (None, [])}
     return {
-        "name": model.name,
-        "model": model.identity["fingerprint"],
-        **identity,
+        **model_settings(model),
         **_chain_settings(settings.steps),
         "seed": base_seed if seed is None else seed,
         "max_tokens": settings["max_tokens"].value,

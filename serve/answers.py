@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -29,8 +30,8 @@ from .engine_thread import (
     EngineStoppedError,
     EngineThread,
     EventStream,
-    NotBegunError,
     QueueFullError,
+    StoppedError,
     TimeOverError,
 )
 from .errors import (
@@ -123,8 +124,15 @@ async def run_requests(
 
 
 def _submit(engine: EngineThread, requests: Sequence[GenerationRequest]) -> EventStream:
-    try:
+    with refusals_told():
         return engine.submit(requests)
+
+
+@contextmanager
+def refusals_told() -> Iterator[None]:
+    """Tell the client why the engine takes no request."""
+    try:
+        yield
     except QueueFullError:
         raise UnavailableError("too many requests are waiting; try again later") from None
     except EngineStoppedError:
@@ -153,33 +161,30 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 async def _collect(request: Request, engine: EngineThread, stream: EventStream) -> list[list[Event]]:
     """Return the events of each choice. Ends the requests if one fails, or if the client leaves."""
-    runs: list[list[Event]] = [[] for _ in stream.ids]
-    record = record_of(request.scope)
+    return await until_client_leaves(request.receive, collect(engine, stream, record_of(request.scope)))
 
-    async def collect() -> None:
+
+async def collect(engine: EngineThread, stream: EventStream, record: RequestRecord) -> list[list[Event]]:
+    """Return the events of each choice. Ends the requests if one fails."""
+    runs: list[list[Event]] = [[] for _ in stream.ids]
+    try:
         while new_events := await stream.take():
             for index, event in new_events:
                 record.push(event)
                 if isinstance(event, BatchFailure):
-                    raise _as_request_error(event)
-                if isinstance(event, Start):
-                    runs[index].append(_public_start(event))
-                else:
-                    runs[index].append(event)
-
-    try:
-        await until_client_leaves(request.receive, collect())
+                    raise as_request_error(event)
+                runs[index].append(_public_start(event) if isinstance(event, Start) else event)
     finally:
         engine.cancel(stream)
     return runs
 
 
-def _as_request_error(failure: BatchFailure) -> RequestError:
+def as_request_error(failure: BatchFailure) -> RequestError:
     error = failure.error
     if isinstance(error, EngineStoppedError):
         return UnavailableError("the server is stopping")
-    if isinstance(error, NotBegunError):
-        return UnavailableError("the request was stopped before it began")
+    if isinstance(error, StoppedError):
+        return UnavailableError(str(error))
     if isinstance(error, TimeOverError):
         return TimedOutError("the request took longer than this server allows; lower max_tokens")
     if isinstance(error, PromptTooLongError):
@@ -217,7 +222,7 @@ async def _start_stream(
         begun_choices = {index for index, event in first_events if isinstance(event, Start)}
         for index, event in first_events:
             if isinstance(event, BatchFailure) and index not in begun_choices:
-                raise _as_request_error(event)
+                raise as_request_error(event)
     except BaseException:
         engine.cancel(stream)
         raise
@@ -239,7 +244,7 @@ async def _stream_parts(
         for index, event in new_events:
             record.push(event)
             if isinstance(event, BatchFailure):
-                error = _as_request_error(event)
+                error = as_request_error(event)
                 record.status = error.status
                 parts.append(form.failure(error.as_json()))
                 yield "".join(parts)

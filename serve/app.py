@@ -19,6 +19,7 @@ from ..common.strict_json import encode_json
 from ..requests.errors import InvalidFieldError
 from ..requests.unknown_fields import UNREPORTED_VALUES
 from . import (
+    decisions,
     grammar_routes,
     kobold,
     line_routes,
@@ -74,6 +75,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     RouteSpec("/metrics", show_metrics, "GET", media_types=(TEXT,)),
     *openai.ROUTES,
     *responses.ROUTES,
+    *decisions.ROUTES,
     *llama_server.ROUTES,
     *tokenizer_routes.ROUTES,
     *kobold.ROUTES,

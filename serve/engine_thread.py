@@ -17,8 +17,9 @@ from itertools import count
 from queue import SimpleQueue
 from typing import cast
 
-from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
+from ..engine.batch import BatchEngine, BatchEvent, BatchFailure, RequestProgress
 from ..engine.model import Model
+from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
 from ..logprobs.events import BatchExactness, Done, Event
 from ..models.errors import AbortedError, ModelError
@@ -36,8 +37,8 @@ class TimeOverError(Exception):
     """A request took longer than the limit."""
 
 
-class NotBegunError(Exception):
-    """A request was stopped while it waited for a slot."""
+class StoppedError(Exception):
+    """Another request has stopped a request, which has no answer. The message says when."""
 
 
 class EventStream:
@@ -102,7 +103,7 @@ class EngineThread:
         max_seconds: float | None = None,
         note: Callable[[str], object] | None = None,
     ) -> None:
-        self._max_seconds = max_seconds
+        self.max_seconds = max_seconds
         self._takes_requests = True
         self._slots = slots or 0
         self._max_waiting = max_waiting
@@ -111,6 +112,7 @@ class EngineThread:
         self._note = note
         self._ids = count()
         self._streams: dict[int, EventStream] = {}
+        self._path_results: dict[int, asyncio.Future[PathsRead | BatchFailure]] = {}
         self._commands: deque[Callable[[BatchEngine], object]] = deque()
         self._wakes = threading.Condition()
         self._is_stopping = False
@@ -136,24 +138,41 @@ class EngineThread:
         self._delivery.start()
         self.exactness = is_ready.result()
 
-    def submit(self, requests: Sequence[GenerationRequest]) -> EventStream:
+    def submit(self, requests: Sequence[GenerationRequest], *, is_next: bool = False) -> EventStream:
         """Add the requests of one answer; return their events."""
+        # ``is_next``: whether the answer has begun with other requests, so that these are taken though many wait.
         # Raises ``QueueFullError`` if too many requests wait, and ``EngineStoppedError`` after `stop`.
-        if not self._takes_requests or self._is_stopping or self.failure is not None:
-            raise EngineStoppedError
-        # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
-        is_too_many = len(self._streams) + len(requests) > self._slots + self._max_waiting
-        if self._streams and is_too_many:
-            raise QueueFullError
+        self._check_takes(len(requests), is_next=is_next)
         numbered = [replace(request, id=next(self._ids)) for request in requests]
         ids = [cast("int", request.id) for request in numbered]
         stream = EventStream(ids)
         self._streams.update(dict.fromkeys(ids, stream))
-        if self._max_seconds is not None and self._loop is not None:
-            stream.timer = self._loop.call_later(self._max_seconds, self._fail, stream, TimeOverError())
+        if self.max_seconds is not None and self._loop is not None:
+            stream.timer = self._loop.call_later(self.max_seconds, self._fail, stream, TimeOverError())
         for request in numbered:
             self._send(partial(BatchEngine.add, request=request))
         return stream
+
+    def _check_takes(self, count: int, *, is_next: bool) -> None:
+        if not self._takes_requests or self._is_stopping or self.failure is not None:
+            raise EngineStoppedError
+        # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
+        is_too_many = self._request_count + count > self._slots + self._max_waiting
+        if is_too_many and not is_next and not self.is_idle:
+            raise QueueFullError
+
+    async def read_paths(self, request: PathRequest, *, is_next: bool = False) -> PathsRead | BatchFailure:
+        """Read texts after a prompt. ``is_next``, and errors: see `submit`."""
+        self._check_takes(1, is_next=is_next)
+        request_id = next(self._ids)
+        result: asyncio.Future[PathsRead | BatchFailure] = asyncio.get_running_loop().create_future()
+        self._path_results[request_id] = result
+        self._send(partial(BatchEngine.add, request=replace(request, id=request_id)))
+        try:
+            return await result
+        finally:
+            del self._path_results[request_id]
+            self._send(partial(BatchEngine.cancel, request_id=request_id))
 
     def cancel(self, stream: EventStream) -> None:
         """End the requests of an answer that no client reads any more."""
@@ -169,6 +188,8 @@ class EngineThread:
         """End all answers. A text that has begun ends early; a request that waits gets an error."""
         for stream in set(self._streams.values()):
             self.interrupt(stream)
+        for request_id in self._path_results:
+            self._send(partial(self._interrupt, request_id=request_id))
 
     def interrupt(self, stream: EventStream) -> None:
         """End the requests of an answer early. Each gets a last event with the text that it has so far."""
@@ -188,21 +209,27 @@ class EngineThread:
         self._takes_requests = False
         for stream in set(self._streams.values()):
             self._fail(stream, EngineStoppedError())
+        for request_id in list(self._path_results):
+            self._finish_paths(request_id, BatchFailure(request_id, EngineStoppedError()))
 
     @property
     def is_full(self) -> bool:
         """True if no request can wait for a slot."""
-        return len(self._streams) >= self._slots + self._max_waiting
+        return self._request_count >= self._slots + self._max_waiting
+
+    @property
+    def _request_count(self) -> int:
+        return len(self._streams) + len(self._path_results)
 
     @property
     def counts(self) -> EngineCounts:
-        total = len(self._streams)
+        total = self._request_count
         running = min(total, self._slots)
         return EngineCounts(self._slots, running, total - running)
 
     @property
     def is_idle(self) -> bool:
-        return not self._streams
+        return self._request_count == 0
 
     def stop(self) -> None:
         """End all requests, and the thread."""
@@ -218,9 +245,9 @@ class EngineThread:
         progress = engine.interrupt(request_id)
         if progress is None:
             return
-        if isinstance(progress.events[-1], BatchFailure):
-            failure = BatchFailure(request_id, NotBegunError(), has_begun=False)
-            progress = progress._replace(events=[failure])
+        failure = progress.events[-1]
+        if isinstance(failure, BatchFailure):
+            progress = progress._replace(events=[replace(failure, error=StoppedError(str(failure.error)))])
         self._deliver([progress])
 
     def _send(self, command: Callable[[BatchEngine], object]) -> None:
@@ -282,14 +309,22 @@ class EngineThread:
         while (delivery := self._undelivered.get()) is not None:
             loop.call_soon_threadsafe(delivery)
 
-    def _push(self, events_by_id: list[tuple[int, list[Event | BatchFailure]]]) -> None:
-        for request_id, events in events_by_id:
+    def _push(self, events_by_id: list[tuple[int, list[BatchEvent]]]) -> None:
+        for request_id, new_events in events_by_id:
+            if request_id in self._path_results and new_events:
+                self._finish_paths(request_id, new_events[-1])
             stream = self._streams.get(request_id)
+            events = [event for event in new_events if not isinstance(event, PathsRead)]
             if stream is None or not events:
                 continue
             stream.push(request_id, events)
             if request_id not in stream.ids:
                 del self._streams[request_id]
 
+    def _finish_paths(self, request_id: int, event: BatchEvent) -> None:
+        result = self._path_results[request_id]
+        if isinstance(event, (PathsRead, BatchFailure)) and not result.done():
+            result.set_result(event)
+
     def _push_to_all(self, failure: BatchFailure) -> None:
-        self._push([(request_id, [failure]) for request_id in self._streams])
+        self._push([(request_id, [failure]) for request_id in (*self._streams, *self._path_results)])

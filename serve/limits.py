@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..common.text import count_noun
+from ..decide.decider import order_count
+from ..decide.questions import Question
 from ..engine.request import ChatMessages, GenerationRequest
 from ..presets.overrides import Override
+from ..requests.decision_fields import DecisionFields
 from ..requests.fields import GenerationFields, MessageFields, PromptFields
 from ..requests.grammar_fields import GRAMMAR_FIELDS
 from ..samplers.chain import StepSpec
@@ -21,6 +24,8 @@ MAX_PROMPTS = 1_024
 # Maximum number of prompts multiplied by the choices of each.
 MAX_TEXTS = 1_024
 MAX_MESSAGES = 4_096
+# Maximum number of prompts of a decision: each question in all orders of its options, also about the prior.
+MAX_DECISION_PROMPTS = 4_096
 # Maximum number of stop strings, of banned strings, and of other entries of a list or a table.
 MAX_ITEMS = 1_024
 # Maximum length of a stop string and of a banned string.
@@ -59,6 +64,17 @@ def check_fields(fields: PromptFields | MessageFields) -> None:
     if isinstance(fields.set_, list):
         for assignment in fields.set_:
             _check_length("set", assignment, MAX_SET_CHARACTERS)
+
+
+def check_decision(fields: DecisionFields, questions: Sequence[Question]) -> None:
+    """Raise ``InvalidRequestError`` for a decision that is too large, before anything is computed for it."""
+    if not isinstance(fields.input, str):
+        _check_count("input", len(fields.input), MAX_MESSAGES, "item")
+    _check_length("prompt_template", fields.prompt_template, MAX_TEMPLATE_CHARACTERS)
+    prompt_count = sum(order_count(len(question.options), fields.permutations) for question in questions)
+    if fields.prior is not None:
+        prompt_count *= 2
+    _check_count("permutations", prompt_count, MAX_DECISION_PROMPTS, "prompt")
 
 
 def check_overrides(overrides: Iterable[Override]) -> None:

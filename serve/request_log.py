@@ -21,6 +21,7 @@ from typing import Any
 
 from starlette.types import Scope
 
+from ..engine.paths import PathsRead
 from ..logprobs.events import Start, Token
 
 _SCOPE_KEY = "gen.record"
@@ -63,8 +64,8 @@ class RequestRecord:
     _start: float = field(default_factory=time.perf_counter, repr=False)
 
     def push(self, event: object) -> None:
-        """Count an event of one of the choices."""
-        if isinstance(event, Start):
+        """Count an event of one of the choices or prompts."""
+        if isinstance(event, (Start, PathsRead)):
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
         elif isinstance(event, Token):

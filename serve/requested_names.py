@@ -9,7 +9,7 @@ from ..common.text import unknown_name
 from ..grammars.errors import GrammarError
 from ..grammars.spec import grammar_table
 from ..presets.search import PresetEntry, list_presets
-from .errors import InvalidRequestError
+from .errors import InvalidRequestError, ModelNotFoundError
 
 # A name on a search path. Paths are not read for a request.
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,99}", re.ASCII)
@@ -27,6 +27,14 @@ def find_listed_preset(name: str, field: str) -> PresetEntry:
     if name not in known:
         raise InvalidRequestError(f"{field}: {unknown_name('preset', name, sorted(known))}", field)
     return known[name]
+
+
+def check_preset_of_model(preset: str) -> None:
+    """Raise ``ModelNotFoundError`` if the name of a model, as in ``MODEL:PRESET``, ends in an unknown preset."""
+    try:
+        find_listed_preset(preset, "model")
+    except InvalidRequestError as error:
+        raise ModelNotFoundError(str(error), "model") from None
 
 
 def check_grammar_source(value: Any, origin: str) -> None:

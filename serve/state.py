@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from json import JSONDecodeError
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -122,16 +122,23 @@ class ServerState:
         self, request: Request, fields: PromptFields | MessageFields, work: Callable[[], _Result]
     ) -> _Result:
         """Return the result of a function that prepares the texts of a request, in another thread."""
-        # Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
+        # Raises as `run_in_time` does.
         self.loaded()
-        if self.log.has_prompts:
-            record_of(request.scope).prompts = fields.logged()
+        self.log_prompts(request, fields.logged)
         check_fields(fields)
+        return await self.run_in_time(request, work, is_program=brings_program(fields))
+
+    def log_prompts(self, request: Request, prompts: Callable[[], Sequence[Any]]) -> None:
+        """Add the prompts of a request to its line of the log, if prompts are logged."""
+        if self.log.has_prompts:
+            record_of(request.scope).prompts = prompts()
+
+    async def run_in_time(self, request: Request, work: Callable[[], _Result], *, is_program: bool) -> _Result:
+        """Return the result of a function that prepares a request, see `run`."""
+        # Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
         try:
             async with asyncio.timeout(_SECONDS_TO_PREPARE):
-                return await until_client_leaves(
-                    request.receive, self.run(work, is_program=brings_program(fields))
-                )
+                return await until_client_leaves(request.receive, self.run(work, is_program=is_program))
         except TimeoutError:
             raise TimedOutError(
                 f"the request could not be prepared within {_SECONDS_TO_PREPARE:.0f} s; try again later"

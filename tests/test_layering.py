@@ -17,6 +17,7 @@ FLOORS = {
     "chats": 4,
     "requests": 3,
     "recover": 3,
+    "decide": 3,
     "presets": 2,
     "engine": 2,
     "samplers": 1,

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-ROOMS = ["samplers.batch", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers"]
+ROOMS = ["samplers.batch", "decide", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers"]
 
 
 @pytest.mark.parametrize("room", ROOMS)

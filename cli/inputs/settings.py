@@ -22,7 +22,7 @@ from ...requests.sources import chat_template_source, grammar_folders, open_pres
 from ..flags import Options
 from ..messages import print_note
 from ..options.output import FORMATS, OutputOptions
-from ..options.prompt import TemplateOptions
+from ..options.prompt import ChatTemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from .overrides import chain_rearrangements, flag_overrides
 
@@ -260,7 +260,7 @@ def _space_hint(written: str, text: str, vocabulary: Vocabulary) -> str:
 class ChatTemplateFlags:
     """The flags ``--chat-template`` and ``--chat-template-kwargs``, checked before the model is loaded."""
 
-    def __init__(self, options: TemplateOptions) -> None:
+    def __init__(self, options: ChatTemplateOptions) -> None:
         self.source: str | None = None  # None for the template of the model
         self.variables: dict[str, Any] | None = None  # None without the flag
         if options.chat_template_kwargs is not None:

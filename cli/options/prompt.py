@@ -75,10 +75,16 @@ class ChatOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemplateOptions(Options):
-    """The flags of the system message and of the chat template."""
+class SystemOptions(Options):
+    """The flag of the system message."""
 
     system: str | None = table_flag(SETTINGS["system"].flag)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatTemplateOptions(Options):
+    """The flags of the chat template."""
+
     chat_template: str | None = _prompt(
         "--chat-template",
         "--chat-template-file",
@@ -95,6 +101,11 @@ class TemplateOptions(Options):
     jinja: bool = _prompt(
         "--jinja", help="Accepted for llama.cpp compatibility; chat templates are always Jinja.", default=False
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateOptions(ChatTemplateOptions, SystemOptions):
+    """The flags of the system message and of the chat template."""
 
     @property
     def first_given(self) -> str | None:

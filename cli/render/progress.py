@@ -189,13 +189,17 @@ def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], Non
 
 
 @contextmanager
-def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
+def counting_bar(
+    title: str, total: int | None, noun: str = "items", *, is_needed: bool | None = None
+) -> Iterator[Callable[[], None]]:
     """Show a bar of finished items (``total``: None if unknown), and yield a function to call after each item."""
-    # There is no bar if stdout is a terminal, because results are printed there.
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    # ``is_needed``: None: unless stdout is a terminal, because results are printed there.
+    if is_needed is None:
+        is_needed = not sys.stdout.isatty()
+    if not (is_needed and sys.stderr.isatty()):
         yield lambda: None
         return
-    with _shown_bar(_count_columns("items")) as bar:
+    with _shown_bar(_count_columns(noun)) as bar:
         task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)
 

@@ -6,6 +6,7 @@ import { changeTheme, showTheme } from "./web/theme.js";
 import { BranchTree, shortText } from "./branches.js";
 import { Catalogue, ChainEditor } from "./chain.js";
 import { Comparison } from "./compare.js";
+import { DecidePanel } from "./decide.js";
 import { Editor } from "./editor.js";
 import { readInteger, readNumber } from "./fields.js";
 import { download, exportText, linesOf, listenToFiles, readExport, readStored, tokensOf } from "./files.js";
@@ -83,6 +84,7 @@ class Page {
     this.presets = new PresetControls({ choice: byId("preset"), notes: byId("import-notes") }, this.server, { apply: (steps, settings) => this.applyPreset(steps, settings), attempt: (action) => this.attempt(action) });
     this.messages = new MessageList(byId("message-list"), byId("add-message"), () => this.messagesChanged());
     this.comparison = new Comparison(byId("comparison"), (notation, signal) => this.generateWith(notation, signal));
+    this.decisions = new DecidePanel(this.server, () => this.saveSoon());
     this.updateNext = new LatestOnly(() => this.requestNext());
     this.nextAfterMove = afterPause(120, () => this.updateNext.call());
     this.tokenizeSoon = afterPause(TOKENIZE_MILLISECONDS, () => this.inBackground(() => this.writer.tokenize()));
@@ -312,6 +314,7 @@ class Page {
   showText() {
     const { tree } = this.writer;
     this.editor.show(tree.current.tokens);
+    this.decisions.markStale(this.editor.area.value);
     this.showControls();
     this.branches.show(tree);
     this.showCommand();
@@ -653,10 +656,12 @@ class Page {
       usesTemplate: byId("uses-template").checked,
       opening: this.opening,
       messages: this.messages.messages,
+      decide: this.decisions.state,
     };
   }
 
   applyState(state) {
+    if (state.decide) this.decisions.state = state.decide;
     if (state.steps) this.chain.show(state.steps);
     if (state.otherSteps) this.otherChain.show(state.otherSteps);
     if (Number.isInteger(state.seed)) byId("seed").value = String(state.seed);
@@ -795,6 +800,7 @@ class Page {
     click("theme", () => localStorage.setItem(THEME_NAME, changeTheme()));
     click("help", () => byId("help-dialog").showModal());
     click("close-why", () => this.closeWhy());
+    click("decide", () => this.decisions.decide(this.editor.area.value));
     click("keep-answer", () => this.keepAnswer());
     click("copy", () => this.copyCommand());
     click("closed-tabs", () => this.listClosedTabs());

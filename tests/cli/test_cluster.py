@@ -1,5 +1,7 @@
-"""`gen batch --on ray` and `gen score --on ray`: the results of one machine, whatever happens to the workers."""
+"""`--on ray` of `gen batch`, `gen score` and `gen decide`: the results of one machine, whatever happens."""
 
+import csv
+import io
 import json
 import os
 import signal
@@ -226,6 +228,28 @@ def test_scores_are_those_of_one_machine_in_the_order_of_the_file(gen, home):
     assert " tokens/s" in there.err
     piped = gen("score", "--jsonl", "-", "-c", "256", "-t", "1", *ON_RAY, stdin=json.dumps(lines[0]) + "\n")
     assert piped.out == here.out.splitlines(keepends=True)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray", "with_pruned_model")
+def test_decisions_are_those_of_one_machine_in_the_order_of_the_table(gen, home):
+    rows = [f'{n},"It is number {n}."\n' for n in range(40)]
+    rows[7] = "7\n"
+    rows[39] = "39\n"
+    (home / "work" / "in.csv").write_text("n,text\n" + "".join(rows))
+    asked = ("--predicate", "It is odd.", "-c", "256", "-t", "1", "-np", "2")
+    arguments = ("decide", "--table", "in.csv", *asked)
+    here, there = (gen(*arguments, *on, code=1) for on in ((), ON_RAY))
+    tables = [list(csv.DictReader(io.StringIO(result.out))) for result in (here, there)]
+    assert [row["n"] for row in tables[1]] == [str(n) for n in range(40)]
+    assert [row["error"] for row in tables[1]] == [row["error"] for row in tables[0]]
+    assert "38 answered, 2 failed" in there.err
+    for one, other in zip(*tables, strict=True):
+        assert float(one["answer"] or 0) == pytest.approx(float(other["answer"] or 0), abs=0.01)
+    result = gen(*arguments, "-o", "out.csv", *ON_RAY, code=1)
+    again = gen(*arguments, "-o", "out.csv", "--resume", code=1)
+    assert "38 answered, 2 failed" in result.err
+    assert "0 answered, 0 failed, 40 already existed, 2 of them failed" in again.err
 
 
 def children(pid):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from logitsmith.common.intervals import LEVEL, POWER, Bootstrap
 from logitsmith.compare.arms import make_arms
-from logitsmith.compare.intervals import LEVEL, POWER, Bootstrap
 from logitsmith.compare.plan import Plan, TextTable, make_run, text_prompt
 from logitsmith.compare.text_measures import MEASURES
 from logitsmith.engine import Model, locate

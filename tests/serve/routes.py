@@ -32,6 +32,7 @@ TOKENIZER_ROUTES = {
     "/api/extra/detokenize": {"ids": [1]},
     "/apply-template": {"messages": [QUESTION]},
 }
+DECISION = {"input": "Hi", "questions": [{"type": "predicate", "instructions": "It is a greeting."}]}
 OWN_ROUTES = {
     "/gen/next": {"prompt": "The sea"},
     "/gen/generate": PROMPT,
@@ -39,4 +40,5 @@ OWN_ROUTES = {
     "/gen/grammars/check": {"grammar": "json_object"},
     "/gen/presets/import": {"text": "chain: [dist]"},
 }
-ROUTES = TEXT_ROUTES | OTHER_PATHS | TOKENIZER_ROUTES | OWN_ROUTES
+OTHER_ROUTES = OTHER_PATHS | TOKENIZER_ROUTES | {"/v1/decisions": DECISION}
+ROUTES = TEXT_ROUTES | OTHER_ROUTES | OWN_ROUTES

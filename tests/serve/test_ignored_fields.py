@@ -5,11 +5,10 @@ import json
 import pytest
 
 from .gen_serve import GenServe, parts_of_stream
-from .routes import CHAT, OTHER_PATHS, PROMPT, TEXT_ROUTES, TOKENIZER_ROUTES
+from .routes import CHAT, OTHER_ROUTES, PROMPT, TEXT_ROUTES
 
 NAMES = dict(zip(("completions", "chat", "responses", "llama-server", "kobold"), TEXT_ROUTES, strict=True))
 STREAMS = TEXT_ROUTES | {"/api/extra/generate/stream": PROMPT}
-OTHERS = TOKENIZER_ROUTES | OTHER_PATHS
 
 
 def ask(server, route, fields, *, is_stream=False):
@@ -120,9 +119,9 @@ def test_fields_without_effect_are_named(server, route, fields, ignored):
     assert ask(server, route, fields)[1] == ignored
 
 
-@pytest.mark.parametrize("path", STREAMS | OTHERS)
+@pytest.mark.parametrize("path", STREAMS | OTHER_ROUTES)
 def test_an_unknown_field_is_named(server, path):
-    body, fields = (STREAMS | OTHERS)[path], {"foo_bar": 1, "baz": None}
+    body, fields = (STREAMS | OTHER_ROUTES)[path], {"foo_bar": 1, "baz": None}
     status, headers, answer = server.request("POST", path, body | fields)
     assert status == 200, answer
     facts = (parts_of_stream(answer)[-1] if "stream" in path else answer)["x_gen"]
@@ -176,7 +175,7 @@ def test_names_in_a_header_are_short_and_printable(server):
 
 def test_a_strict_server_rejects_what_it_does_not_know(pruned_model):
     with GenServe("--slots", "1", "--strict-fields", "--deterministic", model=pruned_model) as server:
-        for path, body in (TEXT_ROUTES | OTHERS).items():
+        for path, body in (TEXT_ROUTES | OTHER_ROUTES).items():
             status, answer = server.post(path, body | {"foo_bar": 1})
             assert (status, answer["error"]["param"]) == (400, "foo_bar"), path
         message = {"role": "user", "content": "Hi", "annotations": []}

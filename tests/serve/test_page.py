@@ -603,3 +603,48 @@ def test_guidance_is_that_of_the_command_and_is_saved(page, gen, tmp_path):
     page.open_file("preset", tmp_path / "mine.yaml", guided)
     expect(page.locator("#guidance-scale")).to_have_value("1.5")
     expect(page.locator("#guidance-note")).to_contain_text("other.gguf")
+
+
+QUESTIONS = {
+    "Yes or no": ("", ["Yes", "No"]),
+    "Choice": ("the sea\n\n the land \n", ["the sea", "the land"]),
+    "Score": ("calm\nrough\nwild", ["calm", "rough", "wild"]),
+}
+
+
+def test_a_question_about_the_text_is_answered(page, server):
+    page.text.fill("The old king looked at the sea.")
+    table = page.get_by_role("table", name="Answer")
+    expect(table).to_be_hidden()
+    panel = page.get_by_role("region", name="Decide")
+    fields = {
+        "Yes or no": {"type": "predicate"},
+        "Choice": {"type": "choice", "choices": ["the sea", "the land"]},
+        "Score": {"type": "score", "levels": [{"label": "calm"}, {"label": "rough"}, {"label": "wild"}]},
+    }
+    panel.get_by_role("textbox", name="Question").fill("What is it?")
+    for name, (options, labels) in QUESTIONS.items():
+        panel.get_by_role("combobox", name="Type").select_option(name)
+        box = panel.get_by_role("textbox", name="Options")
+        expect(box).to_be_visible(visible=bool(options))
+        if options:
+            box.fill(options)
+        panel.get_by_role("button", name="Decide").click()
+        expect(table.get_by_role("rowheader")).to_have_text(labels)
+        expect(panel.get_by_role("status")).to_contain_text("of the model's probability")
+        body = {"input": page.value(), "questions": [{"instructions": "What is it?", **fields[name]}]}
+        (answer,) = server.post("/v1/decisions", body)[1]["answers"]
+        shares = [each["probability"] for each in answer.get("probabilities", [answer])]
+        cells = [float(text) for text in table.get_by_role("cell").all_inner_texts()]
+        assert cells[: len(shares)] == pytest.approx(shares, abs=0.05)
+        assert sum(cells) == pytest.approx(1, abs=0.001)
+    assert panel.get_by_role("status").inner_text().startswith("The score is ")
+    expect(table).not_to_have_class("is-stale")
+    page.text.fill("The old king looked at the land.")
+    expect(table).to_have_class("is-stale")
+    panel.get_by_role("textbox", name="Options").fill("calm")
+    panel.get_by_role("button", name="Decide").click()
+    expect(page.locator("#problem")).to_contain_text("2 to 255")
+    page.reload_when_saved()
+    expect(panel.get_by_role("textbox", name="Question")).to_have_value("What is it?")
+    expect(panel.get_by_role("textbox", name="Options")).to_have_value("calm")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from logitsmith.compare.intervals import LEVEL, POWER, Bootstrap, adjusted_level, student_quantile
+from logitsmith.common.intervals import LEVEL, POWER, Bootstrap, adjusted_level, student_quantile
 from scipy import stats
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.cache import LimitedCache
+from .cache import LimitedCache
 
 Values = NDArray[np.float64]  # the values of a measure, float64 (prompts, seeds); NaN where a text has no value
 
@@ -121,14 +121,23 @@ class Bootstrap:
             interval = Interval(mean, mean)
         return Estimate(mean, interval, spread.error, count, spread.prompts_are_sampled, detectable)
 
+    def column_means(self, rows: Values) -> Values:
+        """Return the mean of each column in each resample of the rows, float64 (resamples, columns)."""
+        weights = self._weights_for(np.ones((len(rows), 1), dtype=np.bool_), samples_prompts=True)
+        return (weights @ rows.astype(np.float32)).astype(np.float64)
+
     def _resampled_means(self, values: Values, is_present: NDArray[np.bool_], samples_prompts: bool) -> Values:
         """Return the mean of each resample, float64 (resamples,)."""
+        weights = self._weights_for(is_present, samples_prompts)
+        return (weights @ values[is_present].astype(np.float32)).astype(np.float64)
+
+    def _weights_for(self, is_present: NDArray[np.bool_], samples_prompts: bool) -> NDArray[np.float32]:
         key = (is_present.shape, is_present.tobytes(), samples_prompts)
         weights = self._weights.get(key)
         if weights is None:
             weights = self._draw_weights(is_present, samples_prompts)
             self._weights.put(key, weights)
-        return (weights @ values[is_present].astype(np.float32)).astype(np.float64)
+        return weights
 
     def _draw_weights(self, is_present: NDArray[np.bool_], samples_prompts: bool) -> NDArray[np.float32]:
         """Return the weight of each value in each resample, float32 (resamples, values)."""

@@ -1,0 +1,146 @@
+"""The body of `/v1/decisions`: an input, and questions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ..common.text import short_repr
+from .errors import InvalidFieldError
+from .messages import MessagePart
+from .strict_model import Json, StrictModel, validated
+
+FIELDS_OF_SOME_QUESTIONS = ("choices", "levels", "value", "label")
+_MAX_ORDERS = 1_000  # of the options of a question
+_ITEM_TYPES = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+
+
+class DecisionItem(StrictModel):
+    """An item of the input: a message, the call of a tool or its result."""
+
+    type: Literal[
+        "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"
+    ] = "message"
+    role: Literal["user", "developer", "system", "assistant"] | None = None
+    content: str | list[MessagePart] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    output: str | list[MessagePart] | None = None
+    # what an earlier answer says about itself
+    id: Any = None
+    status: Any = None
+    phase: Any = None
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _check_type(cls, value: object) -> object:
+        if value not in _ITEM_TYPES:
+            raise ValueError(f"{short_repr(value)} is not one of {', '.join(_ITEM_TYPES)}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_content(self) -> DecisionItem:
+        needed_fields = {
+            "message": ("role", "content"),
+            "function_call": ("call_id", "name", "arguments"),
+            "custom_tool_call": ("call_id", "name", "input"),
+        }
+        for name in needed_fields.get(self.type, ("call_id", "output")):
+            if getattr(self, name) is None:
+                raise ValueError(f"a {self.type} needs the field {name}")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The text of the item, without the words that say what it is."""
+        values = (self.content, self.arguments, self.input, self.output)
+        return text_of(next(value for value in values if value is not None))
+
+
+class DecisionOption(StrictModel):
+    """A choice, with its ``value``, or a level, with its ``label``."""
+
+    value: Any = None
+    label: str | None = None
+    description: str | None = None
+
+
+class DecisionQuestion(StrictModel):
+    """A question. `read_questions` says what is wrong in it."""
+
+    name: str | None = None
+    type: Literal["predicate", "choice", "score"]
+    instructions: str | list[MessagePart]
+    choices: list[DecisionOption | Any] | None = None
+    levels: list[DecisionOption | Any] | None = None
+
+
+class DecisionFields(StrictModel):
+    """The input, the questions, and how they are asked."""
+
+    model: str | None = None
+    input: str | Annotated[list[DecisionItem], Field(min_length=1)]
+    questions: list[DecisionQuestion | Any]
+    method: Literal["sequence", "grammar"] = "sequence"
+    permutations: Annotated[int, Field(ge=1, le=_MAX_ORDERS)] = 1
+    prior: str | None = None
+    reasoning_budget: Annotated[int, Field(ge=0)] = 0
+    min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    prompt_template: str | None = None
+
+    def input_text(self) -> str:
+        """Return the input as one text: that of a single user's message, or a transcript of all items.
+
+        In a transcript each item is a paragraph: ``user: TEXT``, and so for each role; the call of a tool is
+        ``assistant calls NAME: TEXT``, and its result ``result of NAME: TEXT``. Raises ``InvalidFieldError`` for a
+        result without a call.
+        """
+        if isinstance(self.input, str):
+            return self.input
+        if len(self.input) == 1 and self.input[0].role == "user":
+            return self.input[0].text
+        name_by_call: dict[str | None, str | None] = {}
+        paragraphs: list[str] = []
+        for index, item in enumerate(self.input):
+            if item.type == "message":
+                speaker = str(item.role)
+            elif item.name is not None:
+                name_by_call[item.call_id] = item.name
+                speaker = f"assistant calls {item.name}"
+            elif item.call_id in name_by_call:
+                speaker = f"result of {name_by_call[item.call_id]}"
+            else:
+                place = f"input[{index}].call_id"
+                raise InvalidFieldError(
+                    f"{place}: no earlier call has the id {short_repr(item.call_id)}", field=place
+                )
+            paragraphs.append(f"{speaker}: {item.text}")
+        return "\n\n".join(paragraphs)
+
+
+def text_of(content: str | Iterable[MessagePart]) -> str:
+    """Return the text of a content: each part is a paragraph."""
+    return content if isinstance(content, str) else "\n\n".join(part.content for part in content)
+
+
+def with_plain_instructions(questions: Sequence[object]) -> list[object]:
+    """Return questions as `read_questions` takes them: parts of instructions become one text."""
+    return [_with_plain_instructions(question, index) for index, question in enumerate(questions)]
+
+
+def _with_plain_instructions(question: object, index: int) -> object:
+    if not isinstance(question, Mapping) or not isinstance(question.get("instructions"), list):
+        return question
+    parts: list[MessagePart] = []
+    for number, part in enumerate(question["instructions"]):
+        place = f"questions[{index}].instructions[{number}]"
+        try:
+            parts.append(validated(MessagePart, part))
+        except InvalidFieldError as error:
+            raise InvalidFieldError(f"{place}: {error}", field=place) from None
+    plain: Json = {**question, "instructions": text_of(parts)}
+    return plain
