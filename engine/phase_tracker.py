@@ -31,6 +31,8 @@ class RunningPhase:
     # The bytes of which one begins the phase, after blanks. A phase that begins otherwise is skipped, except the
     # last one. Empty: the phase begins at once.
     starts: tuple[bytes, ...] = ()
+    # The bytes of which one goes back to the phase before, instead of a start of this one
+    starts_of_previous: tuple[bytes, ...] = ()
     until: bytes = b""  # the bytes that end the phase; empty for the last phase
     max_tokens: int | None = None  # maximum number of tokens after the start; None: no limit
     then: tuple[int, ...] = ()  # the tokens that are forced after the last one
@@ -45,6 +47,7 @@ class PhaseState(NamedTuple):
     phase_index: int
     is_open: bool
     token_count: int
+    count_of_previous: int
     last_bytes: bytes
     forced: tuple[int, ...]
     chain: ChainState
@@ -60,6 +63,7 @@ class PhaseTracker:
         self.forced: tuple[int, ...] = ()  # tokens that are forced next, because the phase ends
         # the number of tokens since the phase began; before, of those that may be a part of its start
         self.token_count = 0
+        self._count_of_previous = 0  # the number of tokens of the phase before
         self._prompt_ids = prompt_ids
         # the last bytes of the phase, which may be the beginning of its end; before it began, all bytes so far
         self._last_bytes = b""
@@ -87,11 +91,27 @@ class PhaseTracker:
 
     def save(self) -> PhaseState:
         chain_state = self.current.states.save()
-        return PhaseState(self.index, self.is_open, self.token_count, self._last_bytes, self.forced, chain_state)
+        return PhaseState(
+            self.index,
+            self.is_open,
+            self.token_count,
+            self._count_of_previous,
+            self._last_bytes,
+            self.forced,
+            chain_state,
+        )
 
     def restore(self, state: PhaseState, output: Sequence[int]) -> None:
         """Return to a saved state. ``output``: the tokens after the prompt at that time."""
-        self.index, self.is_open, self.token_count, self._last_bytes, self.forced, chain_state = state
+        (
+            self.index,
+            self.is_open,
+            self.token_count,
+            self._count_of_previous,
+            self._last_bytes,
+            self.forced,
+            chain_state,
+        ) = state
         self.current.states.restore(chain_state, self._prompt_ids, output)
 
     def accept(self, data: bytes, output: Sequence[int]) -> Part | None:
@@ -151,7 +171,13 @@ class PhaseTracker:
                 if not self.is_last:
                     self._advance(begun.removeprefix(found_start), output)
                 return "reasoning"
-            if any(start.startswith(begun) for start in starts):
+            starts_of_previous = self.current.starts_of_previous
+            found_start = next(filter(begun.startswith, starts_of_previous), None)
+            if found_start is not None:
+                self._return_to_previous(output)
+                self._advance(begun.removeprefix(found_start), output)
+                return "reasoning"
+            if any(start.startswith(begun) for start in (*starts, *starts_of_previous)):
                 self.token_count, self._last_bytes = token_count, text
                 return None
             if self.index == len(self.phases) - 1:
@@ -189,15 +215,25 @@ class PhaseTracker:
             self.end_phase(output)
 
     def _enter_next(self, output: Sequence[int], *, is_opened: bool = False) -> None:
-        earlier_states = self.current.states
-        self.index += 1
-        self.forced = ()
+        self._count_of_previous = self.token_count
+        self._enter(self.index + 1, output)
         self.is_open = is_opened or not self.current.starts
+        self._apply_limit(output)
+
+    def _return_to_previous(self, output: Sequence[int]) -> None:
+        """Go on with the phase before, whose tokens count for its limit."""
+        self._enter(self.index - 1, output)
+        self._open()
+        self.token_count = self._count_of_previous
+
+    def _enter(self, index: int, output: Sequence[int]) -> None:
+        earlier_states = self.current.states
+        self.index = index
+        self.forced = ()
         self.token_count = 0
         self._last_bytes = b""
         if self.current.states is not earlier_states:
             self.current.states.begin(self._prompt_ids, output)
-        self._apply_limit(output)
 
 
 def spelling_mask(pieces: Sequence[bytes], texts: Sequence[bytes]) -> NDArray[np.bool_]:

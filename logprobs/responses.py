@@ -110,7 +110,7 @@ class ResponseAnswer:
         }
 
     def _output(self, chunk: Chunk, status: str) -> list[Json]:
-        """Return the items of a whole answer, of which the message may be empty, and ``status`` is the last one's."""
+        """Return the items of a whole answer. Its message may be empty."""
         texts, logprobs = join_parts(chunk.parts), self._logprobs(chunk)
         if not texts.reasoning:
             return [_Item("answer", self._id, 0, texts.answer, logprobs).fields(status)]
