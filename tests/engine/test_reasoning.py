@@ -244,6 +244,19 @@ def test_a_batch_writes_the_same_texts(model):
     assert texts == {name: row[1:4] for name, row in TEXTS.items()}
 
 
+WITHOUT_REASONING = {  # phases of a chat whose template shows no reasoning, and the text
+    "a budget": ([{"max_tokens": 0, "then": "!", "adds_end": True}], "<table>"),
+    "an end of one's own": ([{"max_tokens": 1, "until": "x", "adds_end": True}], "<tx"),
+    "a phase without an end": ([{"max_tokens": 1, "then": "!"}], "<t!"),
+}
+
+
+@pytest.mark.parametrize(("phases", "text"), WITHOUT_REASONING.values(), ids=WITHOUT_REASONING)
+def test_phases_of_a_chat_without_reasoning(model, phases, text):
+    asked = request("{{ messages[-1].content }}<C>", phases=phases, max_tokens=2)
+    assert list(generate(model, asked))[-1].complete_text == text
+
+
 BEAMED = [
     name
     for name, row in TEXTS.items()
