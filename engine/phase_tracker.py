@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..logprobs.records import Part
 from ..samplers.chain import Chain
 from ..samplers.chain_state import ChainState, ChainStates
+from ..samplers.tokens import pieces_index
 from .token_records import TraceReader
 from .vocabulary import Vocabulary
 
@@ -141,9 +142,7 @@ class PhaseTracker:
         """Return the tokens that continue the start of this phase or of a later one, bool (V,)."""
         begun = self._last_bytes.lstrip()
         starts = (start for phase in self.phases[self.index :] for start in phase.starts)
-        return spelling_mask(
-            vocabulary.pieces, [start[len(begun) :] for start in starts if start.startswith(begun)]
-        )
+        return spelling_mask(vocabulary, [start[len(begun) :] for start in starts if start.startswith(begun)])
 
     def end_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_] | None:
         """Return the tokens that do not go beyond the end of this phase, bool (V,); None: all."""
@@ -152,12 +151,12 @@ class PhaseTracker:
         begun_lengths = [count for count in range(1, len(until)) if self._last_bytes.endswith(until[:count])]
         if not self.is_open or not begun_lengths:
             return None
-        endings = [until[count:] for count in begun_lengths]
-        goes_beyond = (
-            any(piece.startswith(ending) and piece[len(ending) :].strip() for ending in endings)
-            for piece in vocabulary.pieces
-        )
-        return ~np.fromiter(goes_beyond, dtype=np.bool_, count=vocabulary.size)
+        mask = np.ones(vocabulary.size, dtype=np.bool_)
+        for count in begun_lengths:
+            ending = until[count:]
+            tokens = pieces_index(vocabulary).beginning_with(ending).tolist()
+            mask[[token for token in tokens if vocabulary.pieces[token][len(ending) :].strip()]] = False
+        return mask
 
     def _decide(self, text: bytes, output: Sequence[int]) -> Part | None:
         """Begin the phase whose start the text has, or skip it; None while the text may still become one."""
@@ -236,9 +235,12 @@ class PhaseTracker:
             self.current.states.begin(self._prompt_ids, output)
 
 
-def spelling_mask(pieces: Sequence[bytes], texts: Sequence[bytes]) -> NDArray[np.bool_]:
+def spelling_mask(vocabulary: Vocabulary, texts: Sequence[bytes]) -> NDArray[np.bool_]:
     """Return the tokens that spell one of these texts or its beginning, bool (V,)."""
-    spells = (
-        bool(piece) and any(piece.startswith(text) or text.startswith(piece) for text in texts) for piece in pieces
-    )
-    return np.fromiter(spells, dtype=np.bool_, count=len(pieces))
+    index = pieces_index(vocabulary)
+    mask = np.zeros(vocabulary.size, dtype=np.bool_)
+    for text in texts:
+        mask[index.beginning_with(text)] = True
+        for length in range(1, len(text)):
+            mask[index.equal_to(text[:length])] = True
+    return mask

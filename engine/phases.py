@@ -100,7 +100,7 @@ def first_mask(vocabulary: Vocabulary, reasoning: Reasoning | None, constraint: 
     if reasoning is None or reasoning.place == "after":
         return constraint.mask()
     prefixes = reasoning.tags.answer_prefixes
-    opening_mask = spelling_mask(vocabulary.pieces, _encoded((*reasoning.tags.starts, *prefixes)))
+    opening_mask = spelling_mask(vocabulary, _encoded((*reasoning.tags.starts, *prefixes)))
     return opening_mask if prefixes else opening_mask | constraint.mask()
 
 
