@@ -35,8 +35,9 @@ REASONING_TAGS = (
 )
 
 
-# The tag at the end of a text, such as ``<think>``, ``[THINK]`` or ``<|open|>think<|sep|>``
-LAST_TAG = re.compile(r"(<[^<>]*>\w+)?(<[^<>]*>|\[[^\[\]]*\])\s*\Z")
+# A tag, such as ``<think>``, ``[THINK]`` or ``<|open|>think<|sep|>``
+TAG = r"(<[^<>]*>\w+)?(<[^<>]*>|\[[^\[\]]*\])"
+LAST_TAG = re.compile(rf"{TAG}\s*\Z")  # at the end of a text
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class ChatTemplate(ABC):
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
-        """The tags around the model's reasoning; None if the template has none of the well-known tags."""
+        """The tags around the model's reasoning; None if the template shows none."""
         return None
 
     @property

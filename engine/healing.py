@@ -64,13 +64,15 @@ class PromptHealer:
     """The mask that makes the first tokens spell the end of the prompt."""
 
     def __init__(self, vocabulary: Vocabulary, ending: bytes, removed_ids: Sequence[int] = ()) -> None:
-        self._pieces = _text_pieces(vocabulary)
+        self._vocabulary = vocabulary
         self.remaining = ending  # the bytes that the next tokens must spell
         self.removed_ids = removed_ids  # the tokens that were removed from the prompt
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the tokens that continue the spelling, bool (V,)."""
-        return spelling_mask(self._pieces, [self.remaining])
+        mask = spelling_mask(self._vocabulary, [self.remaining])
+        mask[[*self._vocabulary.control, *self._vocabulary.suppressed]] = False
+        return mask
 
     def without_removed(self, ids: Sequence[int]) -> list[int]:
         """Return the tokens of another prompt, without those that were removed if it ends with the same ones."""

@@ -20,7 +20,7 @@ from .chat_template import (
     ReasoningFormat,
     content_text,
 )
-from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format
+from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format, shown_tags
 from .template_variables import check_variables, variables_of
 
 if TYPE_CHECKING:
@@ -98,10 +98,13 @@ class JinjaChatTemplate(ChatTemplate):
             repr((self._source, sorted(self._variables.items()))).encode(errors="surrogatepass")
         ).hexdigest()
 
-    @property
+    @cached_property
     def reasoning_tags(self) -> ReasoningTags | None:
-        """The first of the well-known pairs of tags that appears in the template."""
+        """The first of the well-known pairs of tags that appears in the template, or those that it shows."""
+        return self._known_tags or shown_tags(self._without_variables)
 
+    @property
+    def _known_tags(self) -> ReasoningTags | None:
         # Some templates only remove the reasoning of earlier answers, and contain only the end tag.
         def is_used_by_template(tags: ReasoningTags) -> bool:
             can_lack_start_tag = not tags.answer_prefixes  # as in templates that only remove earlier reasoning
@@ -128,9 +131,12 @@ class JinjaChatTemplate(ChatTemplate):
     @cached_property
     def reasoning_format(self) -> ReasoningFormat | None:
         """What stands around the reasoning, whatever the variables are."""
+        return find_reasoning_format(self._without_variables, self._source)
+
+    @property
+    def _without_variables(self) -> JinjaChatTemplate:
         bos, eos = self._variables["bos_token"], self._variables["eos_token"]
-        plain_template = JinjaChatTemplate(self._source, name=self.name, bos=bos, eos=eos)
-        return find_reasoning_format(plain_template, self._source)
+        return JinjaChatTemplate(self._source, name=self.name, bos=bos, eos=eos)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for messages."""
@@ -207,7 +213,7 @@ class JinjaChatTemplate(ChatTemplate):
         if (
             "enable_thinking" in self._variables
             or "enable_thinking" not in self._source
-            or self.reasoning_tags is not None
+            or self._known_tags is not None
         ):
             return True
         user_message = {"role": "user", "content": USER_MARK}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..logprobs.records import Part
 from ..samplers.chain import Chain
 from ..samplers.chain_state import ChainState, ChainStates
+from ..samplers.tokens import pieces_index
 from .token_records import TraceReader
 from .vocabulary import Vocabulary
 
@@ -31,6 +32,8 @@ class RunningPhase:
     # The bytes of which one begins the phase, after blanks. A phase that begins otherwise is skipped, except the
     # last one. Empty: the phase begins at once.
     starts: tuple[bytes, ...] = ()
+    # The bytes of which one goes back to the phase before, instead of a start of this one
+    starts_of_previous: tuple[bytes, ...] = ()
     until: bytes = b""  # the bytes that end the phase; empty for the last phase
     max_tokens: int | None = None  # maximum number of tokens after the start; None: no limit
     then: tuple[int, ...] = ()  # the tokens that are forced after the last one
@@ -45,6 +48,7 @@ class PhaseState(NamedTuple):
     phase_index: int
     is_open: bool
     token_count: int
+    count_of_previous: int
     last_bytes: bytes
     forced: tuple[int, ...]
     chain: ChainState
@@ -60,6 +64,7 @@ class PhaseTracker:
         self.forced: tuple[int, ...] = ()  # tokens that are forced next, because the phase ends
         # the number of tokens since the phase began; before, of those that may be a part of its start
         self.token_count = 0
+        self._count_of_previous = 0  # the number of tokens of the phase before
         self._prompt_ids = prompt_ids
         # the last bytes of the phase, which may be the beginning of its end; before it began, all bytes so far
         self._last_bytes = b""
@@ -87,11 +92,27 @@ class PhaseTracker:
 
     def save(self) -> PhaseState:
         chain_state = self.current.states.save()
-        return PhaseState(self.index, self.is_open, self.token_count, self._last_bytes, self.forced, chain_state)
+        return PhaseState(
+            self.index,
+            self.is_open,
+            self.token_count,
+            self._count_of_previous,
+            self._last_bytes,
+            self.forced,
+            chain_state,
+        )
 
     def restore(self, state: PhaseState, output: Sequence[int]) -> None:
         """Return to a saved state. ``output``: the tokens after the prompt at that time."""
-        self.index, self.is_open, self.token_count, self._last_bytes, self.forced, chain_state = state
+        (
+            self.index,
+            self.is_open,
+            self.token_count,
+            self._count_of_previous,
+            self._last_bytes,
+            self.forced,
+            chain_state,
+        ) = state
         self.current.states.restore(chain_state, self._prompt_ids, output)
 
     def accept(self, data: bytes, output: Sequence[int]) -> Part | None:
@@ -121,9 +142,7 @@ class PhaseTracker:
         """Return the tokens that continue the start of this phase or of a later one, bool (V,)."""
         begun = self._last_bytes.lstrip()
         starts = (start for phase in self.phases[self.index :] for start in phase.starts)
-        return spelling_mask(
-            vocabulary.pieces, [start[len(begun) :] for start in starts if start.startswith(begun)]
-        )
+        return spelling_mask(vocabulary, [start[len(begun) :] for start in starts if start.startswith(begun)])
 
     def end_mask(self, vocabulary: Vocabulary) -> NDArray[np.bool_] | None:
         """Return the tokens that do not go beyond the end of this phase, bool (V,); None: all."""
@@ -132,12 +151,12 @@ class PhaseTracker:
         begun_lengths = [count for count in range(1, len(until)) if self._last_bytes.endswith(until[:count])]
         if not self.is_open or not begun_lengths:
             return None
-        endings = [until[count:] for count in begun_lengths]
-        goes_beyond = (
-            any(piece.startswith(ending) and piece[len(ending) :].strip() for ending in endings)
-            for piece in vocabulary.pieces
-        )
-        return ~np.fromiter(goes_beyond, dtype=np.bool_, count=vocabulary.size)
+        mask = np.ones(vocabulary.size, dtype=np.bool_)
+        for count in begun_lengths:
+            ending = until[count:]
+            tokens = pieces_index(vocabulary).beginning_with(ending).tolist()
+            mask[[token for token in tokens if vocabulary.pieces[token][len(ending) :].strip()]] = False
+        return mask
 
     def _decide(self, text: bytes, output: Sequence[int]) -> Part | None:
         """Begin the phase whose start the text has, or skip it; None while the text may still become one."""
@@ -151,7 +170,13 @@ class PhaseTracker:
                 if not self.is_last:
                     self._advance(begun.removeprefix(found_start), output)
                 return "reasoning"
-            if any(start.startswith(begun) for start in starts):
+            starts_of_previous = self.current.starts_of_previous
+            found_start = next(filter(begun.startswith, starts_of_previous), None)
+            if found_start is not None:
+                self._return_to_previous(output)
+                self._advance(begun.removeprefix(found_start), output)
+                return "reasoning"
+            if any(start.startswith(begun) for start in (*starts, *starts_of_previous)):
                 self.token_count, self._last_bytes = token_count, text
                 return None
             if self.index == len(self.phases) - 1:
@@ -189,20 +214,33 @@ class PhaseTracker:
             self.end_phase(output)
 
     def _enter_next(self, output: Sequence[int], *, is_opened: bool = False) -> None:
-        earlier_states = self.current.states
-        self.index += 1
-        self.forced = ()
+        self._count_of_previous = self.token_count
+        self._enter(self.index + 1, output)
         self.is_open = is_opened or not self.current.starts
+        self._apply_limit(output)
+
+    def _return_to_previous(self, output: Sequence[int]) -> None:
+        """Go on with the phase before, whose tokens count for its limit."""
+        self._enter(self.index - 1, output)
+        self._open()
+        self.token_count = self._count_of_previous
+
+    def _enter(self, index: int, output: Sequence[int]) -> None:
+        earlier_states = self.current.states
+        self.index = index
+        self.forced = ()
         self.token_count = 0
         self._last_bytes = b""
         if self.current.states is not earlier_states:
             self.current.states.begin(self._prompt_ids, output)
-        self._apply_limit(output)
 
 
-def spelling_mask(pieces: Sequence[bytes], texts: Sequence[bytes]) -> NDArray[np.bool_]:
+def spelling_mask(vocabulary: Vocabulary, texts: Sequence[bytes]) -> NDArray[np.bool_]:
     """Return the tokens that spell one of these texts or its beginning, bool (V,)."""
-    spells = (
-        bool(piece) and any(piece.startswith(text) or text.startswith(piece) for text in texts) for piece in pieces
-    )
-    return np.fromiter(spells, dtype=np.bool_, count=len(pieces))
+    index = pieces_index(vocabulary)
+    mask = np.zeros(vocabulary.size, dtype=np.bool_)
+    for text in texts:
+        mask[index.beginning_with(text)] = True
+        for length in range(1, len(text)):
+            mask[index.equal_to(text[:length])] = True
+    return mask

@@ -46,7 +46,7 @@ def build_phases(
     if reasoning is not None:
         phases = phases or [Phase(adds_end=request.complete_sentence)]
         if reasoning.place != "after":
-            answer.starts = tuple(prefix.encode() for prefix in reasoning.tags.answer_prefixes)
+            answer.starts = _encoded(reasoning.tags.answer_prefixes)
     built: list[RunningPhase] = []
     for phase in phases:
         until = phase.until or _thinking_end(model, reasoning)
@@ -57,7 +57,7 @@ def build_phases(
             if reasoning.place == "after" or (reasoning.place == "before" and is_undecidable):
                 continue
             if reasoning.place == "before" and not built:
-                running.starts = (reasoning.tags.start.encode(),)
+                running.starts = _encoded(reasoning.tags.starts)
             if constraint is not None:
                 running.opening_of_next = _opening_token_ids(model.vocabulary, reasoning)
         if phase.steps is not None:
@@ -65,7 +65,13 @@ def build_phases(
             running.states = ChainStates(running.chain)
         running.then = forced_token_ids(model.vocabulary, phase.then + (until if phase.adds_end else ""))
         built.append(running)
+    if answer.starts and reasoning is not None and built and built[-1].until == reasoning.tags.end.encode():
+        answer.starts_of_previous = _encoded(reasoning.tags.starts)
     return [*built, answer]
+
+
+def _encoded(tags: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(tag.encode() for tag in tags)
 
 
 def reasoning_of_phases(reasoning: Reasoning | None, phases: Sequence[RunningPhase]) -> Reasoning | None:
@@ -94,7 +100,7 @@ def first_mask(vocabulary: Vocabulary, reasoning: Reasoning | None, constraint: 
     if reasoning is None or reasoning.place == "after":
         return constraint.mask()
     prefixes = reasoning.tags.answer_prefixes
-    opening_mask = spelling_mask(vocabulary.pieces, [tag.encode() for tag in (reasoning.tags.start, *prefixes)])
+    opening_mask = spelling_mask(vocabulary, _encoded((*reasoning.tags.starts, *prefixes)))
     return opening_mask if prefixes else opening_mask | constraint.mask()
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
+from ..logprobs.events import ReasoningTags
 from ..models.errors import ModelError
-from .chat_template import ANSWER_MARK, LAST_TAG, ChatTemplate, ReasoningFormat, common_beginning
+from .chat_template import ANSWER_MARK, LAST_TAG, TAG, ChatTemplate, ReasoningFormat, common_beginning
 
 USER_MARK = "UserMark"
 REASONING_MARK = "ReasoningMark"
-
+_FIRST_TAG = re.compile(TAG)
 
 # Formats that templates do not show, by words of these templates, as in llama.cpp
 _KNOWN_FORMATS = {
@@ -32,7 +36,42 @@ def find_reasoning_format(template: ChatTemplate, source: str) -> ReasoningForma
     return ReasoningFormat(tags.start, tags.end)
 
 
-def _shown_format(template: ChatTemplate) -> ReasoningFormat | None:
+def shown_tags(template: ChatTemplate) -> ReasoningTags | None:
+    """Return the tags that a template writes around the reasoning of the last answer; None if there are none."""
+    shown = _shown_reasoning(template)
+    if shown is None:
+        return None
+    start, end = shown.start.strip(), shown.end.strip()
+    end_tag = _FIRST_TAG.search(end)
+    if end_tag is None:
+        return None
+    opening = shown.opening.strip()
+    if not start:
+        has_word = end_tag[1] is not None  # as in ``<|close|>think<|sep|>``
+        last_tag = shown.last_tag[0].strip() if has_word else shown.last_tag[2]
+        start = opening if opening and end_tag[0] not in opening else last_tag
+    answer_prefix = end[end_tag.end() :].strip()
+    without_header = answer_prefix.removeprefix(_overlap(shown.prompt.rstrip(), answer_prefix)).strip()
+    answer_prefixes = tuple(dict.fromkeys(filter(None, (answer_prefix, without_header))))
+    return ReasoningTags(start, end_tag[0], answer_prefixes)
+
+
+def _overlap(text: str, other: str) -> str:
+    """Return the longest end of a text with which the other text begins."""
+    return next((other[:length] for length in range(len(other), 0, -1) if text.endswith(other[:length])), "")
+
+
+class _ShownReasoning(NamedTuple):
+    """What a template writes around the reasoning of the last answer."""
+
+    prompt: str  # the prompt for an answer
+    start: str  # the text before the reasoning that is not in the prompt
+    end: str
+    last_tag: re.Match[str]  # the last tag before the reasoning
+    opening: str  # the text at the end of the prompt that is not before the reasoning
+
+
+def _shown_reasoning(template: ChatTemplate) -> _ShownReasoning | None:
     """Return what a template writes around the reasoning of the last answer; None if it writes no reasoning."""
     user_message = {"role": "user", "content": USER_MARK}
     answer = {"role": "assistant", "content": ANSWER_MARK, "reasoning_content": REASONING_MARK}
@@ -43,11 +82,19 @@ def _shown_format(template: ChatTemplate) -> ReasoningFormat | None:
         return None
     text_before, reasoning_mark, text_after = chat.partition(REASONING_MARK)
     end, answer_mark, _ = text_after.partition(ANSWER_MARK)
-    start = text_before.removeprefix(common_beginning(text_before, prompt))
+    common = common_beginning(text_before, prompt)
+    start = text_before.removeprefix(common)
     # The tag may be in the prompt itself. Blanks that only complete answers have are not those of the model.
     tag = LAST_TAG.search(text_before if start.strip() else text_before.removesuffix(start))
     if not (reasoning_mark and answer_mark and end.strip()) or tag is None:
         return None
-    if start.strip():
-        return ReasoningFormat(start.lstrip("\n"), end)
-    return ReasoningFormat(tag[0], end.strip() if start else end)
+    return _ShownReasoning(prompt, start, end, tag, prompt.removeprefix(common))
+
+
+def _shown_format(template: ChatTemplate) -> ReasoningFormat | None:
+    shown = _shown_reasoning(template)
+    if shown is None:
+        return None
+    if shown.start.strip():
+        return ReasoningFormat(shown.start.lstrip("\n"), shown.end)
+    return ReasoningFormat(shown.last_tag[0], shown.end.strip() if shown.start else shown.end)

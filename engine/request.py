@@ -212,8 +212,10 @@ class GenerationRequest:
 
     def with_chat_text(self, prompt: str | Sequence[int], reasoning: Reasoning | None) -> GenerationRequest:
         """Return the request with the prompt that a chat template made, whose end is exact and is not healed."""
-        # ``reasoning``: see `ChatTemplate.reasoning_after`
+        # ``reasoning``: see `ChatTemplate.reasoning_after`. Without any, its end is not forced.
         rules = self.rules if self.beginning else replace(self.rules, heal=False)
+        if reasoning is None:
+            rules = replace(rules, phases=[phase for phase in rules.phases if not phase.needs_reasoning])
         return replace(self, prompt=prompt, rules=rules, reasoning=reasoning)
 
     @property

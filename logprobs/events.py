@@ -30,6 +30,14 @@ class ReasoningTags:
     end: str
     answer_prefixes: tuple[str, ...] = field(default=(), repr=False)
 
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The strings that begin a block of reasoning: as answers do, with the header of a message or without."""
+        if not self.answer_prefixes:
+            return (self.start,)
+        without_header = min(self.answer_prefixes, key=len)
+        return tuple(prefix.removesuffix(without_header) + self.start for prefix in self.answer_prefixes)
+
 
 Place = Literal["before", "inside", "after"]  # where a text is, seen from the reasoning
 

@@ -22,7 +22,8 @@ class TextPart(NamedTuple):
 class PartSplitter:
     """A divider of a text, while it is generated, into the reasoning and the answer. Tags are left out.
 
-    Blanks around the reasoning are left out, too, and those before an answer that follows it. Text that may be the
+    Blanks around the reasoning are left out, too, and those before an answer that follows it. The blocks of a
+    reasoning that has several are lines. Text that may be the
     beginning of a tag is held back, so that the parts do not depend on the pieces in which the text arrives.
     """
 
@@ -31,6 +32,7 @@ class PartSplitter:
         self._place: Place = reasoning.place
         self._held_back = ""
         self._skips_blanks = reasoning.place == "inside" and not reasoning.is_continued
+        self._has_reasoning = False
         self._last_blanks = ""  # blanks at the end of the reasoning so far, which more reasoning may follow
 
     def push(self, text: str, part: Part | None = None) -> list[TextPart]:
@@ -48,8 +50,7 @@ class PartSplitter:
     def finish(self) -> list[TextPart]:
         """Return the text that is still held back, at the end. A tag that is cut off belongs to the reasoning."""
         if self._place == "before" and self._held_back.strip(_BLANKS):
-            self._place = "inside"
-            self._skips_blanks = True
+            self._begin_reasoning()
         return self._release_all()
 
     def _pass_tag(self, pieces: list[TextPart]) -> bool:
@@ -66,16 +67,24 @@ class PartSplitter:
             return bool(end_tag)
         if self._place == "before":
             text = self._held_back.lstrip(_BLANKS)
-            tags = (self._tags.start, *self._tags.answer_prefixes)
+            tags = (*self._tags.starts, *self._tags.answer_prefixes)
             found_tag = next(filter(text.startswith, tags), None)
             if found_tag is not None:
                 self._held_back = text.removeprefix(found_tag)
-                self._place = "inside" if found_tag == self._tags.start else "after"
-                self._skips_blanks = True
+                if found_tag in self._tags.starts:
+                    self._begin_reasoning()
+                else:
+                    self._place = "after"
+                    self._skips_blanks = True
                 return True
             if not any(tag.startswith(text) for tag in tags):
                 self._place = "after"
         return False
+
+    def _begin_reasoning(self) -> None:
+        self._place = "inside"
+        self._skips_blanks = True
+        self._last_blanks = "\n" if self._has_reasoning else ""
 
     def _release_all(self) -> list[TextPart]:
         text, self._held_back = self._held_back, ""
@@ -84,10 +93,10 @@ class PartSplitter:
     def _reasoning(self, text: str) -> list[TextPart]:
         if self._skips_blanks:
             text = text.lstrip(_BLANKS)
-            self._last_blanks = ""
         shown = (self._last_blanks + text).rstrip(_BLANKS)
         self._last_blanks = (self._last_blanks + text)[len(shown) :]
         self._skips_blanks = self._skips_blanks and not shown
+        self._has_reasoning = self._has_reasoning or bool(shown)
         return [TextPart("reasoning", shown)] if shown else []
 
     def _answer(self, text: str) -> list[TextPart]:

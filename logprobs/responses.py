@@ -108,7 +108,7 @@ class ResponseAnswer:
         return self._response(chunk.start, status) | {
             "completed_at": int(time.time()) if is_complete else None,
             "incomplete_details": None if is_complete else {"reason": "max_output_tokens"},
-            "output": [item.fields(status) for item in self._items(chunk)],
+            "output": self._output(chunk, status),
             "usage": {
                 "input_tokens": input_tokens,
                 "input_tokens_details": {"cached_tokens": chunk.start.cached_tokens, "cache_write_tokens": 0},
@@ -119,11 +119,16 @@ class ResponseAnswer:
             **field_confidences(chunk.start, chunk.done),
         }
 
-    def _items(self, chunk: Chunk) -> list[_Item]:
-        """Return the items of a whole answer. The message may be empty."""
-        texts = join_parts(chunk.parts)
-        reasoning = [_Item("reasoning", self._id, text=texts.reasoning)] if texts.reasoning else []
-        return [*reasoning, _Item("answer", self._id, len(reasoning), texts.answer, self._logprobs(chunk))]
+    def _output(self, chunk: Chunk, status: str) -> list[Json]:
+        """Return the items of a whole answer. Its message may be empty."""
+        texts, logprobs = join_parts(chunk.parts), self._logprobs(chunk)
+        if not texts.reasoning:
+            return [_Item("answer", self._id, 0, texts.answer, logprobs).fields(status)]
+        reasoning_status = "completed" if _answer_tokens(chunk) else status
+        return [
+            _Item("reasoning", self._id, 0, texts.reasoning).fields(reasoning_status),
+            _Item("answer", self._id, 1, texts.answer, logprobs).fields(status),
+        ]
 
     def stream(self, chunk: Chunk, facts: Json | None = None) -> Iterator[Json]:
         """Yield the events of a chunk. ``facts``: fields of the last event's response."""
@@ -145,6 +150,7 @@ class ResponseAnswer:
     def _add(self, part: Part, text: str, logprobs: Iterable[Json] = ()) -> Iterator[Json]:
         """Yield the events of further text of a part."""
         if self._item is None or self._item.part != part:
+            yield from self._end_item("completed")
             yield from self._begin_item(part)
         item = self._current_item
         item.text += text
@@ -153,7 +159,6 @@ class ResponseAnswer:
         yield self._event(f"{item.text_event}.delta", **item.place, **fields)
 
     def _begin_item(self, part: Part) -> Iterator[Json]:
-        yield from self._end_item("completed")
         index = 0 if self._item is None else self._item.index + 1
         self._item = item = _Item(part, self._id, index)
         yield self._event("output_item.added", output_index=index, item=item.fields("in_progress"))
@@ -177,9 +182,11 @@ class ResponseAnswer:
 
     def _last_events(self, facts: Json) -> Iterator[Json]:
         response = self.whole(self._chunks) | facts
+        statuses = [item["status"] for item in response["output"]]
         if self._item is None or self._item.part == "reasoning":
+            yield from self._end_item(statuses[0])
             yield from self._begin_item("answer")
-        yield from self._end_item(response["status"])
+        yield from self._end_item(statuses[-1])
         yield self._event(response["status"], response=response)
 
     def failure(self, error: Json) -> Json:
@@ -209,7 +216,6 @@ class ResponseAnswer:
             "output": [],
             "parallel_tool_calls": False,
             "previous_response_id": None,
-            "reasoning": None,
             "store": False,
             "tool_choice": "none",
             "tools": [],
@@ -222,9 +228,12 @@ class ResponseAnswer:
 
     def _logprobs(self, chunk: Chunk) -> list[Json]:
         """Return the logprobs of the answer's tokens."""
-        tokens = chunk.tokens and [token for token in chunk.tokens if token.record.part != "reasoning"]
-        logprobs = chat_logprobs(chunk.start, tokens, self._shape)
+        logprobs = chat_logprobs(chunk.start, _answer_tokens(chunk), self._shape)
         return [] if logprobs is None else logprobs["content"]
+
+
+def _answer_tokens(chunk: Chunk) -> list[TextToken] | None:
+    return None if chunk.tokens is None else [each for each in chunk.tokens if each.record.part != "reasoning"]
 
 
 def _is_in_text(_start: Start, token: TextToken) -> bool:

@@ -121,10 +121,6 @@ def _placed_turns(items: Iterable[InputItem]) -> Iterator[tuple[str, ChatMessage
         yield turn_path, turn.message()
 
 
-class ReasoningOptions(StrictModel):
-    """The field ``reasoning``. None of its fields has an effect, so answers name each of them."""
-
-
 class ResponseFields(MessageFields):
     """The input of `/v1/responses`, with the instructions before it. What needs a store is an error."""
 
@@ -134,7 +130,6 @@ class ResponseFields(MessageFields):
     instructions: str | None = None
     include: list[str] | None = None
     metadata: dict[str, str] | None = None
-    reasoning: ReasoningOptions | None = None
     store: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     previous_response_id: Any = None
@@ -194,8 +189,10 @@ class ResponseFields(MessageFields):
         """Return the fields that the answer repeats."""
         names = ("instructions", "max_output_tokens", "temperature", "top_p", "top_logprobs")
         text = None if self.text is None else self.text.format
+        effort = None if self.reasoning is None else self.reasoning.effort
         return {
             **{name: getattr(self, name) for name in names},
             "metadata": self.metadata or {},
+            "reasoning": {"effort": effort, "summary": None},
             "text": {"format": {"type": "text"} if text is None else text.repeated()},
         }

@@ -30,10 +30,17 @@ class Thinking(StrictModel):
     budget_tokens: _Budget | None = None
 
 
+class ReasoningOptions(StrictModel):
+    """OpenAI's ``reasoning``."""
+
+    effort: str | None = None
+
+
 class ThinkingFields(StrictModel):
     """The fields about reasoning, besides those of whole settings."""
 
     thinking: Thinking | None = None
+    reasoning: ReasoningOptions | None = None
     reasoning_budget_tokens: _Budget | None = None
     thinking_budget_tokens: _Budget | None = None
     thinking_token_budget: _Budget | None = None
@@ -46,16 +53,20 @@ class ThinkingFields(StrictModel):
 
 
 def read_thinking(fields: ThinkingFields, others: Sequence[Override], unused: list[str]) -> Iterator[Override]:
-    """Yield the settings of ``thinking`` and of the budgets. Names of fields without effect go to ``unused``."""
+    """Yield the settings of tables and of the budgets. Names of fields without effect go to ``unused``."""
     # ``others``: the settings of other fields, which take precedence
     value_of_other = {override.target: override.value for override in others}
     thinking = fields.thinking
+    switches = []
     if thinking is not None:
-        is_enabled = thinking.type == "enabled"
-        if value_of_other.get("enable_thinking") is None:
-            yield Override("thinking", "enable_thinking", is_enabled)
-        elif value_of_other["enable_thinking"] != is_enabled:
-            unused.append("thinking")
+        switches.append(Override("thinking", "enable_thinking", thinking.type == "enabled"))
+    if fields.reasoning is not None and fields.reasoning.effort:
+        switches.append(Override("reasoning.effort", "reasoning_effort", fields.reasoning.effort))
+    for switch in switches:
+        if value_of_other.get(switch.target) is None:
+            yield switch
+        elif value_of_other[switch.target] != switch.value:
+            unused.append(switch.origin)
     origin, budget = first_given(fields, BUDGET_FIELDS, unused)
     table_budget = None if thinking is None else thinking.budget_tokens
     if budget is None:

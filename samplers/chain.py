@@ -320,6 +320,11 @@ class Phase:
     then: str = ""  # the text that is forced after ``max_tokens`` tokens; empty: the next phase begins immediately
     adds_end: bool = False  # whether the text of ``until`` is forced after ``then``
 
+    @property
+    def needs_reasoning(self) -> bool:
+        """True if the phase forces the end of the reasoning, whatever the chat template writes there."""
+        return self.adds_end and self.until is None
+
     def as_setting(self) -> dict[str, Any]:
         """Return the phase as a preset writes it."""
         table: dict[str, Any] = {}

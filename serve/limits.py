@@ -86,12 +86,13 @@ def check_overrides(overrides: Iterable[Override]) -> None:
 
 def check_steps(steps: Iterable[StepSpec], is_of_request: Callable[[str], bool]) -> None:
     """Raise ``InvalidRequestError`` if a request gives a parameter of a sampler too large a value."""
-    # ``is_of_request``: whether an origin, such as ``set top_p``, is a field of the request.
+    # ``is_of_request``: whether an origin, such as ``set top_p``, is a field of the request. It takes long.
     for step in steps:
         for name, origin in step.origins.items():
-            setting = f"{step.name}.{name}"
-            if is_of_request(origin) and setting not in _UNLIMITED_SETTINGS:
-                _check_value(origin, getattr(step.sampler, name))
+            value = getattr(step.sampler, name)
+            has_limit = isinstance(value, (Mapping, Sequence)) and f"{step.name}.{name}" not in _UNLIMITED_SETTINGS
+            if has_limit and is_of_request(origin):
+                _check_value(origin, value)
 
 
 def _check_value(origin: str, value: object) -> None:

@@ -15,7 +15,14 @@ from ...common.flags import CompletionKind, OptionalValue
 from ...common.seeds import fixed_seed, following_seed
 from ..flags import Options, flag
 from ..inputs.model import chosen_model, computing_device
-from ..inputs.settings import MODEL_PRESET, ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings
+from ..inputs.settings import (
+    MODEL_PRESET,
+    ChatTemplateFlags,
+    grammar_spec,
+    note_unused_phases,
+    preset_name,
+    resolve_run_settings,
+)
 from ..messages import print_note
 from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
@@ -150,7 +157,9 @@ class ChatSettings:
 
     def open_template(self, model: Model) -> ChatTemplate | None:
         """Return the chat template with the switches of the settings; None if only the model chooses it."""
-        return ChatTemplateFlags(self._options.template).open(model, self.settings)
+        template = ChatTemplateFlags(self._options.template).open(model, self.settings)
+        note_unused_phases(self.settings, model, template)
+        return template
 
     def stored_fields(self) -> dict[str, Any]:
         """Return the settings in a form that can be stored. A ``max_tokens`` of 0 is stored as no limit."""

@@ -148,12 +148,16 @@ def prepare_prompt(
     """Put a prompt into the chat template or between a prefix and a suffix, or leave it unchanged."""
     # ``is_chat``: whether the chat template is used; None to use it if there is a system message.
     from ...engine.templates import build_prompt, tokenize_with_affixes
+    from .settings import note_unused_phases
 
     system = settings["system"].value
     if affixes.typed_flag is None:
         opened = template.open(model, settings)
         built = build_prompt(model, text, system=system, chat=is_chat, template=opened, report=print_note)
-        return PreparedPrompt(built, built, text, opened)
+        prompt = PreparedPrompt(built, built, text, opened)
+        if prompt.has_template:
+            note_unused_phases(settings, model, opened)
+        return prompt
     if system is not None:
         print_note(f"{affixes.typed_flag} replaces the chat template; the system message is left out")
     tokens = tokenize_with_affixes(model.vocabulary, text, affixes.in_prefix or "", affixes.in_suffix or "")

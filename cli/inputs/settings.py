@@ -283,6 +283,17 @@ class ChatTemplateFlags:
         return open_chat_template(model, self.source, switches | (self.variables or {}))
 
 
+def note_unused_phases(settings: Settings, model: Model, template: ChatTemplate | None) -> None:
+    """Print a note for a budget of a reasoning that the chat template, by default the model's, does not show."""
+    from ...engine.templates import open_chat_template
+
+    phases = settings["phases"]
+    if phases.value is None or not any(phase.needs_reasoning for phase in settings.earlier_phases):
+        return
+    if (template or open_chat_template(model)).reasoning_tags is None:
+        print_note(f"{phases.origin} has no effect: the chat template shows no reasoning")
+
+
 def _read_template_flag(text: str, variables: dict[str, Any] | None) -> str:
     from ...engine.templates import check_chat_template
 

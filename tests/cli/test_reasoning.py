@@ -48,6 +48,18 @@ def test_a_note_about_a_text_without_an_answer(ask):
     assert "the text ends in the reasoning, before an answer" in ask("-n", "3").err
 
 
+UNUSED = "--reasoning-budget has no effect: the chat template shows no reasoning"
+
+
+def test_a_budget_that_the_template_has_no_use_for(ask):
+    flags = ("-n", "4", "--reasoning-budget", "1")
+    assert UNUSED not in ask(*flags).err
+    assert UNUSED not in ask(*flags, command=("run", "Hi")).err  # the text of a prompt may open a reasoning
+    without_reasoning = ask(*flags, "--chat-template", "chatml")
+    assert UNUSED in without_reasoning.err
+    assert without_reasoning.out == ask("-n", "4", "--chat-template", "chatml").out
+
+
 def test_a_terminal_shows_the_reasoning_dimmed(thinking, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):

@@ -404,6 +404,41 @@ TAGS = {
 }
 
 
+def thinking_template(before, after, opening=""):
+    """A template that writes reasoning between two texts, and another one after the header of a new answer."""
+    return (
+        "{% for m in messages %}<|start|>{{ m.role }}"
+        f"{{% if m.reasoning_content %}}{before}{{{{ m.reasoning_content }}}}{after}{{% endif %}}{{{{ m.content }}}}"
+        f"{{% endfor %}}{{% if add_generation_prompt %}}<|start|>assistant{opening}{{% endif %}}"
+    )
+
+
+# Tags that only the templates themselves show: as those of Hy3, muse-glimmer, Kimi-K3 and Apriel-1.6
+TAGS |= {
+    "shown": (thinking_template("<think:a>", "</think:a>"), ReasoningTags("<think:a>", "</think:a>")),
+    "shown, closed in the prompt": (
+        thinking_template("<think:a>", "</think:a>", "<think:a></think:a>"),
+        ReasoningTags("<think:a>", "</think:a>"),
+    ),
+    "shown channels": (
+        thinking_template(" to=self<|message|>", "<|eom|><|start|>assistant to=user<|message|>"),
+        ReasoningTags(
+            "to=self<|message|>", "<|eom|>", ("<|start|>assistant to=user<|message|>", "to=user<|message|>")
+        ),
+    ),
+    "shown, with a tag before the answer": (
+        thinking_template("<|open|>think<|sep|>", "<|close|>think<|sep|><|open|>r<|sep|>", "<|open|>think<|sep|>"),
+        ReasoningTags("<|open|>think<|sep|>", "<|close|>think<|sep|>", ("<|open|>r<|sep|>",)),
+    ),
+    "shown, begun by a sentence": (
+        thinking_template("<|a|>", "[FINAL]", "<|a|>\nMy steps:\n"),
+        ReasoningTags("My steps:", "[FINAL]"),
+    ),
+    "no tags": (thinking_template("Reasoning: ", " Answer: "), None),
+    "no end tag": (thinking_template("<think:a>", " Answer: "), None),
+}
+
+
 @pytest.mark.parametrize(("source", "expected"), TAGS.values(), ids=TAGS)
 def test_reasoning_tags(source, expected):
     assert JinjaChatTemplate(source).reasoning_tags == expected

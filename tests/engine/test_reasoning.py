@@ -35,6 +35,9 @@ HARMONY = (
 )
 FINAL = HARMONY.replace("<F>", "<H>")
 FINAL_MARK = "<|channel|>final<|message|>"
+TWO_BLOCKS = HARMONY.replace("<F>", "<G>")
+BLOCKS = ["<|channel|>analysis<", "|message|>why", "<|end|> ", "<|start|>assistant<", "|channel|>analysis<|"]
+BLOCKS += ["message|>how", "ever", "<|end|>"]
 SCRIPTS = [
     ["<A>", "<think>", "\n", "hm", "</think>", "\n\n", "yes", ".", "<end>"],
     ["<B>", "<", "thi", "nk>\n", "we", "ll", "</", "thin", "k>", "no", "!", "<end>"],
@@ -43,12 +46,14 @@ SCRIPTS = [
     ["<E>", "<think>\nI", "</t", "hink", ">no", "<end>"],
     ["hink", ">", "no"],
     ["<F>", "<|channel|>", "analysis", "<|message|>", "so", "<|end|>", "<|start|>", "assistant", FINAL_MARK, "ok"],
+    ["<G>", *BLOCKS],
     ["<H>", FINAL_MARK, "ok", "<end>"],
     ["<L>", "<think>\nla", "la", "la"],
     ["<|return|>", "<|call|>"],  # with these, <|end|> does not end a text
 ]
 CONTROL = ["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>", FINAL_MARK]
 CHANNELS = f"<|channel|>analysis<|message|>so<|end|><|start|>assistant{FINAL_MARK}ok"
+ANSWERED = f"<|start|>assistant{FINAL_MARK}ok"
 THOUGHT = "<think>\nhm</think>\n\nyes."
 
 
@@ -198,10 +203,25 @@ TEXTS = {  # what the model writes, its reasoning, its answer, and the number of
         "ok",
         7,
     ),
+    "two blocks": (request(TWO_BLOCKS), "".join(BLOCKS) + ANSWERED, "why\nhowever", "ok", 11),
+    "a budget of two blocks": (
+        request(TWO_BLOCKS, phases=[{"max_tokens": 1, "adds_end": True}]),
+        "".join(BLOCKS).replace("ever", "") + ANSWERED,
+        "why\nhow",
+        "ok",
+        10,
+    ),
+    "a second block that is cut off": (
+        request(TWO_BLOCKS, max_tokens=5),
+        "".join(BLOCKS[:5]),
+        "why\n<|start|>assistant<|channel|>analysis<|",
+        "",
+        5,
+    ),
     "cut between channels": (
         request(HARMONY, max_tokens=7),
         CHANNELS.removesuffix(FINAL_MARK + "ok"),
-        "so<|start|>assistant",
+        "so\n<|start|>assistant",
         "",
         7,
     ),
@@ -222,6 +242,19 @@ def test_a_batch_writes_the_same_texts(model):
     answers = {answer.id: outcome(answer.events) for answer in generate_many(model, requests, 3)}
     texts = {name: (done.complete_text, done.reasoning, done.text) for name, done in answers.items()}
     assert texts == {name: row[1:4] for name, row in TEXTS.items()}
+
+
+WITHOUT_REASONING = {  # phases of a chat whose template shows no reasoning, and the text
+    "a budget": ([{"max_tokens": 0, "then": "!", "adds_end": True}], "<table>"),
+    "an end of one's own": ([{"max_tokens": 1, "until": "x", "adds_end": True}], "<tx"),
+    "a phase without an end": ([{"max_tokens": 1, "then": "!"}], "<t!"),
+}
+
+
+@pytest.mark.parametrize(("phases", "text"), WITHOUT_REASONING.values(), ids=WITHOUT_REASONING)
+def test_phases_of_a_chat_without_reasoning(model, phases, text):
+    asked = request("{{ messages[-1].content }}<C>", phases=phases, max_tokens=2)
+    assert list(generate(model, asked))[-1].complete_text == text
 
 
 BEAMED = [

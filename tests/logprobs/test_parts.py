@@ -16,6 +16,7 @@ CHANNELS = Reasoning(
         ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
     )
 )
+ANALYSIS = "<|channel|>analysis<|message|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 SPLITS = {  # the text, its reasoning and its answer
@@ -35,6 +36,25 @@ SPLITS = {  # the text, its reasoning and its answer
     "tags in the answer": (THINK, "<think>a</think>b <think>c</think>", "a", "b <think>c</think>"),
     "a tag after the beginning": (THINK, "a<think>b</think>", "", "a<think>b</think>"),
     "channels": (CHANNELS, f"<|channel|>analysis<|message|>why<|end|>{FINAL}so", "why", "so"),
+    "two blocks": (
+        CHANNELS,
+        f"{ANALYSIS}why <|end|><|start|>assistant{ANALYSIS} and how<|end|>{FINAL}so",
+        "why\nand how",
+        "so",
+    ),
+    "an empty block": (
+        CHANNELS,
+        f"{ANALYSIS}<|end|><|start|>assistant{ANALYSIS}\nwhy<|end|>{FINAL}so",
+        "why",
+        "so",
+    ),
+    "a second block that is cut off": (
+        CHANNELS,
+        f"{ANALYSIS}why<|end|><|start|>assistant<|channel|>ana",
+        "why\n<|start|>assistant<|channel|>ana",
+        "",
+    ),
+    "a block in the answer": (CHANNELS, f"{FINAL}so<|end|>{ANALYSIS}", "", f"so<|end|>{ANALYSIS}"),
     "one channel": (CHANNELS, "<|channel|>final<|message|>so", "", "so"),
     "a channel that is cut off": (CHANNELS, "<|channel|>fin", "<|channel|>fin", ""),
     "another channel": (CHANNELS, "<|channel|>commentary", "", "<|channel|>commentary"),

@@ -201,10 +201,10 @@ TABLES = {
         ResponseFields,
         {
             "input": [{"id": "a", "status": "completed", "content": [{"text": "b", "annotations": []}], "foo": 1}],
-            "reasoning": {"effort": "low"},
+            "reasoning": {"effort": "low", "summary": "auto"},
             "text": {"format": {"name": "c", "foo": 1}, "verbosity": "low"},
         },
-        ["input[0].foo", "reasoning.effort", "text.format.foo", "text.verbosity"],
+        ["input[0].foo", "reasoning.summary", "text.format.foo", "text.verbosity"],
     ),
     "structured outputs": (
         PromptFields,

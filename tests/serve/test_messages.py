@@ -65,6 +65,16 @@ THINKING = {
     "off as a variable": (SWITCHES, {"chat_template_kwargs": {"enable_thinking": False}}, "False ", []),
     "on": (SWITCHES, {"enable_thinking": True}, "True ", []),
     "an effort": (SWITCHES, {"reasoning_effort": "low"}, "True low", []),
+    "an effort in a table": (SWITCHES, {"reasoning": {"effort": "low"}}, "True low", []),
+    "off by an effort in a table": (SWITCHES, {"reasoning": {"effort": "none"}}, "False ", []),
+    "two efforts": (
+        SWITCHES,
+        {"reasoning_effort": "high", "reasoning": {"effort": "low", "summary": "auto"}},
+        "True high",
+        ["reasoning.summary", "reasoning.effort"],
+    ),
+    "no effort in a table": (SWITCHES, {"reasoning": {"effort": ""}}, "True ", []),
+    "an effort in a table, not read": (NO_SWITCHES, {"reasoning": {"effort": "low"}}, "", ["reasoning.effort"]),
     "no effort": (SWITCHES, {"reasoning_effort": "", "reasoning_budget_tokens": ""}, "True ", []),
     "a field before a variable": (
         SWITCHES,
@@ -109,6 +119,7 @@ def test_switches_of_the_reasoning(server, template, fields, shown, ignored):
 WRONG_SWITCHES = {
     "a text": ({"enable_thinking": "false"}, "enable_thinking: 'false' is not true or false"),
     "an unknown effort": ({"reasoning_effort": "huge"}, "is not none, minimal, low, medium, high or xhigh"),
+    "an unknown effort in a table": ({"reasoning": {"effort": "huge"}}, "reasoning.effort: 'huge' is not none"),
     "an unknown type": ({"thinking": {"type": "on"}}, "thinking.type: 'on' is not"),
     "a negative budget": ({"reasoning_budget_tokens": -2}, "reasoning_budget_tokens: -2 is not"),
     "a text as a variable": ({"chat_template_kwargs": {"enable_thinking": "no"}}, "'no' is not true or false"),

@@ -84,15 +84,27 @@ def test_completions_stay_one_text(thinking):
     assert answer["choices"][0]["text"] == WHOLE
 
 
-def test_a_response_has_an_item_of_reasoning_before_the_message(thinking):
-    body = {"input": "Hi", "temperature": 0, "max_output_tokens": 20}
+# Each row: the maximum number of tokens, the items of the reasoning and of the message
+ITEMS = {
+    "complete": (20, ("hm", "completed"), ("yes.", "completed")),
+    "cut in the answer": (6, ("hm", "completed"), ("yes", "incomplete")),
+    "cut before the text of the answer": (5, ("hm", "completed"), ("", "incomplete")),
+    "cut after the reasoning": (4, ("hm", "incomplete"), ("", "incomplete")),
+    "cut in the reasoning": (3, ("hm", "incomplete"), ("", "incomplete")),
+    "cut before the reasoning": (1, ("", "incomplete")),
+}
+
+
+@pytest.mark.parametrize(("max_tokens", "expected"), [(row[0], row[1:]) for row in ITEMS.values()], ids=ITEMS)
+def test_a_response_has_an_item_of_reasoning_before_the_message(thinking, max_tokens, expected):
+    body = {"input": "Hi", "temperature": 0, "max_output_tokens": max_tokens}
     status, whole = thinking.post("/v1/responses", body)
     assert status == 200, whole
     TypeAdapter(Response).validate_python(whole)
-    reasoning, message = whole["output"]
-    assert (reasoning["type"], reasoning["content"]) == ("reasoning", [{"type": "reasoning_text", "text": "hm"}])
-    assert (message["type"], message["content"][0]["text"]) == ("message", "yes.")
-    assert whole["usage"]["output_tokens_details"] == {"reasoning_tokens": 4}
+    items = whole["output"]
+    assert [item["type"] for item in items] == ["reasoning", "message"][-len(items) :]
+    assert tuple((item["content"][0]["text"], item["status"]) for item in items) == expected
+    assert whole["status"] == items[-1]["status"]
     _, _, stream = thinking.request("POST", "/v1/responses", body | {"stream": True})
     events = parts_of_stream(stream)
     for event in events:
@@ -100,11 +112,12 @@ def test_a_response_has_an_item_of_reasoning_before_the_message(thinking):
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     ended = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert ended == events[-1]["response"]["output"]
-    texts = {
-        name: "".join(event["delta"] for event in events if event["type"] == f"response.{name}.delta")
-        for name in ("reasoning_text", "output_text")
-    }
-    assert texts == {"reasoning_text": "hm", "output_text": "yes."}
+    assert [(item["content"], item["status"]) for item in ended] == [
+        (item["content"], item["status"]) for item in items
+    ]
+    for item, name in zip(items, ["reasoning_text", "output_text"][-len(items) :], strict=True):
+        deltas = (event["delta"] for event in events if event["type"] == f"response.{name}.delta")
+        assert "".join(deltas) == item["content"][0]["text"]
 
 
 def test_without_thinking_the_answer_has_no_reasoning(thinking):
