@@ -128,6 +128,19 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 @contextmanager
+def interruptible_turn() -> Iterator[Interrupt]:
+    """Do as `interruptible` does for a part of a dialog, which goes on after Ctrl-C only."""
+    # A terminal that was closed fails all reading and writing after its SIGHUP. So other signals end the command
+    # whatever failed inside the block.
+    with interruptible() as interrupt:
+        try:
+            yield interrupt
+        finally:
+            if interrupt.exit_code != _SIGNAL_EXIT_BASE + signal.SIGINT:
+                interrupt.raise_if_requested()
+
+
+@contextmanager
 def _lost_signals_sent_again(interrupt: Interrupt) -> Iterator[None]:
     """Inside the block, the second signal is sent again if its exception is lost."""
     # Python may call a signal handler inside a callback of llama.cpp or inside a destructor. Exceptions cannot

@@ -8,11 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ...chats.records import ContextFullError
 from ...logprobs.parts import TextPart
-from ..interrupt import Interrupt, interruptible
+from ..interrupt import Interrupt, interruptible_turn
 from ..messages import INTERRUPTED, print_note
 from .answer_view import AnswerView, ScreenView
 from .settings import ChatSettings
@@ -187,7 +185,7 @@ class Chat:
 
         interrupt = Interrupt()
         try:
-            with interruptible() as interrupt:
+            with interruptible_turn() as interrupt:
                 shown_beginning = self._parts_of(beginning)
                 with reading_bar() as progress, interrupt.graceful_shutdown():
                     if self.input.pop_interrupt():
@@ -205,8 +203,6 @@ class Chat:
 
     def _report_end(self, last_event: Done, interrupt: Interrupt, beginning: str) -> None:
         if interrupt.requested:
-            if interrupt.exit_code != INTERRUPTED:
-                raise typer.Exit(interrupt.exit_code)
             if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
             has_text = bool(last_event.completion_tokens or beginning)

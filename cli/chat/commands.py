@@ -28,7 +28,7 @@ from ...common.seeds import RANDOM_SEED
 from ...common.text import count_noun, did_you_mean
 from ...presets.setting_table import SWITCH_NAMES
 from ..completion.values import CompletionItem, complete_text, matching, path_items
-from ..interrupt import interruptible
+from ..interrupt import interruptible_turn
 from ..messages import print_note
 from ..render.stats import draft_line, speed_line
 from ..render.table import Column, Table
@@ -436,7 +436,7 @@ def _next(chat: Chat, argument: str) -> None:
     prompt = chat.session.prompt_ids_to_continue(beginning)
     request = replace(chat.settings.next_request(), prompt=prompt, beginning=beginning, exact_reuse=True)
     chain = build_chain(model, request)
-    with interruptible() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
+    with interruptible_turn() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,
             replace(request, chain=chain),
@@ -522,7 +522,7 @@ def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None
     from ..render.progress import reading_bar
 
     tokens: list[Token] = []
-    with interruptible() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
+    with interruptible_turn() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
         events = chat.session.replay(
             record, _SHOWN_CANDIDATES, number + 1, is_interrupted=lambda: interrupt.requested, progress=progress
         )

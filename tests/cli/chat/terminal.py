@@ -148,6 +148,11 @@ class Terminal:
         self._close()
         return code
 
+    def hang_up(self):
+        """Close the terminal, as its window is closed; return the exit code of the chat."""
+        self._close()
+        return self._server.wait(self.pid, _MAX_WAIT_SECONDS)
+
     def kill(self):
         """End the process as kill -9 does."""
         os.kill(self.pid, signal.SIGKILL)
@@ -177,10 +182,14 @@ class Terminal:
 
 
 class LimitedProcess:
-    """Starts `gen` in a process of its own, in which no file grows beyond a size, as on a disk that is full."""
+    """Starts `gen` in a process of its own, in which no file grows beyond a size, as on a disk that is full.
 
-    def __init__(self, most_bytes):
+    ``stderr``: where its messages go; None: to the terminal.
+    """
+
+    def __init__(self, most_bytes=resource.RLIM_INFINITY, stderr=None):
         self._most_bytes = most_bytes
+        self._stderr = stderr
 
     def start_on_terminal(self, arguments, terminal, *, cwd, env):
         """Run a command in a session of its own, which this terminal controls; returns its process id."""
@@ -191,8 +200,8 @@ class LimitedProcess:
 
         words = [sys.executable, "-m", "logitsmith.cli", *map(str, arguments)]
         self._process = subprocess.Popen(
-            words, stdin=terminal, stdout=terminal, stderr=terminal, cwd=cwd, env=env, start_new_session=True,
-            preexec_fn=prepare,  # noqa: PLW1509 - the child has one thread
+            words, stdin=terminal, stdout=terminal, stderr=terminal if self._stderr is None else self._stderr,
+            cwd=cwd, env=env, start_new_session=True, preexec_fn=prepare,  # noqa: PLW1509 - the child has one thread
         )  # fmt: skip
         return self._process.pid
 

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -498,6 +499,18 @@ def test_a_full_disk_does_not_end_the_chat(environment, home, model_path):
         chat.send("/tree")
         assert "you: Short" in chat.text
         assert chat.leave() == 0
+
+
+@pytest.mark.parametrize("is_answering", [True, False], ids=["in an answer", "at the prompt"])
+def test_a_closed_terminal_ends_the_chat(environment, home, model_path, is_answering):
+    arguments = ("chat", "-m", model_path, *FLAGS, *ENDLESS)
+    process = LimitedProcess(stderr=subprocess.DEVNULL)
+    with Terminal(process, arguments, cwd=home / "work", env=of_terminal(environment)) as chat:
+        chat.wait_for_prompt()
+        if is_answering:
+            chat.type(f"Hello{ENTER}")
+            chat.wait_for_answer("Hello")
+        assert chat.hang_up() in (120, 129)  # Python exits with 120 if it cannot write what is left
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, None)])
