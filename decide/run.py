@@ -157,8 +157,10 @@ class _Run:
         try:
             request = next(prompt.asking) if outcome is None else prompt.asking.send(outcome)
         except StopIteration as end:
+            self._prompts.pop(request_id, None)
             self._finish(one, prompt, end.value)
         except LogitsmithError as error:
+            self._prompts.pop(request_id, None)
             self._fail(one, error)
         else:
             self._prompts[request_id] = prompt
@@ -183,6 +185,7 @@ class _Run:
         if isinstance(event, BatchFailure):
             if not isinstance(event.error, LogitsmithError):
                 raise event.error
+            del self._prompts[request_id]
             self._fail(self._inputs[prompt.index], event.error)
         elif isinstance(event, PathsRead):
             self._advance(request_id, prompt, event)
