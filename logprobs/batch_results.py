@@ -9,7 +9,7 @@ from typing import Any
 
 from .events import Done, Event, Token, events_by_kind
 from .jsonl import confidence_fields, token_fields
-from .openai import Json, usage
+from .openai import Json, token_counts
 
 _ID_DIGITS = 24  # the length of the random ids of single runs
 _PREFIX = "batch_req_"
@@ -68,7 +68,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         **({} if done.reasoning is None else {"reasoning": done.reasoning}),
         **({} if done.score is None else {"score": done.score}),
         **confidence_fields(start, done),
-        "usage": usage(done),
+        "usage": token_counts([done]),
         "batch_exactness": exactness,
     }
     if start.logprobs is not None or any(token.trace for token in tokens):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..common.strict_json import json_line
 from .events import Done, Event, PromptToken, Rewind, Start, Token
-from .openai import Json, field_confidences, usage
+from .openai import Json, field_confidences, token_counts
 from .records import Distribution, TokenRecord, Trace, display_text, finite_or_none
 from .text_tokens import HeldBackText
 
@@ -123,7 +123,7 @@ def _done_fields(start: Start, event: Done) -> dict[str, Any]:
     }
     if has_grammar:
         timings["grammar_ms"] = _milliseconds(event.timings.grammar)
-    return fields | {"usage": usage(event), "timings": timings}
+    return fields | {"usage": token_counts([event]), "timings": timings}
 
 
 def confidence_fields(start: Start, done: Done) -> Json:

@@ -371,10 +371,18 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Json:
 
 
 def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) -> Json:
-    """Return OpenAI's ``usage``, with numbers of bans, loops and drafts, and the confidence."""
+    """Return OpenAI's ``usage``, with the confidence of all choices together, unless no token was drawn."""
+    # ``choices_per_prompt``: see `token_counts`
+    confidence = join_confidences(done.confidence for done in dones)
+    fields = {} if confidence is None else {"confidence": confidence.as_json()}
+    return token_counts(dones, choices_per_prompt) | fields
+
+
+def token_counts(dones: Sequence[Done], choices_per_prompt: int | None = None) -> Json:
+    """Return OpenAI's ``usage``, with numbers of bans, loops and drafts."""
     # The tokens of a prompt are counted once. Each prompt has ``choices_per_prompt`` choices, which follow one
     # another; None: all choices are of one prompt. ``loop_period`` is that of the first choice that ended in a
-    # loop. ``confidence`` is that of all choices together; it is left out if no token was drawn.
+    # loop.
     first_choices_of_prompts = dones[:: choices_per_prompt or len(dones)]
     prompt_tokens = sum(done.prompt_tokens for done in first_choices_of_prompts)
     completion_tokens = sum(done.completion_tokens for done in dones)
@@ -389,12 +397,10 @@ def total_usage(dones: Sequence[Done], choices_per_prompt: int | None = None) ->
     details = (
         {} if reasoning_tokens is None else {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
     )
-    confidence = join_confidences(done.confidence for done in dones)
     return {
         **usage_of(prompt_tokens, completion_tokens),
         **details,
         **{name: count for name, count in optional_counts.items() if count is not None},
-        **({} if confidence is None else {"confidence": confidence.as_json()}),
     }
 
 

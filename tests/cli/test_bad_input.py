@@ -17,9 +17,9 @@ NEARLY_COMMANDS = {
 }
 USAGE = {
     "-n -3": (["x", "-n", "-3"], "-n: -3"),
-    "-ngl -3": (["x", "-ngl", "-3"], "'-3' is not auto, all or"),
-    "-ngl most": (["x", "-ngl", "most"], "'most' is not auto, all or"),
-    "-ngl beyond 32 bits": (["x", "-ngl", "4294967296"], "is not auto, all or"),
+    "-ngl -3": (["x", "-ngl", "-3"], "'-3' is not auto (-1), all (-2) or"),
+    "-ngl most": (["x", "-ngl", "most"], "'most' is not auto (-1), all (-2) or"),
+    "-ngl beyond 32 bits": (["x", "-ngl", "4294967296"], "is not auto (-1), all (-2) or"),
     "-dev with an empty name": (["x", "-dev", "CUDA0,"], "-dev: 'CUDA0,'"),
     "-dev none and a name": (["x", "-dev", "none,CUDA0"], "is not none or a comma-separated list"),
     "-dev twice the same": (["x", "-dev", "CUDA0,CUDA0"], "-dev: a GPU is named twice: CUDA0"),

@@ -32,7 +32,6 @@ def test_jsonl_has_the_confidence_of_its_token_lines(gen):
     mean = sum(drawn) / len(drawn)
     expected = {"mean_logprob": mean, "min_logprob": min(drawn), "perplexity": math.exp(-mean)}
     assert done["confidence"] == pytest.approx(expected)
-    assert done["usage"]["confidence"] == done["confidence"]
     assert list(done["fields"]) == ["/colour", "/n"]
 
 
@@ -94,7 +93,6 @@ def test_a_batch(gen):
     for name in ("a", "e"):
         assert list(results[name]["fields"]) == ["/colour", "/n"]
     for name in ("a", "b", "e"):
-        assert results[name]["usage"]["confidence"] == results[name]["confidence"]
         assert list(results[name]["confidence"]) == ["mean_logprob", "min_logprob", "perplexity"]
     assert "fields" not in results["b"]
     assert "needs a JSON Schema" in results["c"]["error"]["message"]

@@ -180,6 +180,7 @@ def test_stats_go_to_stderr(gen):
         "prompt",
         "generation",
         "chain",
+        "confidence",
         "finish",
     ]
     assert result.err.startswith("model       pruned\n")

@@ -69,8 +69,8 @@ def test_the_score_by_brute_force(text, length, history, size):
         context, ngram = tuple(text[place - length + 1 : place]), tuple(text[place - length + 1 : place + 1])
         if context not in contexts[max(len(contexts) - history, 0) :] and ngram not in ngrams:
             counted.append([reference.bit(ngram, key) for key in KEYS[:4]])
+            ngrams.add(ngram)
         contexts.append(context)
-        ngrams.add(ngram)
     score = found.score(text)
     assert score.counted_count == len(counted)
     if not counted:
