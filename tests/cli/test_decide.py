@@ -195,7 +195,7 @@ def test_eight_at_a_time_are_one_at_a_time_to_rounding(gen, work):
             assert answer["logprobs"] == pytest.approx(other_answer["logprobs"], abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("jsonl", marks=pytest.mark.slow)])
 def test_a_table_that_was_cut_off_anywhere_is_continued(gen, work, kind):
     write_table(work / "in", 6)
     table = ("decide", "--table", f"in.{kind}", *ANGRY, *ONE, "-np", "1", "-o")

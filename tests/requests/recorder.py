@@ -14,8 +14,8 @@ from logitsmith.engine import BatchEngine
 from logitsmith.samplers import Chain
 
 DESCRIBED_APART = {"chain", "constraint", "logprobs"}
-NOT_DESCRIBED = {"id", "prompt", "exact_reuse"}
-"""Only a server lets a request reuse answers."""
+NOT_DESCRIBED = {"id", "prompt", "exact_reuse", "confidence"}
+"""Only a server lets a request reuse answers, and only some answers tell their confidence."""
 
 
 def describe(request):
