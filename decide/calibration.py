@@ -97,6 +97,11 @@ class QuestionCalibration:
                 f"{self.question.title}: the temperature is the highest that is allowed, because the answers do"
                 " not tell which option is right; ask in other words, or ask a larger model"
             )
+        if self.values.temperature <= MIN_TEMPERATURE:
+            return (
+                f"{self.question.title}: the temperature is the lowest that is allowed, because the answers are"
+                " right in all labelled rows; more rows tell more"
+            )
         few = [
             f"{option.label!r} {count}"
             for option, count in zip(self.question.options, self.rows, strict=True)

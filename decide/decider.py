@@ -15,6 +15,7 @@ from ..engine.model import Model
 from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
 from ..logprobs.events import BatchExactness
+from ..models.errors import ModelError
 from .answers import Answer, Measurement, answer
 from .calibration import Calibration
 from .questions import Question
@@ -207,6 +208,8 @@ class Decider:
             reasoning = yield from self._think(text, usage)
         prompt_text = settings.wording.prompt(text, reasoning)
         prompt = self.model.vocabulary.tokenize_prompt(prompt_text.encode())
+        if not prompt:
+            raise ModelError("the prompt is empty")
         read = partial(
             self._reader.read,
             previous_token=prompt[-1],

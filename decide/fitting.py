@@ -70,14 +70,22 @@ def fit_calibration(decider: Decider, rows: Iterable[LabelledAnswers], *, with_b
     bootstrap = Bootstrap()
     questions: list[QuestionCalibration] = []
     for question, question_values, question_labels in zip(decider.questions, values, labels, strict=True):
-        counts = np.bincount(question_labels, minlength=len(question.options)).tolist()
-        _check_counts(question, counts, with_bias)
+        counts = _checked_counts(question, question_labels, with_bias)
         stacked, right = np.stack(question_values), np.array(question_labels, dtype=np.intp)
         before = quality(mean_log_probabilities(stacked), right, bootstrap)
         after = quality(cross_validated(stacked, right, with_bias=with_bias), right, bootstrap)
         fitted = fit(stacked, right, with_bias=with_bias)
         questions.append(QuestionCalibration(question, fitted, tuple(counts), before, after))
     return Calibration(decider.fingerprint, decider.conditions, questions)
+
+
+def check_label_counts(
+    questions: Sequence[Question], labels: Sequence[Sequence[int | None]], *, with_bias: bool = False
+) -> None:
+    """Raise ``QuestionError`` if the labels of rows are too few for a fit. ``labels``: those of each row."""
+    for number, question in enumerate(questions):
+        known = [row_labels[number] for row_labels in labels]
+        _checked_counts(question, [label for label in known if label is not None], with_bias)
 
 
 def _check_finite(answer: Answer, row_number: int) -> None:
@@ -89,7 +97,9 @@ def _check_finite(answer: Answer, row_number: int) -> None:
             )
 
 
-def _check_counts(question: Question, counts: Sequence[int], with_bias: bool) -> None:
+def _checked_counts(question: Question, labels: Sequence[int], with_bias: bool) -> list[int]:
+    """Return the number of rows of each option."""
+    counts: list[int] = np.bincount(np.array(labels, dtype=np.intp), minlength=len(question.options)).tolist()
     if sum(counts) < _MIN_ROWS:
         raise QuestionError(
             f"{question.title} has {count_noun(sum(counts), 'labelled row')}, and a fit needs at least {_MIN_ROWS}"
@@ -101,6 +111,7 @@ def _check_counts(question: Question, counts: Sequence[int], with_bias: bool) ->
                 f" at least {_MIN_ROWS} of each option",
                 advice="label more rows, or fit a temperature only",
             )
+    return counts
 
 
 def fit(values: Values, labels: Labels, *, with_bias: bool = False) -> OptionCalibration:
@@ -141,7 +152,7 @@ def fit(values: Values, labels: Labels, *, with_bias: bool = False) -> OptionCal
         gain, point, loss = loss - new_loss, candidate, new_loss
         if gain < _MIN_GAIN:
             break
-    bias = point[1:] - point[1:].mean()
+    bias = np.clip(point[1:] - point[1:].mean(), -MAX_BIAS, MAX_BIAS)
     return OptionCalibration(min(float(1 / point[0]), MAX_TEMPERATURE), tuple(bias.tolist()))
 
 

@@ -247,6 +247,8 @@ def _text(table: Mapping[Any, Any], field: str) -> str:
 
 def _checked(question: Question) -> Question:
     """Return a question. Raises ``QuestionError`` if it cannot be asked."""
+    _check_text(question.instructions, ("instructions",))
+    _check_text(question.name or "", ("name",))
     if not question.instructions.strip():
         raise QuestionError("the text of the question is empty", place=("instructions",))
     field, _ = _OPTION_FIELDS.get(question.type, ("", ""))
@@ -258,6 +260,7 @@ def _checked(question: Question) -> Question:
     for index, option in enumerate(question.options):
         place = cast("Place", (field, index))
         _check_text(option.label, place)
+        _check_text(option.description or "", (*place, "description"))
         key = label_key(option.label)
         if not key:
             raise QuestionError("it is empty without blanks and quotes", place=place)

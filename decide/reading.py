@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import exp, fsum, inf, log
+from math import exp, fsum, inf, isfinite, log
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..engine.native.context import Logits
 from ..engine.paths import PathStep
 from ..engine.vocabulary import Vocabulary
+from ..models.errors import ModelError
 from .errors import QuestionError
 
 Reading = Generator[PathStep, Sequence[Logits], "OptionReading"]
@@ -171,6 +172,8 @@ class OptionReader:
         """Set the logprob of the end after a node, and those of its children."""
         logits = row.astype(np.float64)
         log_total = _log_sum_of(logits)
+        if not isfinite(log_total):
+            raise ModelError("the model's logits are not finite numbers")
         if node.is_end:
             node.end_logprob = _log_sum_of(logits[self._end_ids]) - log_total
         for child in node.children.values():
@@ -203,6 +206,8 @@ class OptionReader:
             row_count += len(path) - kept
             undecided += self._divide(prefix, row, probabilities, waiting)
         total = fsum(probabilities)
+        if not total:
+            raise QuestionError("the options begin alike for so long that a grammar cannot tell them apart")
         return tuple(probability / total for probability in probabilities), max(0.0, undecided) if waiting else 0.0
 
     def _divide(self, prefix: _Prefix, row: Logits, probabilities: list[float], waiting: list[_Prefix]) -> float:

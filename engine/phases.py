@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..samplers.building import Step
 
 # The end of a phase that names none, if the model's chat template has no reasoning
-_DEFAULT_THINKING_END = "</think>"
+DEFAULT_THINKING_END = "</think>"
 
 
 def build_phases(
@@ -120,7 +120,7 @@ def _thinking_end(model: Model, reasoning: Reasoning | None) -> str:
         tags = open_chat_template(model).reasoning_tags
     except ModelError:  # the model has no chat template
         tags = None
-    return _DEFAULT_THINKING_END if tags is None else tags.end
+    return DEFAULT_THINKING_END if tags is None else tags.end
 
 
 def _opening_token_ids(vocabulary: Vocabulary, reasoning: Reasoning) -> tuple[int, ...]:

@@ -215,7 +215,7 @@ class GenerationRequest:
         # ``reasoning``: see `ChatTemplate.reasoning_after`. Without any, its end is not forced.
         rules = self.rules if self.beginning else replace(self.rules, heal=False)
         if reasoning is None:
-            rules = replace(rules, phases=[phase for phase in rules.phases if not phase.needs_reasoning])
+            rules = replace(rules, phases=tuple(phase for phase in rules.phases if not phase.needs_reasoning))
         return replace(self, prompt=prompt, rules=rules, reasoning=reasoning)
 
     @property

@@ -67,6 +67,10 @@ def read_thinking(fields: ThinkingFields, others: Sequence[Override], unused: li
             yield switch
         elif value_of_other[switch.target] != switch.value:
             unused.append(switch.origin)
+    if value_of_other.get("reasoning_effort") == _EFFORT_WITHOUT_THINKING and value_of_other.get(
+        "enable_thinking"
+    ):
+        unused.append("enable_thinking")
     origin, budget = first_given(fields, BUDGET_FIELDS, unused)
     table_budget = None if thinking is None else thinking.budget_tokens
     if budget is None:

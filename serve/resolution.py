@@ -20,6 +20,7 @@ from ..engine.generation import (
 from ..engine.guidance import guidance_model
 from ..engine.model import Model
 from ..engine.native_template import builtin_chat_templates
+from ..engine.phases import DEFAULT_THINKING_END
 from ..engine.request import ChatMessages, GenerationRequest
 from ..engine.templates import format_request, is_chat_template, open_chat_template
 from ..engine.token_records import check_trace_count
@@ -268,11 +269,16 @@ def _has_command(request: GenerationRequest, prompt_text: str) -> bool:
     guidance = request.rules.guidance
     begins_with_answer = request.reasoning is None or request.reasoning.place == "after"
     has_own_grammar = request.constraint is not None and (bool(request.beginning) or not begins_with_answer)
+    # A prompt without a template begins the first phase at once, and ends it with this tag.
+    begins_with_phase = request.reasoning is None or (
+        request.reasoning.place == "inside" and request.reasoning.tags.end == DEFAULT_THINKING_END
+    )
     return (
         request.ends_at_eog
         and not request.stop_token_ids
         and not (guidance is not None and isinstance(guidance.negative_prompt, tuple))
         and not has_own_grammar
+        and (begins_with_phase or not request.rules.phases)
         and "\0" not in prompt_text
     )
 

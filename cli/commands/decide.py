@@ -621,7 +621,7 @@ def _begin_run(job: _TableJob, model: ModelDescription) -> TableRun:
 
 def _fit(options: DecideOptions, plan: DecisionPlan, path: Path) -> None:
     """Write a calibration that is fitted to labelled rows, and print the quality before and after."""
-    from ...decide.fitting import LabelledAnswers, fit_calibration
+    from ...decide.fitting import LabelledAnswers, check_label_counts, fit_calibration
     from ...jobs.batch import Failure
     from ...jobs.decisions import decided_rows
     from ..render.decisions import show_calibration
@@ -631,6 +631,7 @@ def _fit(options: DecideOptions, plan: DecisionPlan, path: Path) -> None:
     row_count = _count_rows(options, rows, path)
     with open_input(path) as file, rows.open(file) as found:
         labelled_rows = [_labelled(plan.questions, row, path) for row in found]
+    check_label_counts(plan.questions, [labels for _, labels in labelled_rows], with_bias=options.fit_bias)
     with interruptible() as interrupt, load_model(options.model, interrupt, slots=options.parallel) as model:
         decider = _make_decider(plan, model)
         slots = options.parallel or model.default_parallel
@@ -644,9 +645,9 @@ def _fit(options: DecideOptions, plan: DecisionPlan, path: Path) -> None:
                 advance_bar()
         labels = [labels for _, labels in labelled_rows]
         calibration = fit_calibration(decider, map(LabelledAnswers, answered, labels), with_bias=options.fit_bias)
+    show_calibration(calibration)  # first, because the file may be one that cannot be written
     if options.output is not None:
         calibration.save(options.output)
-    show_calibration(calibration)
     for note in dict.fromkeys(one.note for one in calibration.questions):
         if note is not None:
             print_note(note)

@@ -118,3 +118,13 @@ def test_a_prompt_beyond_the_context_is_an_error_of_its_input(pruned):
     outcomes = list(decide(decider, [INPUT, "word " * 2000, INPUT], 4))
     assert [outcome.error is None for outcome in outcomes] == [True, False, True]
     assert "1,024" in str(outcomes[1].error) or "1024" in str(outcomes[1].error)
+
+
+def test_an_empty_prompt_is_an_error_of_its_input(pruned):
+    decider = Decider(pruned, [predicate("It rains.")], DecideSettings(Wording("{{ input }}")))
+    outcomes = list(decide(decider, ["Wet", "", "Dry"], 2))
+    assert [None if one.error is None else str(one.error) for one in outcomes] == [
+        None,
+        "the prompt is empty",
+        None,
+    ]

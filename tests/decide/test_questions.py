@@ -51,6 +51,11 @@ def test_questions_are_read(record, question):
         pytest.param(of_choices("a", ' "" '), "choices[1]: it is empty", id="an empty option"),
         pytest.param(of_choices("a", float("nan")), "choices[1]: nan is not JSON", id="NaN"),
         pytest.param(of_choices("a", "\ud800"), "half of a surrogate pair", id="half a surrogate pair"),
+        pytest.param(
+            {"type": "predicate", "instructions": "\ud800"},
+            "instructions: it holds half",
+            id="half a pair in the text",
+        ),
         pytest.param(of_choices("a", {"valeu": "b"}), 'choices[1]: there is no "value"', id="no value"),
         pytest.param(of_choices("a", {"value": "b", "descripton": "x"}), "description", id="an unknown field"),
         pytest.param(of_levels("a", 3), "levels[1].label: 3 is not a text", id="a level that is no text"),

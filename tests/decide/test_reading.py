@@ -2,9 +2,11 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 from logitsmith.decide.reading import OptionReader
 from logitsmith.decide.spellings import spellings_of
+from logitsmith.engine import ModelError
 from logitsmith.engine.batch import BatchEngine, BatchFailure
 from logitsmith.engine.paths import PathRequest, PathsRead
 
@@ -79,3 +81,10 @@ def test_each_token_of_the_tree_is_read_once(pruned):
         for length in range(1, len(spelling.tokens) + 1)
     }
     assert event.path_tokens == len(nodes)
+
+
+def test_logits_that_are_no_numbers_are_an_error(pruned):
+    row = np.full(pruned.vocabulary.size, np.nan, dtype=np.float32)
+    reading = OptionReader(pruned.vocabulary, is_plain=True).read(row, 1, [["a"], ["b"]], with_grammar=False)
+    with pytest.raises(ModelError, match="not finite numbers"):
+        next(reading)

@@ -126,6 +126,27 @@ def test_without_thinking_the_answer_has_no_reasoning(thinking):
     assert answer["choices"][0]["logprobs"]["content"][0]["part"] == "answer"
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param(
+            {"reasoning_effort": "none", "enable_thinking": True}, ["enable_thinking"], id="the effort wins"
+        ),
+        pytest.param({"reasoning_effort": "none", "enable_thinking": False}, [], id="both agree"),
+    ],
+)
+def test_a_switch_that_another_one_overrules_is_listed(thinking, fields, expected):
+    _, answer = thinking.post("/v1/chat/completions", BODY | fields | {"max_tokens": 1})
+    assert answer["x_gen"]["ignored"] == expected
+
+
+@pytest.mark.parametrize("fields", [{}, {"reasoning_budget_tokens": 1}], ids=["plain", "a budget"])
+def test_a_budget_before_the_reasoning_has_no_command(thinking, fields):
+    """Without a template, the budget would count from the first token."""
+    _, answer = thinking.post("/v1/chat/completions", BODY | fields)
+    assert (answer["x_gen"]["command"] is None) == bool(fields)
+
+
 @pytest.mark.parametrize("fields", [{"max_tokens": 3}, {"grammar": 'root ::= "yes"'}])
 def test_a_prompt_of_tokens_says_where_the_answer_begins(thinking, fields):
     _, prompt = thinking.post("/tokenize", {"content": "user:Hi<A><think>\nhm"})
