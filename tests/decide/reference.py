@@ -88,6 +88,7 @@ class Reference:
         return total + math.log(np.exp(self.row(ids, path)[self.ends(plain=plain)]).sum())
 
     def option_logprobs(self, prompt, spellings, *, plain):
+        self._rows.clear()  # a large vocabulary has rows of a megabyte
         return [
             math.log(math.fsum(math.exp(self.logprob(prompt, text, plain=plain)) for text in texts))
             for texts in spellings
@@ -95,6 +96,7 @@ class Reference:
 
     def grammar_probabilities(self, prompt, spellings):
         """What a run under a grammar of these texts draws: every division into tokens is followed."""
+        self._rows.clear()
         options = {text.encode(): number for number, texts in enumerate(spellings) for text in texts}
         totals = [0.0] * len(spellings)
         ids = self.tokenize(prompt)
