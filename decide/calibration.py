@@ -33,6 +33,8 @@ _CONDITION_WORDS = {
     "chat_template": "the chat template",
     "prompt_template": "the prompt template",
     "lora": "the LoRA adapters",
+    "overrides": "--override-kv",
+    "compute": "the options of computing",
 }
 
 

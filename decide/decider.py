@@ -175,6 +175,7 @@ class Decider:
         """What the log values of answers depend on besides the model and the questions, as JSON."""
         settings = self.settings
         chat = settings.wording.chat
+        identity = self.model.identity()
         return {
             "method": settings.method,
             "permutations": settings.permutations,
@@ -182,7 +183,7 @@ class Decider:
             "reasoning_budget": settings.reasoning_budget,
             "chat_template": None if chat is None else chat.identity,
             "prompt_template": settings.wording.template,
-            "lora": self.model.identity()["lora"],
+            **{name: identity[name] for name in ("lora", "overrides", "compute")},
         }
 
     def places(self) -> list[Place]:
@@ -227,7 +228,11 @@ class Decider:
         if reasoning is None:
             return None
         outcome: BatchAnswer = yield GenerationRequest(
-            prompt, _GREEDY, max_tokens=self.settings.reasoning_budget, reasoning=reasoning
+            prompt,
+            _GREEDY,
+            max_tokens=self.settings.reasoning_budget,
+            stop=() if reasoning is None else reasoning.tags.end,
+            reasoning=reasoning,
         )
         thought = outcome.done.reasoning or ""
         done = outcome.done

@@ -2,7 +2,9 @@
 
 import pytest
 from logitsmith.decide import Decider, DecideSettings, Wording, choice, decide, predicate, score
-from logitsmith.engine import ModelError
+from logitsmith.engine import Model, ModelError
+
+from ..engine.scripted_model import write_scripted_model
 
 OPENS = (
     "{% for message in messages %}[{{ message.content }}]{% endfor %}{% if add_generation_prompt %}A:<think>\n"
@@ -44,6 +46,22 @@ def test_the_model_thinks_before_it_answers(pruned):
     assert thought
     (again,) = decide(decider, ["Wet."], 1)
     assert again.decision.answers[0].measured[0].reasoning == thought
+
+
+def test_thinking_ends_with_the_thought(tmp_path):
+    script = ["A", ":", "<think>", "wet", "</think>", "yes", "<end>"]
+    path = write_scripted_model(tmp_path / "model.gguf", [script], OPENS.replace("\n", ""))
+    with Model.load(path, n_ctx=512, gpu_layers=0) as model:
+        wording = Wording.for_model(model, thinks=True)
+        decider = Decider(
+            model, [choice("Is it wet?", ["yes", "no"])], DecideSettings(wording, reasoning_budget=50)
+        )
+        (outcome,) = decide(decider, ["Rain."], 2)
+    (answer,) = outcome.decision.answers
+    assert answer.measured[0].reasoning == "wet"
+    assert outcome.decision.usage.reasoning_tokens == 2  # the word, and the end tag
+    assert answer.main_value == "yes"
+    assert answer.mass > 0.9
 
 
 def test_wording():
