@@ -320,6 +320,7 @@ def test_a_full_queue_refuses_a_decision_and_lets_one_end_that_has_begun(small):
     small.wait_until_no_text_runs()
     with ThreadPoolExecutor(1) as pool:
         decision = pool.submit(small.post, "/v1/decisions", {"input": TEXT, "questions": MANY})
+        small.wait_until(lambda: small.counts_of_texts() != (0, 0))  # or the queue could refuse the decision
         statuses = set()
         while not decision.done():
             statuses.add(small.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0])
