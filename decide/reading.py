@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import exp, fsum, inf, isfinite, log
+from math import fsum, inf, isfinite, log
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.context import common_token_count
 from ..engine.native.context import Logits
 from ..engine.paths import PathStep
 from ..engine.vocabulary import Vocabulary
@@ -81,12 +82,13 @@ class OptionReading:
         return [log_sum([spelling.logprob for spelling in spellings]) for spellings in self.spellings]
 
 
-def log_sum(values: Sequence[float]) -> float:
-    """Return ln of the sum of exp(value); -inf without values."""
-    highest = max(values, default=-inf)
+def log_sum(values: Sequence[float] | NDArray[np.float64]) -> float:
+    """Return ln of the sum of exp(value), in float64; -inf without values."""
+    array = np.asarray(values, dtype=np.float64)
+    highest = float(array.max(initial=-inf))
     if highest == -inf:
         return -inf
-    return highest + log(fsum(exp(value - highest) for value in values))
+    return highest + log(float(np.exp(array - highest).sum()))
 
 
 class _TokenizedSpellings(NamedTuple):
@@ -171,11 +173,11 @@ class OptionReader:
     def _set_logprobs(self, node: _Node, row: Logits) -> None:
         """Set the logprob of the end after a node, and those of its children."""
         logits = row.astype(np.float64)
-        log_total = _log_sum_of(logits)
+        log_total = log_sum(logits)
         if not isfinite(log_total):
             raise ModelError("the model's logits are not finite numbers")
         if node.is_end:
-            node.end_logprob = _log_sum_of(logits[self._end_ids]) - log_total
+            node.end_logprob = log_sum(logits[self._end_ids]) - log_total
         for child in node.children.values():
             child.logprob = float(logits[child.token]) - log_total
 
@@ -200,7 +202,7 @@ class OptionReader:
         while waiting and undecided > _MIN_UNDECIDED and row_count < _MAX_GRAMMAR_ROWS:
             prefix = heapq.heappop(waiting)
             undecided += prefix.negative_probability
-            kept = _common_length(path, prefix.tokens[:-1])
+            kept = common_token_count(path, prefix.tokens[:-1])
             path = prefix.tokens
             *_, row = yield PathStep(kept, path[kept:])
             row_count += len(path) - kept
@@ -214,7 +216,7 @@ class OptionReader:
         """Divide the probability of a text among the tokens that may follow it; return the undecided part."""
         followers = self._followers(prefix.node)
         logits = row[[token for token, _ in followers]].astype(np.float64)
-        weights = np.exp(logits - _log_sum_of(logits))
+        weights = np.exp(logits - log_sum(logits))
         undecided = 0.0
         for (token, node), weight in zip(followers, weights.tolist(), strict=True):
             probability = -prefix.negative_probability * weight
@@ -250,22 +252,6 @@ class OptionReader:
             if token not in control:
                 ids.setdefault(piece, []).append(token)
         return ids
-
-
-def _log_sum_of(logits: NDArray[np.float64]) -> float:
-    if not logits.size:
-        return -inf
-    highest = float(logits.max())
-    return highest + log(float(np.exp(logits - highest).sum()))
-
-
-def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
 
 
 @dataclass

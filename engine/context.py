@@ -7,7 +7,7 @@ without the oldest tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..common.errors import Word
 from ..common.text import count_noun
@@ -295,8 +295,11 @@ class PromptSegments(NamedTuple):
 _COMPARED_TOKENS = 256
 
 
-def common_token_count(held_tokens: list[int], prompt: list[int]) -> int:
-    """Return the length of the common beginning of two lists of tokens."""
+_Tokens = TypeVar("_Tokens", list[int], tuple[int, ...])
+
+
+def common_token_count(held_tokens: _Tokens, prompt: _Tokens) -> int:
+    """Return the length of the common beginning of two lists, or of two tuples, of tokens."""
     length = min(len(held_tokens), len(prompt))
     for start in range(0, length, _COMPARED_TOKENS):
         end = min(start + _COMPARED_TOKENS, length)

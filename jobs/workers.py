@@ -152,6 +152,17 @@ def _request_tasks(batch: BatchRun, lines: InputLines) -> Iterator[Task | None]:
             yield Task(str(request.id), accepted)
 
 
+class _ModelService:
+    """What the services have in common: a model in a worker's process."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        self._model = Model.load(model.path, model.options)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts by which the driver decides whether this worker may join."""
+        return worker_facts(self._model)
+
+
 @dataclass(frozen=True)
 class BatchServiceSpec:
     """The arguments of a `BatchService`, which is made in a worker's process."""
@@ -168,14 +179,11 @@ class BatchServiceSpec:
         return BatchService(replace(self, model=self.model.relocated(find_file)))
 
 
-class BatchService:
+class BatchService(_ModelService):
     def __init__(self, spec: BatchServiceSpec) -> None:
+        super().__init__(spec.model)
         self._spec = spec
-        self._model = Model.load(spec.model.path, spec.model.options)
         self._worker = worker_description(self._model)
-
-    def facts(self) -> dict[str, Any]:
-        return worker_facts(self._model)
 
     def serve(
         self,
@@ -277,17 +285,13 @@ class ScoreServiceSpec:
         return ScoreService(replace(self, model=self.model.relocated(find_file)))
 
 
-class ScoreService:
+class ScoreService(_ModelService):
     def __init__(self, spec: ScoreServiceSpec) -> None:
+        super().__init__(spec.model)
         self._spec = spec
-        self._model = Model.load(spec.model.path, spec.model.options)
         problem = stride_problem(spec.stride, self._model)
         if problem is not None:
             raise WrongStrideError(problem)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts by which the driver decides whether this worker may join."""
-        return worker_facts(self._model)
 
     def serve(
         self,
@@ -335,14 +339,11 @@ class DecideServiceSpec:
         return DecideService(replace(self, model=self.model.relocated(find_file)))
 
 
-class DecideService:
+class DecideService(_ModelService):
     def __init__(self, spec: DecideServiceSpec) -> None:
+        super().__init__(spec.model)
         self._spec = spec
-        self._model = Model.load(spec.model.path, spec.model.options)
         self._decider = spec.plan.decider(self._model)
-
-    def facts(self) -> dict[str, Any]:
-        return worker_facts(self._model)
 
     def serve(
         self,

@@ -5,54 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from ..common.text import short_repr
 from .errors import InvalidFieldError
+from .items import TypedItem
 from .messages import MessagePart
 from .strict_model import Json, StrictModel, validated
 
 FIELDS_OF_SOME_QUESTIONS = ("choices", "levels", "value", "label")
 _MAX_ORDERS = 1_000  # of the options of a question
-_ITEM_TYPES = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
-class DecisionItem(StrictModel):
+class DecisionItem(TypedItem):
     """An item of the input: a message, the call of a tool or its result."""
+
+    NEEDED_FIELDS = {  # noqa: RUF012 - a constant of the class, whose type the base declares
+        "message": ("role", "content"),
+        "function_call": ("call_id", "name", "arguments"),
+        "function_call_output": ("call_id", "output"),
+        "custom_tool_call": ("call_id", "name", "input"),
+        "custom_tool_call_output": ("call_id", "output"),
+    }
 
     type: Literal[
         "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"
     ] = "message"
-    role: Literal["user", "developer", "system", "assistant"] | None = None
-    content: str | list[MessagePart] | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
     input: str | None = None
-    output: str | list[MessagePart] | None = None
-    # what an earlier answer says about itself
-    id: Any = None
-    status: Any = None
-    phase: Any = None
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _check_type(cls, value: object) -> object:
-        if value not in _ITEM_TYPES:
-            raise ValueError(f"{short_repr(value)} is not one of {', '.join(_ITEM_TYPES)}")
-        return value
-
-    @model_validator(mode="after")
-    def _check_content(self) -> DecisionItem:
-        needed_fields = {
-            "message": ("role", "content"),
-            "function_call": ("call_id", "name", "arguments"),
-            "custom_tool_call": ("call_id", "name", "input"),
-        }
-        for name in needed_fields.get(self.type, ("call_id", "output")):
-            if getattr(self, name) is None:
-                raise ValueError(f"a {self.type} needs the field {name}")
-        return self
 
     @property
     def text(self) -> str:

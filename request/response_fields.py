@@ -7,52 +7,33 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ..common.text import short_repr
 from .fields import MessageFields
+from .items import TypedItem
 from .messages import ChatMessage, MessagePart, PlacedMessages
-from .strict_model import Json, StrictModel
+from .strict_model import Json
 
 _LOGPROBS = "message.output_text.logprobs"
-_ITEM_TYPES = ("message", "reasoning", "function_call", "function_call_output")
 
 
-class InputItem(StrictModel):
+class InputItem(TypedItem):
     """An item of the input: a message, reasoning, the call of a tool or its result."""
 
+    NEEDED_FIELDS = {  # noqa: RUF012 - a constant of the class, whose type the base declares
+        "message": ("role", "content"),
+        "reasoning": (),
+        "function_call": ("call_id", "name", "arguments"),
+        "function_call_output": ("call_id", "output"),
+    }
+
     type: Literal["message", "reasoning", "function_call", "function_call_output"] = "message"
-    role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: str | list[MessagePart] | None = None
     summary: list[MessagePart] | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    output: str | list[MessagePart] | None = None
-    # what an earlier answer says about itself
-    id: Any = None
-    status: Any = None
-    phase: Any = None
 
     @field_validator("type", mode="before")
     @classmethod
-    def _check_type(cls, value: object) -> object:
+    def _refuse_references(cls, value: object) -> object:
         if value == "item_reference":
             raise ValueError("this server stores no responses; send the item itself")
-        if value not in _ITEM_TYPES:
-            raise ValueError(f"{short_repr(value)} is not one of {', '.join(_ITEM_TYPES)}")
         return value
-
-    @model_validator(mode="after")
-    def _check_content(self) -> InputItem:
-        needed_fields = {
-            "message": ("role", "content"),
-            "reasoning": (),
-            "function_call": ("call_id", "name", "arguments"),
-            "function_call_output": ("call_id", "output"),
-        }
-        for name in needed_fields[self.type]:
-            if getattr(self, name) is None:
-                raise ValueError(f"a {self.type} needs the field {name}")
-        return self
 
     @property
     def is_assistants(self) -> bool:
