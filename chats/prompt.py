@@ -5,7 +5,7 @@ The reasoning in an answer is recognized by the tags of the chat template.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -275,9 +275,16 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
 _ROLE_TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
-def markdown_of(messages: Sequence[StoredMessage]) -> str:
-    """Return the messages as Markdown, each with its role as a heading."""
-    return "\n".join(f"## {_ROLE_TITLES[message.role]}\n\n{message.content.strip()}\n" for message in messages)
+def markdown_of(messages: Sequence[StoredMessage], template: ChatTemplate) -> str:
+    """Return the messages as Markdown, each with its role as a heading, and the reasoning as a quotation."""
+    return "\n".join(map(_markdown_section, template_messages(messages, template)))
+
+
+def _markdown_section(message: Mapping[str, str]) -> str:
+    thought = message.get("reasoning_content", "").strip()
+    quotation = "\n".join(f"> {line}".rstrip() for line in thought.splitlines())
+    parts = (f"## {_ROLE_TITLES[message['role']]}", quotation, message["content"].strip())
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def jsonl_of(messages: Sequence[StoredMessage], template: ChatTemplate) -> str:

@@ -111,6 +111,14 @@ class ChatTemplate(ABC):
         _, end_tag, opening = reasoning_end.partition(tags.end)
         return opening if end_tag else next(iter(tags.answer_prefixes), "")
 
+    def is_in_answer(self, beginning: str, reasoning: BegunReasoning | None) -> bool:
+        """Return whether an answer that is continued, see `render_beginning`, has no more reasoning."""
+        if reasoning is not None:
+            return reasoning.is_complete
+        tags = self.reasoning_tags
+        is_thought = tags is not None and beginning.lstrip().startswith(tags.start) and tags.end not in beginning
+        return bool(beginning) and not is_thought
+
     def reasoning_after(self, prompt: str, beginning: str = "") -> Reasoning | None:
         """Return the reasoning that the model may write after a prompt; None if the template has no reasoning.
 

@@ -118,8 +118,6 @@ class JinjaChatTemplate(ChatTemplate):
             return self._reasoning_place is not None
         if name == CONTINUED_REASONING:
             return self.reasoning_format is not None
-        if name in _SWITCH_VARIABLES:
-            return self.switch_variable(name) is not None
         names = {name, *_OTHER_NAMES.get(name, ())}
         return any(re.search(rf"\b{re.escape(other)}\b", self._source) for other in names)
 

@@ -16,7 +16,6 @@ from .fields import ChatFields, GenerationFields, MessageFields, PromptFields, r
 from .messages import PlacedMessages, template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
 from .strict_model import Json
-from .thinking import switch_fields
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,7 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
         choice_count=choice_count or 1,
         chat_template=fields.chat_template,
         chat_template_kwargs=fields.chat_template_kwargs,
-        template_fields={
-            **template_fields_of(placed_messages, fields.chat_template_kwargs, place),
-            **switch_fields(overrides),
-        },
+        template_fields=template_fields_of(placed_messages, fields.chat_template_kwargs, place),
     )
     if isinstance(fields, PromptFields):
         prompts = tuple(fields.prompts())
@@ -135,8 +131,9 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
                 path: CONTINUED_REASONING if path.startswith(last_place) else name for path, name in given_fields
             }
             asked = replace(asked, template_fields=names)
-        if not chat.beginning and chat.reasoning is None and fields.add_generation_prompt is False:
-            unused.append("add_generation_prompt")  # false has an effect only if the last message is continued
+        is_continued = bool(chat.beginning) or chat.reasoning is not None
+        if fields.add_generation_prompt is is_continued:
+            unused.append("add_generation_prompt")  # the last message decides whether a new answer begins
     asked = _with_logprobs(asked, fields, unused)
     if asked.sets_system:  # a prompt has no system message, and the system message of a chat is in its messages
         unused.append("set.system")
@@ -188,6 +185,7 @@ def _begun_chat(fields: MessageFields, placed_messages: PlacedMessages, unused: 
         and fields.continue_final_message is not False
     )
     if not is_continued:
+        unused += ["continue_final_message"] if fields.continue_final_message else []
         return _BegunChat(messages)
     *_, (last_place, placed_message) = placed_messages.items()
     unused += [

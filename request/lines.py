@@ -30,7 +30,6 @@ from .fields import (
 from .messages import ChatMessage, placed_messages, template_fields_of, unused_reasoning_of
 from .response_fields import ResponseFields
 from .strict_model import Json, StrictModel, setting_fields, validated
-from .thinking import switch_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
@@ -165,10 +164,7 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         chat_template_kwargs=line.chat_template_kwargs,
         beam_settings={name: value for name, value in beam_settings.items() if value is not None},
         ignored=tuple(unused_reasoning_of(messages)),
-        template_fields={
-            **template_fields_of(messages, line.chat_template_kwargs),
-            **switch_fields(overrides),
-        },
+        template_fields=template_fields_of(messages, line.chat_template_kwargs),
     )
     if asked.sets_system and line.messages is not None:
         raise InvalidLineError("system and messages exclude each other")

@@ -23,7 +23,7 @@ from .errors import InvalidLineError
 from .forced import with_forced_settings
 from .sampler_fields import ChainChanges, SamplerFields, read_bias_changes, read_chain_changes
 from .sources import chat_template_source, grammar_folders, open_preset, preset_of_model
-from .thinking import is_budget, template_switches, thinking_switches
+from .thinking import fields_of_budget, is_budget, template_switches, unread_origins
 from .tool_fields import find_tool, read_tool_chain
 
 if TYPE_CHECKING:
@@ -123,10 +123,13 @@ class RequestResolver:
         """Return the settings of a request. Names of fields without effect are appended to ``unused``."""
         forced = self.defaults.forced
         if forced is None:
-            return self._settings_of(asked, unused)
-        settings = self._settings_of(with_forced_settings(asked, forced, unused), unused)
-        fields = forced.sampler_fields
-        return settings if fields is None else self._with_usual_changes(settings, forced, fields, unused)
+            settings = self._settings_of(asked, unused)
+        else:
+            settings = self._settings_of(with_forced_settings(asked, forced, unused), unused)
+            if forced.sampler_fields is not None:
+                settings = self._with_usual_changes(settings, forced, forced.sampler_fields, unused)
+        unused += self._overruled_variables(asked, settings)
+        return settings
 
     def _settings_of(self, asked: AskedRequest, unused: list[str]) -> Settings:
         """Return the settings of a request, as its client understands them."""
@@ -147,15 +150,20 @@ class RequestResolver:
     def _without_unusable_budget(self, asked: AskedRequest, unused: list[str]) -> AskedRequest:
         """Return a request without a client's budget for a reasoning that there is not."""
         budgets = [override for override in asked.overrides if is_budget(override, asked.place)]
-        if not budgets:
+        if not budgets or self._may_think(asked):
             return asked
-        template = None if asked.is_plain else self._chat_template(asked)
-        thinks = self._resolve(asked)["enable_thinking"].value is not False
-        if template is not None and template.reads(CONTINUED_REASONING) and thinks:
-            return asked
-        unused += [override.origin for override in budgets]
+        unused += [f"{asked.place}{name}" for budget in budgets for name in fields_of_budget(budget, asked.place)]
         others = tuple(override for override in asked.overrides if override not in budgets)
         return replace(asked, overrides=others)
+
+    def _may_think(self, asked: AskedRequest) -> bool:
+        """Return whether the model may begin its reasoning, or go on with it."""
+        template = None if asked.is_plain else self._chat_template(asked)
+        if template is None or not template.reads(CONTINUED_REASONING):
+            return False
+        variables = self._template_variables(asked, self._resolve(asked)) or {}
+        is_off = (template.switch_variable("enable_thinking"), False) in variables.items()
+        return not is_off and not template.is_in_answer(asked.beginning, asked.reasoning)
 
     def _resolve(self, asked: AskedRequest) -> Settings:
         """Return the settings of a request without the fields that change the chain."""
@@ -244,12 +252,13 @@ class RequestResolver:
 
     def unread_fields(self, asked: AskedRequest) -> list[str]:
         """Return the paths of the fields that the chat template of a request does not read."""
-        if not asked.template_fields:
+        switches = [override for override in asked.overrides if override.target in SWITCH_NAMES]
+        if not asked.template_fields and not switches:
             return []
         template = None if asked.is_plain else self._chat_template(asked)
-        if template is None:
-            return list(asked.template_fields)
-        return [path for path, name in asked.template_fields.items() if not template.reads(name)]
+        fields = asked.template_fields.items()
+        unread = [path for path, name in fields if template is None or not template.reads(name)]
+        return [*unread, *(origin.replace(" ", ".") for origin in unread_origins(switches, template))]
 
     def _chat_template(self, asked: AskedRequest) -> ChatTemplate | None:
         """Return the chat template of a request without its variables; None if there is none."""
@@ -333,13 +342,32 @@ class RequestResolver:
     def _template_variables(self, asked: AskedRequest, settings: Settings) -> Mapping[str, Any] | None:
         """Return the variables of the chat template; None if nothing sets any."""
         given = (self.defaults.chat_template_kwargs, asked.chat_template_kwargs)
-        template = self._chat_template(asked) if thinking_switches(settings) else None
+        has_switches = any(settings[name].value is not None for name in SWITCH_NAMES)
+        template = self._chat_template(asked) if has_switches else None
         switches = {} if template is None else template_switches(settings, template)
         if given == (None, None) and not switches:
             return None
-        variables = switches | dict(given[0] or {}) | dict(given[1] or {})
-        has_own_switch = any(override.target in SWITCH_NAMES for override in asked.overrides)
-        return variables | switches if has_own_switch else variables
+        own_switches = self._own_switches(asked, settings, template)
+        return {**switches, **(given[0] or {}), **(given[1] or {}), **own_switches}
+
+    def _own_switches(
+        self, asked: AskedRequest, settings: Settings, template: ChatTemplate | None
+    ) -> dict[str, Any]:
+        """Return the variables of the chat template that win over those of the request."""
+        forced = self.defaults.forced
+        overrides = (*asked.overrides, *(() if forced is None else forced.overrides))
+        names = {override.target for override in overrides}
+        return {} if template is None else template_switches(settings, template, names)
+
+    def _overruled_variables(self, asked: AskedRequest, settings: Settings) -> Iterator[str]:
+        """Yield the paths of variables of the chat template that the switches of the request overrule."""
+        given = asked.chat_template_kwargs or {}
+        template = self._chat_template(asked) if given else None
+        switches = self._own_switches(asked, settings, template)
+        for name, value in given.items():
+            variable = template.switch_variable(name) if template is not None and name in SWITCH_NAMES else name
+            if variable is not None and switches.get(variable, value) != value:
+                yield f"{asked.place}chat_template_kwargs.{name}"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -92,36 +92,35 @@ def is_budget(override: Override, place: str) -> bool:
     return override.target == "phases" and override.origin.removeprefix(place) in _BUDGET_ORIGINS
 
 
-def switch_fields(overrides: Iterable[Override]) -> dict[str, str]:
-    """Return the origins of switches, each with the switch that a chat template must have for it."""
-    return {
-        override.origin.replace(" ", "."): _switch_of(override)
-        for override in overrides
-        if override.target in SWITCH_NAMES and override.value is not None
-    }
+def fields_of_budget(budget: Override, place: str) -> list[str]:
+    """Return the fields that have given a budget, and its message."""
+    has_message = "then" in budget.value[0]
+    return [budget.origin, *([f"{place}reasoning_budget_message"] if has_message else [])]
 
 
-def _switch_of(override: Override) -> str:
-    return "enable_thinking" if override.value == _EFFORT_WITHOUT_THINKING else override.target
-
-
-def thinking_switches(settings: Settings) -> dict[str, Any]:
-    """Return the switches that settings have, by their names: none of them, or some."""
-    effort = settings["reasoning_effort"].value
-    switches = {"enable_thinking": settings["enable_thinking"].value, "reasoning_effort": effort}
-    if effort == _EFFORT_WITHOUT_THINKING:
+def template_switches(
+    settings: Settings, template: ChatTemplate, names: Collection[str] = SWITCH_NAMES
+) -> dict[str, Any]:
+    """Return the variables of a chat template that the switches of settings with these names set."""
+    switches = {name: settings[name].value for name in SWITCH_NAMES if name in names}
+    if switches.get("reasoning_effort") == _EFFORT_WITHOUT_THINKING:
         switches = {"enable_thinking": False}
-    return {name: value for name, value in switches.items() if value is not None}
-
-
-def template_switches(settings: Settings, template: ChatTemplate) -> dict[str, Any]:
-    """Return the variables of a chat template that the switches of settings set."""
-    variables = {template.switch_variable(name): value for name, value in thinking_switches(settings).items()}
+    variables = {template.switch_variable(name): value for name, value in switches.items() if value is not None}
     return {name: value for name, value in variables.items() if name is not None}
 
 
 def unread_switches(settings: Settings, template: ChatTemplate | None) -> list[str]:
     """Return what has set the switches that a chat template does not read; None: there is no template."""
-    overrides = [Override(settings[name].origin, name, settings[name].value) for name in SWITCH_NAMES]
-    unread = (each for each in overrides if template is None or not template.reads(_switch_of(each)))
-    return [override.origin for override in unread if override.value is not None]
+    switches = [Override(settings[name].origin, name, settings[name].value) for name in SWITCH_NAMES]
+    return unread_origins(switches, template)
+
+
+def unread_origins(switches: Iterable[Override], template: ChatTemplate | None) -> list[str]:
+    """Return the origins of the switches that a chat template does not read."""
+
+    def is_read(switch: Override) -> bool:
+        # no thinking is not a level of the effort
+        name = "enable_thinking" if switch.value == _EFFORT_WITHOUT_THINKING else switch.target
+        return template is not None and template.switch_variable(name) is not None
+
+    return [switch.origin for switch in switches if switch.value is not None and not is_read(switch)]

@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -570,10 +569,7 @@ def _export(chat: Chat, argument: str) -> None:
     if not argument:
         raise ChatCommandError("/export needs a file: FILE.md for Markdown, FILE.jsonl for messages")
     path = Path(argument).expanduser()
-    formats: dict[str, Callable[[Sequence[StoredMessage]], str]] = {
-        ".md": markdown_of,
-        ".jsonl": partial(jsonl_of, template=chat.session.template),
-    }
+    formats = {".md": markdown_of, ".jsonl": jsonl_of}
     if path.suffix not in formats:
         raise ChatCommandError(f"/export: {path.name} does not end in .md (Markdown) or .jsonl (messages)")
     if path.exists():
@@ -581,7 +577,7 @@ def _export(chat: Chat, argument: str) -> None:
     messages = chat.conversation.messages()
     if not messages:
         raise ChatCommandError("there are no messages yet")
-    data = formats[path.suffix](messages).encode()
+    data = formats[path.suffix](messages, chat.session.template).encode()
     write_file_atomically(path, lambda file: file.write(data))
     print_note(f"{path}: {count_noun(len(messages), 'message')}")
 

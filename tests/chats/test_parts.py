@@ -45,13 +45,30 @@ def test_export(conversation, session):
     conversation.add_answer_version("hi\n")
     conversation.add_user_message("Thanks")
     messages = conversation.messages()
-    assert markdown_of(messages) == (
+    assert markdown_of(messages, session.template) == (
         '## System\n\nBe brief.\n\n## User\n\nSay "hi" 今天\n\nplease\n\n## Assistant\n\nhi\n\n## User\n\nThanks\n'
     )
     line = jsonl_of(messages, session.template)
     assert line.count("\n") == 1
     request = read_request_line(json.loads(line), 1)
     assert request.asked.messages == [{"role": m.role, "content": m.content} for m in messages]
+
+
+# Each row: an answer, and its section in Markdown
+ANSWERS = {
+    "a thought": ("<think>\nwhy\n\nnot?</think>\n\nso", "> why\n>\n> not?\n\nso\n"),
+    "an empty thought": ("<think>\n\n</think>\n\nso", "so\n"),
+    "a thought that is cut off": ("<think>\nwhy", "> why\n"),
+    "no thought": ("so", "so\n"),
+}
+
+
+@pytest.mark.parametrize(("text", "section"), ANSWERS.values(), ids=ANSWERS)
+def test_markdown_quotes_the_reasoning(conversation, text, section):
+    template = JinjaChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}{# <think></think> #}")
+    conversation.add_user_message("Hi")
+    conversation.add_answer_version(text)
+    assert markdown_of(conversation.messages(), template) == f"## User\n\nHi\n\n## Assistant\n\n{section}"
 
 
 THOUGHT = [("reasoning", "why"), ("answer", "so")]

@@ -80,7 +80,37 @@ THINKING = {
         SWITCHES,
         {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False}},
         "True ",
+        ["chat_template_kwargs.enable_thinking"],
+    ),
+    "a field that agrees with a variable": (
+        SWITCHES,
+        {"enable_thinking": False, "chat_template_kwargs": {"enable_thinking": False}},
+        "False ",
         [],
+    ),
+    "a field beside the variable of another switch": (
+        SWITCHES,
+        {"enable_thinking": True, "chat_template_kwargs": {"reasoning_effort": "max"}},
+        "True max",
+        [],
+    ),
+    "no effort before a variable": (
+        SWITCHES,
+        {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}},
+        "False ",
+        ["chat_template_kwargs.enable_thinking"],
+    ),
+    "an effort before a variable of another name": (
+        READING + "{{ reasoning_strength }}",
+        {"reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"}},
+        "high",
+        ["chat_template_kwargs.reasoning_effort"],
+    ),
+    "a variable under a name that the template does not read": (
+        READING + "{{ thinking }}",
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        "",
+        ["chat_template_kwargs.enable_thinking"],
     ),
     "two fields": (SWITCHES, {"enable_thinking": True, "thinking": {"type": "disabled"}}, "True ", ["thinking"]),
     "a variable of another name": (READING + "{{ thinking }}", {"enable_thinking": False}, "False", []),
@@ -105,6 +135,23 @@ THINKING = {
         "False ",
         ["reasoning_budget_tokens"],
     ),
+    "a budget with a message, and a variable for no thinking": (
+        SWITCHES,
+        {
+            "chat_template_kwargs": {"enable_thinking": False},
+            "reasoning_budget_tokens": 5,
+            "reasoning_budget_message": "So:",
+        },
+        "False ",
+        ["reasoning_budget_tokens", "reasoning_budget_message"],
+    ),
+    "a question that cannot be continued": (
+        SWITCHES,
+        {"continue_final_message": True},
+        "True ",
+        ["continue_final_message"],
+    ),
+    "a question that need not be continued": (SWITCHES, {"continue_final_message": False}, "True ", []),
 }
 
 
@@ -141,6 +188,43 @@ def test_switches_of_a_prompt_without_a_template_are_named(server):
     fields = {"enable_thinking": False, "reasoning_budget_tokens": 5, "max_tokens": 1}
     status, answer = server.post("/v1/completions", PROMPT | fields)
     assert (status, answer["x_gen"]["ignored"]) == (200, ["enable_thinking", "reasoning_budget_tokens"])
+
+
+BUDGET = {"reasoning_budget_tokens": 5}
+# Each row: the last message, fields, and those without effect.
+BEGUN = {
+    "a budget of a begun answer": ({"content": "So"}, BUDGET, ["reasoning_budget_tokens"]),
+    "a budget of an answer after its reasoning": (
+        {"content": "So", "reasoning_content": "Hm"},
+        BUDGET,
+        ["reasoning_budget_tokens"],
+    ),
+    "a budget of a complete reasoning": (
+        {"reasoning_content": "Hm"},
+        BUDGET | {"continue_final_message": "content"},
+        ["reasoning_budget_tokens"],
+    ),
+    "a budget of an answer with tags of its own": (
+        {"content": "<think>Hm</think>So"},
+        BUDGET,
+        ["reasoning_budget_tokens"],
+    ),
+    "a budget of a begun reasoning": ({"reasoning_content": "Hm"}, BUDGET, []),
+    "a budget of a reasoning with a tag of its own": ({"content": "<think>Hm"}, BUDGET, []),
+    "a budget of a new answer": ({"content": "So"}, BUDGET | {"continue_final_message": False}, []),
+    "a begun answer and a new one": (
+        {"content": "So"},
+        {"continue_final_message": True, "add_generation_prompt": True},
+        ["add_generation_prompt"],
+    ),
+    "a begun answer and no new one": ({"content": "So"}, {"add_generation_prompt": False}, []),
+}
+
+
+@pytest.mark.parametrize(("message", "fields", "ignored"), BEGUN.values(), ids=BEGUN)
+def test_what_has_no_effect_on_a_begun_answer_is_named(server, message, fields, ignored):
+    answer = apply(server, QUESTION, {"role": "assistant", **message}, chat_template=THINKS, **fields)
+    assert answer.get("x_gen", {}).get("ignored", []) == ignored
 
 
 TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
