@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from .text import join_alternatives, short_repr
+from .text import count_noun, join_alternatives, short_repr
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -174,6 +174,22 @@ _BOUND_BY_ERROR_TYPE = {
     "greater_than": _Bound(">", "gt"),
     "greater_than_equal": _Bound("≥", "ge"),
 }
+
+
+class _Size(NamedTuple):
+    noun: str
+    limit: str
+    limit_key: str  # key of the limit in the context of pydantic's error
+
+
+# by the type of pydantic's error about a length
+_SIZE_BY_ERROR_TYPE = {
+    "too_short": _Size("item", "minimum", "min_length"),
+    "too_long": _Size("item", "maximum", "max_length"),
+    "string_too_short": _Size("character", "minimum", "min_length"),
+    "string_too_long": _Size("character", "maximum", "max_length"),
+}
+_FIELD_PROBLEMS = {"missing": "the field is missing", "extra_forbidden": "there is no such field"}
 _VALIDATOR_ERROR_TYPES = ("value_error", "assertion_error")
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
@@ -203,17 +219,26 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
         bound = _BOUND_BY_ERROR_TYPE[error_type]
         limit = allowed or f"{bound.sign} {context[bound.limit_key]}"
         return wrong_value(value, f"within {limit}" if ".." in limit else limit)
+    return _other_problem(problem)
+
+
+def _other_problem(problem: ErrorDetails) -> str:
+    """Return a sentence about a problem that is not about the type or the range of a value."""
+    error_type, value, context = problem["type"], problem["input"], problem.get("ctx", {})
     if error_type in ("literal_error", "enum"):
         choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], context["expected"])
         return wrong_value(value, choices.replace("'", ""))  # flags list their choices without quotes
+    if error_type in _SIZE_BY_ERROR_TYPE:
+        size = _SIZE_BY_ERROR_TYPE[error_type]
+        count = f"{'is' if len(value) == 1 else 'are'} {count_noun(len(value), size.noun)}"
+        return f"there {count}; the {size.limit} is {context[size.limit_key]:,}"
     if error_type in _VALIDATOR_ERROR_TYPES:
         return str(context["error"])
     if error_type == "json_invalid":  # the value was one line, so only the character is named
         return "not JSON: " + context["error"].replace(" at line 1 column ", ", at character ")
-    return problem["msg"]
+    return _FIELD_PROBLEMS.get(error_type, problem["msg"])
 
 
-def problem_sentence(path: Iterable[object], message: str) -> str:
-    """Return ``field.of.a.field: message``; without a path, the message alone."""
-    field = ".".join(map(str, path))
-    return f"{field}: {message}" if field else message
+def problem_sentence(place: Place, message: str) -> str:
+    """Return ``field.of[1].a.field: message``; without a place, the message alone."""
+    return str(LogitsmithError(message, place=place))

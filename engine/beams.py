@@ -418,7 +418,7 @@ class _BeamRequest(RunningRequest):
 
     def _next_constraint(self, parent: _BeamText, token: int, part: Part | None) -> CopyableConstraint | None:
         """Return the constraint after one more token, which belongs to this part."""
-        if part == "reasoning":
+        if part == "reasoning" and not parent.phases.is_last:
             return self._first_constraint
         constraint = parent.constraint
         if constraint is None or not (parent.phases.is_last or constraint.mask()[token]):

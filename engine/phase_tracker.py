@@ -50,6 +50,7 @@ class PhaseState(NamedTuple):
     token_count: int
     count_of_previous: int
     last_bytes: bytes
+    precedes_text: bool
     forced: tuple[int, ...]
     chain: ChainState
 
@@ -68,6 +69,8 @@ class PhaseTracker:
         self._prompt_ids = prompt_ids
         # the last bytes of the phase, which may be the beginning of its end; before it began, all bytes so far
         self._last_bytes = b""
+        # whether the text of the answer has not begun: after a reasoning, blanks before it belong to the reasoning
+        self._precedes_text = False
         phases[0].states.begin(prompt_ids, ())
         self._apply_limit(())
 
@@ -98,6 +101,7 @@ class PhaseTracker:
             self.token_count,
             self._count_of_previous,
             self._last_bytes,
+            self._precedes_text,
             self.forced,
             chain_state,
         )
@@ -110,6 +114,7 @@ class PhaseTracker:
             self.token_count,
             self._count_of_previous,
             self._last_bytes,
+            self._precedes_text,
             self.forced,
             chain_state,
         ) = state
@@ -121,7 +126,8 @@ class PhaseTracker:
         ``data``: the token's bytes; for a control token, its name.
         """
         if self.is_last:
-            return "answer"
+            self._precedes_text = self._precedes_text and not data.strip()
+            return "reasoning" if self._precedes_text else "answer"
         if self.forced:
             self.forced = self.forced[1:]
             if not self.forced:
@@ -184,6 +190,7 @@ class PhaseTracker:
             else:
                 self._enter_next(output)
         if self.is_last:
+            self._precedes_text = False
             return "answer"
         self._advance(text, output)
         return "reasoning"
@@ -201,6 +208,7 @@ class PhaseTracker:
             self.forced = () if rest else phase.opening_of_next  # the token with the end has blanks of its own
             if not self.forced:
                 self._enter_next(output, is_opened=bool(phase.opening_of_next))
+                self._precedes_text = not rest.strip()
             return
         # All but one byte of `until` may already be there.
         kept_length = len(phase.until) - 1
@@ -215,6 +223,7 @@ class PhaseTracker:
 
     def _enter_next(self, output: Sequence[int], *, is_opened: bool = False) -> None:
         self._count_of_previous = self.token_count
+        self._precedes_text = True
         self._enter(self.index + 1, output)
         self.is_open = is_opened or not self.current.starts
         self._apply_limit(output)

@@ -13,7 +13,7 @@ from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
 from .errors import InvalidFieldError
 from .fields import ChatFields, GenerationFields, MessageFields, PromptFields, read_settings, set_arguments
-from .messages import PlacedMessages, template_fields_of, unused_reasoning_of
+from .messages import PlacedMessage, template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
 from .strict_model import Json
 
@@ -97,7 +97,7 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
     unused: list[str] = []
     overrides = tuple(_overrides(fields, unused, place))
     _, choice_count = first_given(fields, ("n", "n_cmpl"), unused)
-    placed_messages = fields.placed_messages() if isinstance(fields, MessageFields) else {}
+    placed_messages = fields.placed_messages() if isinstance(fields, MessageFields) else []
     asked = AskedRequest(
         overrides=overrides,
         model=fields.model,
@@ -125,12 +125,8 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
             asked = replace(asked, reasoning_format=fields.reasoning_format)
         unused += fields.without_effect()
         if chat.reasoning is not None:
-            last_place = f"{place}{list(placed_messages)[-1]}."
-            given_fields = asked.template_fields.items()
-            names = {
-                path: CONTINUED_REASONING if path.startswith(last_place) else name for path, name in given_fields
-            }
-            asked = replace(asked, template_fields=names)
+            continued = {place + path: CONTINUED_REASONING for path, _ in placed_messages[-1].template_fields()}
+            asked = replace(asked, template_fields={**asked.template_fields, **continued})
         is_continued = bool(chat.beginning) or chat.reasoning is not None
         if fields.add_generation_prompt is is_continued:
             unused.append("add_generation_prompt")  # the last message decides whether a new answer begins
@@ -170,12 +166,12 @@ class _BegunChat(NamedTuple):
     reasoning: BegunReasoning | None = None
 
 
-def _begun_chat(fields: MessageFields, placed_messages: PlacedMessages, unused: list[str]) -> _BegunChat:
+def _begun_chat(fields: MessageFields, placed_messages: Sequence[PlacedMessage], unused: list[str]) -> _BegunChat:
     """Return the messages of a chat, and the beginning of the answer.
 
     If the last message is the assistant's, the answer continues that message.
     """
-    messages = [message.template_message() for message in placed_messages.values()]
+    messages = [placed.message.template_message() for placed in placed_messages]
     unused += unused_reasoning_of(placed_messages)
     last_message = messages[-1]
     is_continued = (
@@ -187,14 +183,11 @@ def _begun_chat(fields: MessageFields, placed_messages: PlacedMessages, unused: 
     if not is_continued:
         unused += ["continue_final_message"] if fields.continue_final_message else []
         return _BegunChat(messages)
-    *_, (last_place, placed_message) = placed_messages.items()
-    unused += [
-        f"{last_place}.{path}" for path, name in placed_message.template_fields() if name != "reasoning_content"
-    ]
+    unused += [path for path, name in placed_messages[-1].template_fields() if name != "reasoning_content"]
     content, reasoning = last_message["content"], last_message.get("reasoning_content", "")
     if fields.continue_final_message == "reasoning_content":
         if content:
-            unused.append(f"{last_place}.content")
+            unused += placed_messages[-1].paths_of("content")
         return _BegunChat(messages[:-1], reasoning=BegunReasoning(reasoning, is_complete=False))
     has_answer = bool(content) or fields.continue_final_message == "content"
     begun_reasoning = BegunReasoning(reasoning, has_answer) if reasoning else None

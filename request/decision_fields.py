@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ..common.errors import place_suffix
 from ..common.text import short_repr
 from .errors import InvalidFieldError
 from .items import TypedItem
@@ -116,10 +117,11 @@ def _with_plain_instructions(question: object, index: int) -> object:
         return question
     parts: list[MessagePart] = []
     for number, part in enumerate(question["instructions"]):
-        place = f"questions[{index}].instructions[{number}]"
+        place = ("questions", index, "instructions", number)
         try:
             parts.append(validated(MessagePart, part))
         except InvalidFieldError as error:
-            raise InvalidFieldError(f"{place}: {error}", field=place) from None
+            field = place_suffix(place).removeprefix(".")
+            raise InvalidFieldError(error.problem, (*place, *error.place), field) from None
     plain: Json = {**question, "instructions": text_of(parts)}
     return plain

@@ -23,7 +23,7 @@ from ..presets.setting_table import SETTINGS
 from ..presets.text_rules import check_bans
 from .errors import InvalidFieldError
 from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs, TextOptions
-from .messages import ChatMessage, PlacedMessages, placed_messages
+from .messages import ChatMessage, PlacedMessage, placed_messages
 from .sampler_fields import SamplerFields, banned_texts, first_given
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .thinking import ThinkingFields, read_thinking
@@ -226,8 +226,8 @@ class MessageFields(GenerationFields):
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
 
     @abstractmethod
-    def placed_messages(self) -> PlacedMessages:
-        """Return the messages by their paths."""
+    def placed_messages(self) -> list[PlacedMessage]:
+        """Return the messages with their paths."""
 
     def without_effect(self) -> Iterable[str]:
         """Return the paths of fields that cannot be honored, besides those of every route."""
@@ -239,7 +239,7 @@ class MessageFields(GenerationFields):
 
     def logged(self) -> Sequence[Any]:
         """Return what a log of prompts contains."""
-        return [message.template_message() for message in self.placed_messages().values()]
+        return [placed.message.template_message() for placed in self.placed_messages()]
 
 
 class ChatFields(MessageFields):
@@ -249,8 +249,8 @@ class ChatFields(MessageFields):
     messages: list[ChatMessage] = Field(min_length=1)
     reasoning_format: ReasoningFormat | None = None
 
-    def placed_messages(self) -> PlacedMessages:
-        """Return the messages by their paths."""
+    def placed_messages(self) -> list[PlacedMessage]:
+        """Return the messages with their paths."""
         return placed_messages(self.messages)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
@@ -160,24 +161,47 @@ def _with_arguments_as_object(call: Json) -> Json:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-PlacedMessages = Mapping[str, ChatMessage]  # messages, each by the field that has it, such as ``messages[1]``
+@dataclass(frozen=True)
+class PlacedMessage:
+    """A message, with the names that its client has for its fields."""
+
+    place: str  # the field that has it, such as ``messages[1]``
+    message: ChatMessage
+    # the paths of its fields that are not below this place: one message may consist of several items
+    own_paths: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def paths_of(self, path: str) -> list[str]:
+        """Return the client's paths of a field of the message, or of a part of it, such as ``content[0]``."""
+        name, bracket, index = path.partition("[")
+        paths = self.own_paths.get(name, (f"{self.place}.{name}",))
+        return [f"{own_path}{bracket}{index}" for own_path in paths]
+
+    def template_fields(self) -> Iterator[tuple[str, str]]:
+        """Yield the paths of the fields that only some templates read, each with its name in templates."""
+        for path, name in self.message.template_fields():
+            yield from ((own_path, name) for own_path in self.paths_of(path))
+
+    def unused_reasoning(self) -> Iterator[str]:
+        """Yield the paths of reasoning that has no effect, because another field has other reasoning."""
+        for path in self.message.unused_reasoning():
+            yield from self.paths_of(path)
 
 
-def placed_messages(messages: Iterable[ChatMessage]) -> dict[str, ChatMessage]:
-    """Return the messages of the field ``messages`` by their paths."""
-    return {f"messages[{index}]": message for index, message in enumerate(messages)}
+def placed_messages(messages: Iterable[ChatMessage]) -> list[PlacedMessage]:
+    """Return the messages of the field ``messages`` with their paths."""
+    return [PlacedMessage(f"messages[{index}]", message) for index, message in enumerate(messages)]
 
 
 def template_fields_of(
-    messages: PlacedMessages, variables: Mapping[str, Any] | None, place: str = ""
+    messages: Iterable[PlacedMessage], variables: Mapping[str, Any] | None, place: str = ""
 ) -> dict[str, str]:
     """Return the paths of fields that only some chat templates read, each with its name in templates."""
     fields = {f"{place}chat_template_kwargs.{name}": name for name in variables or ()}
-    for message_place, message in messages.items():
-        fields |= {f"{place}{message_place}.{path}": name for path, name in message.template_fields()}
+    for message in messages:
+        fields |= {place + path: name for path, name in message.template_fields()}
     return fields
 
 
-def unused_reasoning_of(messages: PlacedMessages) -> list[str]:
+def unused_reasoning_of(messages: Iterable[PlacedMessage]) -> list[str]:
     """Return the paths of reasoning in messages that has no effect, because another field has other reasoning."""
-    return [f"{place}.{path}" for place, message in messages.items() for path in message.unused_reasoning()]
+    return [path for message in messages for path in message.unused_reasoning()]

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from .fields import MessageFields
 from .items import TypedItem
-from .messages import ChatMessage, MessagePart, PlacedMessages
+from .messages import ChatMessage, MessagePart, PlacedMessage
 from .strict_model import Json
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -46,17 +46,21 @@ class InputItem(TypedItem):
         parts = self.content or self.summary or ""
         return parts if isinstance(parts, str) else "".join(part.content for part in parts)
 
-    def message(self) -> ChatMessage:
+    def message(self, place: str) -> PlacedMessage:
         """Return the message of an item that is not the assistant's."""
-        if self.type == "function_call_output":
-            return ChatMessage(role="tool", content=self.output or "", tool_call_id=self.call_id)
-        return ChatMessage(role=self.role or "user", content=self.content or "")
+        if self.type != "function_call_output":
+            return PlacedMessage(place, ChatMessage(role=self.role or "user", content=self.content or ""))
+        message = ChatMessage(role="tool", content=self.output or "", tool_call_id=self.call_id)
+        own_paths = {"content": [f"{place}.output"], "tool_call_id": [f"{place}.call_id"]}
+        return PlacedMessage(place, message, own_paths)
 
 
 class AssistantTurn:
     """The items of one answer, which a chat has as one message: reasoning, then text, then calls of tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str) -> None:
+        self._place = place  # of the first item
+        self._paths: dict[str, list[str]] = {}
         self._thoughts: list[str] = []
         self._content: str | list[MessagePart] | None = None
         self._calls: list[Json] = []
@@ -65,41 +69,44 @@ class AssistantTurn:
         """Return whether an item can belong to the answer after its items so far."""
         return item.is_assistants and (item.type == "function_call" or (self._content is None and not self._calls))
 
-    def add(self, item: InputItem) -> None:
+    def add(self, item: InputItem, place: str) -> None:
         if item.type == "reasoning":
+            self._paths.setdefault("reasoning_content", []).append(place)
             self._thoughts.append(item.thought)
         elif item.type == "function_call":
+            self._paths.setdefault("tool_calls", []).append(place)
             function = {"name": item.name, "arguments": item.arguments}
             self._calls.append({"id": item.call_id, "type": "function", "function": function})
         else:
+            self._paths["content"] = [f"{place}.content"]
             self._content = item.content
 
-    def message(self) -> ChatMessage:
-        return ChatMessage(
+    def message(self) -> PlacedMessage:
+        message = ChatMessage(
             role="assistant",
             content=self._content or "",
             reasoning_content="".join(self._thoughts),
             tool_calls=self._calls,
         )
+        return PlacedMessage(self._place, message, self._paths)
 
 
-def _placed_turns(items: Iterable[InputItem]) -> Iterator[tuple[str, ChatMessage]]:
+def _placed_turns(items: Iterable[InputItem]) -> Iterator[PlacedMessage]:
     """Yield the messages of items, each with the path of its first item."""
     turn: AssistantTurn | None = None
-    turn_path = ""
     for index, item in enumerate(items):
-        path = f"input[{index}]"
+        place = f"input[{index}]"
         if turn is not None and not turn.takes(item):
-            yield turn_path, turn.message()
+            yield turn.message()
             turn = None
         if not item.is_assistants:
-            yield path, item.message()
+            yield item.message(place)
             continue
         if turn is None:
-            turn, turn_path = AssistantTurn(), path
-        turn.add(item)
+            turn = AssistantTurn(place)
+        turn.add(item, place)
     if turn is not None:
-        yield turn_path, turn.message()
+        yield turn.message()
 
 
 class ResponseFields(MessageFields):
@@ -145,15 +152,16 @@ class ResponseFields(MessageFields):
             self.logprobs = True
         return self
 
-    def placed_messages(self) -> PlacedMessages:
-        """Return the messages of a chat, by the paths of their items."""
-        messages: dict[str, ChatMessage] = {}
+    def placed_messages(self) -> list[PlacedMessage]:
+        """Return the messages of a chat, with the paths of their items."""
+        messages: list[PlacedMessage] = []
         if self.instructions is not None:
-            messages["instructions"] = ChatMessage(role="system", content=self.instructions)
+            instructions = ChatMessage(role="system", content=self.instructions)
+            messages.append(PlacedMessage("instructions", instructions))
         if isinstance(self.input, str):
-            messages["input"] = ChatMessage(role="user", content=self.input)
+            messages.append(PlacedMessage("input", ChatMessage(role="user", content=self.input)))
         else:
-            messages |= _placed_turns(self.input)
+            messages += _placed_turns(self.input)
         return messages
 
     def without_effect(self) -> Iterator[str]:

@@ -28,7 +28,7 @@ from .answers import as_request_error, collect, refusals_told, until_client_leav
 from .errors import InvalidRequestError, TimedOutError, client_message
 from .limits import check_decision
 from .request_log import RequestRecord, record_of
-from .requested_names import check_preset_of_model
+from .requested_names import preset_of_model_name
 from .state import RouteSpec, ServerState, read_json
 
 
@@ -38,9 +38,7 @@ async def decisions(request: Request, state: ServerState) -> Response:
     state.check_queue()
     record = await read_json(request, state)
     fields, ignored = read_body(DecisionFields, record, is_strict=state.is_strict(request))
-    _, _, preset = (fields.model or "").partition(f"{model.name}:")
-    if preset:
-        await state.run(partial(check_preset_of_model, preset))
+    if preset_of_model_name(record, model.name) is not None:
         ignored.append("model")  # a preset chooses tokens, and a decision reads the model's own probabilities
     questions = _read_questions(cast("Json", record)["questions"], ignored, is_strict=state.is_strict(request))
     check_decision(fields, questions)

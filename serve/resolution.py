@@ -41,7 +41,7 @@ from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
 from .errors import ContextLengthError, InvalidRequestError, client_message
 from .limits import check_logprobs, check_overrides, check_steps
-from .requested_names import check_grammar_source, check_preset_of_model, find_listed_preset
+from .requested_names import check_grammar_source, find_listed_preset
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
@@ -298,10 +298,7 @@ def _field_at(origin: str, fields: GenerationFields) -> str | None:
 def _check_names(asked: AskedRequest) -> None:
     """Raise ``RequestError`` if a request names a file, or a model, of this machine."""
     if asked.preset is not None and asked.preset != "model":
-        if asked.preset_field == "model":
-            check_preset_of_model(asked.preset)
-        else:
-            find_listed_preset(asked.preset, asked.preset_field)
+        find_listed_preset(asked.preset, asked.preset_field)
     template = asked.chat_template
     if template is not None and not is_chat_template(template) and template not in builtin_chat_templates():
         raise InvalidRequestError("chat_template: neither Jinja nor the name of a template", "chat_template")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from json import JSONDecodeError
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +30,7 @@ from .errors import InvalidRequestError, TimedOutError, TooLargeError, Unavailab
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
+from .requested_names import check_preset_of_model, preset_of_model_name
 from .resolution import SETTING_ERRORS, RequestMaker
 from .security import Access
 from .tracked_answers import AnswerTracker
@@ -209,14 +211,17 @@ async def read_parts(request: Request, max_bytes: int) -> list[bytes]:
 
 
 async def read_json(request: Request, state: ServerState) -> object:
-    """Return the JSON of a request's body. Raises ``InvalidRequestError``, ``TooLargeError``."""
+    """Return the JSON of a request's body."""
+    # Raises ``InvalidRequestError``, ``TooLargeError``, and ``ModelNotFoundError`` for a preset in the name of the
+    # model that the server does not have.
     body = b"".join(await read_parts(request, state.access.max_body_bytes))
     if body.count(b",") > MAX_JSON_VALUES:
         raise InvalidRequestError(f"the body has more than {MAX_JSON_VALUES:,} values")
     try:
         if len(body) < _MAX_BYTES_PARSED_AT_ONCE:
-            return _parse(body)
-        return await state.run(lambda: _parse(body))
+            value = _parse(body)
+        else:
+            value = await state.run(lambda: _parse(body))
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"the body is not JSON: byte {error.start} is not UTF-8") from None
     except JSONDecodeError as error:
@@ -224,6 +229,10 @@ async def read_json(request: Request, state: ServerState) -> object:
         raise InvalidRequestError(f"the body is not JSON: {place}: {json_problem(error)}") from None
     except ValueError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
+    preset = None if state.model is None else preset_of_model_name(value, state.model.name)
+    if preset is not None:
+        await state.run(partial(check_preset_of_model, preset))
+    return value
 
 
 # An escape such as \ud83d, which is half of a character.

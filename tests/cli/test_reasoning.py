@@ -12,7 +12,7 @@ from ..engine.scripted_model import write_scripted_model
 TEMPLATE = "{{ messages[-1].content }}<A>{# <think></think> #}"
 SCRIPT = ["<A>", "<think>", "\n", "hm", "</think>", "\n\n", "yes", ".", "<end>"]
 WHOLE = "<think>\nhm</think>\n\nyes."
-USAGE = {"reasoning_tokens": 4}
+USAGE = {"reasoning_tokens": 5}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_terminal_shows_the_reasoning_dimmed(thinking, monkeypatch):
 def test_jsonl(ask):
     start, *tokens, done = ask("--format", "jsonl").lines
     assert start["reasoning"]["tags"] == {"start": "<think>", "end": "</think>", "answer_prefixes": []}
-    assert [token["part"] for token in tokens] == ["reasoning"] * 4 + ["answer"] * 4
+    assert [token["part"] for token in tokens] == ["reasoning"] * 5 + ["answer"] * 3
     assert "".join(token["text"] for token in tokens) == WHOLE
     assert (done["text"], done["reasoning"]) == ("yes.", "hm")
     assert done["usage"]["completion_tokens_details"] == USAGE
@@ -100,8 +100,8 @@ def test_openai_chat_whole_and_streamed(ask):
         entry for chunk in chunks for entry in (chunk["choices"][0]["logprobs"] or {"content": []})["content"]
     ]
     assert listed == whole["choices"][0]["logprobs"]["content"]
-    assert [entry["part"] for entry in listed] == ["reasoning"] * 4 + ["answer"] * 3
-    assert not any("content" in delta for delta in deltas[1:5])  # the answer begins after the reasoning
+    assert [entry["part"] for entry in listed] == ["reasoning"] * 5 + ["answer"] * 2
+    assert not any("content" in delta for delta in deltas[1:6])  # the answer begins after the reasoning
 
 
 def test_batch(ask, home):

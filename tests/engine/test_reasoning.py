@@ -86,8 +86,8 @@ def outcome(events):
 
 
 TEXTS = {  # what the model writes, its reasoning, its answer, and the number of tokens of the reasoning
-    "a start tag": (request(), THOUGHT, "hm", "yes.", 4),
-    "an open reasoning": (request(INSIDE), "hm</think>\n\nyes.", "hm", "yes.", 2),
+    "a start tag": (request(), THOUGHT, "hm", "yes.", 5),
+    "an open reasoning": (request(INSIDE), "hm</think>\n\nyes.", "hm", "yes.", 3),
     "a reasoning that is over": (request(AFTER), "\n\nyes.", "", "\n\nyes.", 0),
     "spelled tags": (request(SPELLED), "<think>\nwell</think>no!", "well", "no!", 8),
     "nearly a tag": (request(PLAIN), "<table>", "", "<table>", 0),
@@ -98,28 +98,28 @@ TEXTS = {  # what the model writes, its reasoning, its answer, and the number of
     "no token": (request(max_tokens=0), "", "", "", 0),
     "a stop string in the reasoning": (request(stop="hm"), "<think>\n", "", "", 3),
     "a stop string in a tag": (request(SPELLED, stop="</thi"), "<think>\nwell", "well", "", 7),
-    "a stop string after the reasoning": (request(stop="\n\ny"), "<think>\nhm</think>", "hm", "", 4),
-    "text that is held back": (request(stop=["k>\nhm!", "\n\nyes!"]), THOUGHT, "hm", "yes.", 4),
+    "a stop string after the reasoning": (request(stop="\n\ny"), "<think>\nhm</think>", "hm", "", 5),
+    "text that is held back": (request(stop=["k>\nhm!", "\n\nyes!"]), THOUGHT, "hm", "yes.", 5),
     "a budget": (
         request(phases=[{"max_tokens": 1, "adds_end": True}]),
         "<think>\n</think>\n\nyes.",
         "",
         "yes.",
-        3,
+        4,
     ),
     "no budget left": (
         request(phases=[{"max_tokens": 0, "then": "!", "adds_end": True}]),
         "<think>!</think>\n\nyes.",
         "!",
         "yes.",
-        3,
+        4,
     ),
     "a budget of an open reasoning": (
         request(INSIDE, phases=[{"max_tokens": 0, "adds_end": True}]),
         "</think>\n\nyes.",
         "",
         "yes.",
-        1,
+        2,
     ),
     "a budget without a reasoning": (
         request(PLAIN, phases=[{"max_tokens": 0, "adds_end": True}]),
@@ -164,7 +164,7 @@ TEXTS = {  # what the model writes, its reasoning, its answer, and the number of
         "<think>\nhm</think>\n\nyes",
         "hm",
         "yes",
-        4,
+        5,
     ),
     "a grammar after a budget": (
         request(grammar='"yes"', phases=[{"max_tokens": 1, "adds_end": True}]),

@@ -11,17 +11,22 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 import pytest
-from logitsmith.engine import Model, ModelError, open_chat_template
+from logitsmith.engine import Model, ModelError, generate, open_chat_template
+from logitsmith.engine.jinja_template import JinjaChatTemplate
 from logitsmith.requests.asked import ask
-from logitsmith.requests.fields import ChatFields
+from logitsmith.requests.fields import ChatFields, read_body
+from logitsmith.requests.resolve import CHAT_TEMPLATE_KEY, RequestDefaults, RequestResolver
 
 from benchmarks.build_llama_cpp import FOLDER as BUILT_LLAMA_CPP
+
+from ..engine.scripted_model import write_scripted_model
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -251,6 +256,46 @@ def test_prompts_are_those_of_llama_cpp(model, prompts_of_small_ones, name):
 @pytest.mark.parametrize("name", REAL or [None])
 def test_prompts_of_llama_cpps_own_templates(model, prompts_of_real_ones, name):
     check(model, name, REAL[name], ALL_CASES, prompts_of_real_ones[name])
+
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "word", "schema": {"const": "yes"}}}
+SCHEMA_CASES = {
+    "a new answer": ([USER], '"yes"'),
+    "a continued answer": ([USER, {"role": "assistant", "content": '"ye'}], 's"'),
+    "a continued reasoning": ([USER, {"role": "assistant", "content": "", "reasoning_content": "So "}], '"yes"'),
+}
+THOUGHT_WORD = "hm"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL, reason=NO_TEMPLATES)
+@pytest.mark.parametrize("name", REAL or [None])
+@pytest.mark.parametrize(("messages", "text"), SCHEMA_CASES.values(), ids=SCHEMA_CASES)
+def test_a_schema_begins_with_the_answer(tmp_path, name, messages, text):
+    """The model would write a thought after each prompt; the schema allows it where there is a reasoning."""
+    source = REAL[name]
+    fields, _ = read_body(ChatFields, {"messages": messages, "response_format": SCHEMA}, is_strict=True)
+    asked = ask(fields)
+    template = JinjaChatTemplate(source, eos="<end>")
+    tags, begun = template.reasoning_tags, asked.beginning or asked.reasoning
+    prompt = (
+        template.render_beginning(asked.messages, asked.beginning, asked.reasoning)
+        if begun
+        else template.render(asked.messages)
+    )
+    thought = asked.reasoning.text if asked.reasoning else ""
+    reasoning = template.reasoning_after(prompt.text, thought or asked.beginning)
+    thinks = reasoning is not None and reasoning.place != "after"
+    opening = [tags.start] if thinks and reasoning.place == "before" else []
+    known = [] if tags is None else [tags.start, tags.end]
+    last = next(filter(prompt.text.endswith, known), prompt.text[-1])
+    script = [last, *opening, THOUGHT_WORD, *known[1:]]
+    path = write_scripted_model(tmp_path / "model.gguf", [script, known, ["<|return|>", "<|call|>"]], source)
+    resolver = RequestResolver(RequestDefaults(), {CHAT_TEMPLATE_KEY: source}, print)
+    (request,) = resolver.requests(asked, resolver.settings(asked, []), seed=0)
+    with Model.load(path, n_ctx=8192, gpu_layers=0) as model:
+        *_, done = generate(model, replace(request, chain="greedy", max_tokens=60))
+    assert (done.text, done.reasoning or "") == (text, THOUGHT_WORD if thinks else "")
 
 
 def as_it_is(text, _case):

@@ -16,10 +16,10 @@ RUN = {"endpoint": {}, "prompt": "x"}
 ANSWER = {"key": "k", "token": 3, "logprob": -0.5, "ids": [3], "logprobs": [-0.5], "bytes": ["61"], "calls": 1}
 ODD = {
     "nested brackets": ('{"key": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
-    "an infinite id": (json.dumps(ANSWER).replace('"ids": [3]', '"ids": [1e999]'), "ids.0: "),
+    "an infinite id": (json.dumps(ANSWER).replace('"ids": [3]', '"ids": [1e999]'), "ids[0]: "),
     "infinite calls": (json.dumps(ANSWER).replace('"calls": 1', '"calls": Infinity'), "Infinity is not a number"),
-    "an infinite logprob": (json.dumps(ANSWER).replace("[-0.5]", "[-1e999]"), "logprobs.0: "),
-    "a negative id": (json.dumps({**ANSWER, "ids": [-1]}), "ids.0: "),
+    "an infinite logprob": (json.dumps(ANSWER).replace("[-0.5]", "[-1e999]"), "logprobs[0]: "),
+    "a negative id": (json.dumps({**ANSWER, "ids": [-1]}), "ids[0]: "),
     "a list for a key": (json.dumps({**ANSWER, "key": []}), "key: "),
     "two lengths": (json.dumps({**ANSWER, "bytes": []}), "ids, logprobs and bytes are not of one length"),
     "bytes that are none": (json.dumps({**ANSWER, "bytes": ["6g"]}), "non-hexadecimal"),

@@ -8,8 +8,15 @@ import pytest
 from logitsmith.common.errors import LogitsmithError
 from logitsmith.presets.overrides import Override
 from logitsmith.presets.settings import resolve_settings
+from logitsmith.requests.decision_fields import DecisionFields
+from logitsmith.requests.errors import InvalidFieldError
+from logitsmith.requests.fields import ChatFields, PromptFields, read_body
 from logitsmith.requests.lines import read_request_line
 from logitsmith.requests.resolve import RequestDefaults, RequestResolver, grammar_of
+from logitsmith.requests.response_fields import ResponseFields
+from logitsmith.serve.grammar_routes import GrammarCheckFields
+from logitsmith.serve.next_token import NextTokenOfPrompt
+from logitsmith.serve.tokenizer_routes import EncodeFields
 
 OPEN_GROUP = "("
 WRONG_SCHEMA = {"type": 5}
@@ -55,6 +62,68 @@ def test_path(path, fields):
     with pytest.raises(LogitsmithError) as caught:
         read_and_compile(record)
     assert str(caught.value).startswith(path)
+
+
+WRONG_BODIES = {
+    "no field": (ChatFields, {}, "messages: the field is missing"),
+    "no items": (ChatFields, {"messages": []}, "messages: there are 0 items; the minimum is 1"),
+    "a wrong item": (ChatFields, {"messages": ["a"]}, "messages[0]: 'a' is not an object"),
+    "a field of an item": (
+        ChatFields,
+        {"messages": [{"role": "user", "content": "a"}, {"content": "a"}]},
+        "messages[1].role: the field is missing",
+    ),
+    "a field of a part": (
+        ChatFields,
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]},
+        "messages[0].content[0].text: 5 is not a string",
+    ),
+    "a wrong number in a list of lists": (
+        PromptFields,
+        {"prompt": [[1], [2, "a"]]},
+        "prompt[1][1]: 'a' is not an integer",
+    ),
+    "no item of a response": (ResponseFields, {"input": []}, "input: there are 0 items; the minimum is 1"),
+    "an item of a response": (
+        ResponseFields,
+        {"input": [{"role": "user", "content": "a"}, {"role": "user", "content": [{"type": "image"}]}]},
+        "input[1].content[0].type: 'image' is not supported; the models read text only",
+    ),
+    "a text in a table of texts": (
+        ResponseFields,
+        {"input": "a", "metadata": {"b": 5}},
+        "metadata.b: 5 is not a string",
+    ),
+    "an item of a decision": (
+        DecisionFields,
+        {"input": [{"role": "me", "content": "a"}], "questions": []},
+        "input[0].role: 'me' is not system, developer, user or assistant",
+    ),
+    "too many items": (
+        NextTokenOfPrompt,
+        {"prompt": "a", "against": ["greedy"] * 17},
+        "against: there are 17 items; the maximum is 16",
+    ),
+    "a long text": (
+        GrammarCheckFields,
+        {"grammar": "json", "text": "a" * 100_001},
+        "text: there are 100,001 characters; the maximum is 100,000",
+    ),
+    "a list of a wrong type": (EncodeFields, {"messages": 5}, "messages: 5 is not a list"),
+    "a choice that cannot be written": (
+        PromptFields,
+        {"prompt": "a", "structured_outputs": {"choice": []}},
+        "structured_outputs.choice: there are 0 items; the minimum is 1",
+    ),
+}
+"""By kind of problem: every body says it in one style, and in our own words."""
+
+
+@pytest.mark.parametrize(("fields_type", "body", "message"), WRONG_BODIES.values(), ids=WRONG_BODIES)
+def test_what_is_wrong_in_a_body(fields_type, body, message):
+    with pytest.raises(InvalidFieldError) as caught:
+        read_body(fields_type, body, is_strict=False)
+    assert str(caught.value) == message
 
 
 GRAMMARS = {

@@ -8,7 +8,7 @@ from logitsmith.presets.search import list_presets
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe
 from .page_driver import PageDriver
-from .routes import TEXT_ROUTES
+from .routes import OTHER_ROUTES, TEXT_ROUTES
 
 MODEL = "pruned"
 GETS = {
@@ -98,9 +98,10 @@ def test_the_model_chooses_a_preset(server, path, fields, preset, ignored):
     assert answer["x_gen"] == expected["x_gen"] | {"ignored": ignored}
 
 
-@pytest.mark.parametrize("path", TEXT_ROUTES)
+@pytest.mark.parametrize("path", TEXT_ROUTES | OTHER_ROUTES)
 def test_an_unknown_preset_of_the_model_is_not_found(server, path):
-    status, answer = server.post(path, TEXT_ROUTES[path] | {"model": f"{MODEL}:min-q"})
+    body = (TEXT_ROUTES | OTHER_ROUTES)[path]
+    status, answer = server.post(path, body | {"model": f"{MODEL}:min-q"})
     assert (status, answer["error"]["code"], answer["error"]["param"]) == (404, "model_not_found", "model")
     assert "did you mean min-p?" in answer["error"]["message"]
 

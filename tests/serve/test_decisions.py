@@ -163,8 +163,8 @@ def choice(*values, **fields):
 LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}"
 IMAGE = {"type": "input_image", "image_url": "https://example.org/a.png"}
 BAD = {
-    "no input": ({"input": None}, "input", "required"),
-    "no items": ({"input": []}, "input", "at least 1"),
+    "no input": ({"input": None}, "input", "the field is missing"),
+    "no items": ({"input": []}, "input", "there are 0 items; the minimum is 1"),
     "no questions": ({"questions": []}, "questions", "1 to 400"),
     "too many questions": ({"questions": [PREDICATE] * 401}, "questions", "1 to 400"),
     "a text as question": ({"questions": ["Is it?"]}, "questions[0]", "not a table"),

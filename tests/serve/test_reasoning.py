@@ -88,7 +88,7 @@ def test_completions_stay_one_text(thinking):
 ITEMS = {
     "complete": (20, ("hm", "completed"), ("yes.", "completed")),
     "cut in the answer": (6, ("hm", "completed"), ("yes", "incomplete")),
-    "cut before the text of the answer": (5, ("hm", "completed"), ("", "incomplete")),
+    "cut before the text of the answer": (5, ("hm", "incomplete"), ("", "incomplete")),
     "cut after the reasoning": (4, ("hm", "incomplete"), ("", "incomplete")),
     "cut in the reasoning": (3, ("hm", "incomplete"), ("", "incomplete")),
     "cut before the reasoning": (1, ("", "incomplete")),

@@ -4,6 +4,7 @@ import json
 
 import openai
 import pytest
+from logitsmith.requests.asked import ask
 from logitsmith.requests.fields import read_body
 from logitsmith.requests.response_fields import ResponseFields
 from openai.types.responses import Response, ResponseStreamEvent
@@ -169,8 +170,29 @@ ITEMS = {
 @pytest.mark.parametrize(("body", "messages"), ITEMS.values(), ids=ITEMS)
 def test_items_become_messages(body, messages):
     fields, ignored = read_body(ResponseFields, body, is_strict=True)
-    assert {place: message.template_message() for place, message in fields.placed_messages().items()} == messages
+    assert {placed.place: placed.message.template_message() for placed in fields.placed_messages()} == messages
     assert ignored == []
+
+
+RESULT = {"type": "function_call_output", "call_id": "1", "output": "3"}
+QUESTION = {"role": "user", "content": "a"}
+# Each row: items, and the paths of what only some templates read
+NAMED = {
+    "the result of a call": ([QUESTION, ANSWER, RESULT], ["input[2].call_id"]),
+    "calls after an answer": ([QUESTION, ANSWER, CALL, CALL], ["input[2]", "input[3]"]),
+    "reasoning before a call": ([THOUGHT, THOUGHT, CALL], ["input[0]", "input[1]", "input[2]"]),
+    "reasoning before an answer": ([QUESTION, THOUGHT, ANSWER], ["input[1]"]),
+    "a part of an answer": (
+        [THOUGHT, {"role": "assistant", "content": [{"type": "reasoning_text", "text": "hm"}]}],
+        ["input[0]", "input[1].content[0]"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("items", "paths"), NAMED.values(), ids=NAMED)
+def test_fields_of_items_are_named_as_the_client_has_them(items, paths):
+    fields, _ = read_body(ResponseFields, {"input": items}, is_strict=True)
+    assert list(ask(fields, place="body.").template_fields) == [f"body.{path}" for path in paths]
 
 
 @pytest.mark.parametrize(
