@@ -71,8 +71,9 @@ class Wording:
         if not chat:
             return cls(template)
         opened = open_chat_template(model, chat_template, variables)
-        if opened.switch_variable("enable_thinking") is not None and "enable_thinking" not in (variables or {}):
-            opened = open_chat_template(model, chat_template, {**(variables or {}), "enable_thinking": thinks})
+        switch = opened.switch("enable_thinking", thinks)
+        if switch:
+            opened = open_chat_template(model, chat_template, {**switch, **(variables or {})})
         return cls(template, opened)
 
     @property
@@ -113,7 +114,7 @@ class Wording:
     def _answers_at_once(self, reasoning: Reasoning) -> bool:
         """Return whether a prompt whose chat template was told not to think needs no empty reasoning."""
         if reasoning.place == "before":
-            has_switch = self.chat is not None and self.chat.switch_variable("enable_thinking") is not None
+            has_switch = self.chat is not None and bool(self.chat.switch("enable_thinking", False))
             return has_switch and not reasoning.tags.answer_prefixes
         return reasoning.place == "after"
 

@@ -160,9 +160,9 @@ class ChatTemplate(ABC):
         """Return whether the template may read a variable, or a field of a message."""
         return False
 
-    def switch_variable(self, name: str) -> str | None:
-        """Return the variable that a switch such as ``enable_thinking`` sets; None if the template has none."""
-        return None
+    def switch(self, name: str, value: object) -> Mapping[str, Any]:
+        """Return the variable that a switch such as ``enable_thinking`` sets; empty if the template has none."""
+        return {}
 
     def render_beginning(
         self, messages: Sequence[Message], beginning: str, reasoning: BegunReasoning | None = None

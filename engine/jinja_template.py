@@ -36,9 +36,11 @@ _OTHER_NAMES = {
 }
 # The variables of templates that switch the reasoning. llama.cpp sets the first of each, and `_OTHER_NAMES`.
 _SWITCH_VARIABLES = {
-    "enable_thinking": ("enable_thinking", "thinking"),
+    "enable_thinking": ("enable_thinking", "thinking", "thinking_mode"),
     "reasoning_effort": ("reasoning_effort", "reasoning_strength", "thinking_effort"),
 }
+_THINKING_MODES = ("disabled", "enabled")  # of MiniMax-M3
+_EFFORT_OF_NO_THINKING = "no_think"  # of Hy3, whose only switch is the effort
 # Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
 # the messages of each template with these words.
 _TRIMMING_TEMPLATE_WORDS = "You have access to the following functions in JSONSchema format"
@@ -121,10 +123,15 @@ class JinjaChatTemplate(ChatTemplate):
         names = {name, *_OTHER_NAMES.get(name, ())}
         return any(re.search(rf"\b{re.escape(other)}\b", self._source) for other in names)
 
-    def switch_variable(self, name: str) -> str | None:
-        """Return the first variable with a switch's meaning that the template reads; None if it reads none."""
+    def switch(self, name: str, value: object) -> Mapping[str, Any]:
+        """Return the first variable with a switch's meaning that the template reads; empty if it reads none."""
         read_variables = variables_of(self._source).names
-        return next((variable for variable in _SWITCH_VARIABLES[name] if variable in read_variables), None)
+        for variable in _SWITCH_VARIABLES[name]:
+            if variable in read_variables:
+                return {variable: _THINKING_MODES[bool(value)] if variable == "thinking_mode" else value}
+        if name == "enable_thinking" and _EFFORT_OF_NO_THINKING in self._source:
+            return self.switch("reasoning_effort", "high" if value else _EFFORT_OF_NO_THINKING)
+        return {}
 
     @cached_property
     def reasoning_format(self) -> ReasoningFormat | None:

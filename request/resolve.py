@@ -152,7 +152,8 @@ class RequestResolver:
         budgets = [override for override in asked.overrides if is_budget(override, asked.place)]
         if not budgets or self._may_think(asked):
             return asked
-        unused += [f"{asked.place}{name}" for budget in budgets for name in fields_of_budget(budget, asked.place)]
+        for budget in budgets:
+            unused += fields_of_budget(budget, asked.place)
         others = tuple(override for override in asked.overrides if override not in budgets)
         return replace(asked, overrides=others)
 
@@ -162,7 +163,7 @@ class RequestResolver:
         if template is None or not template.reads(CONTINUED_REASONING):
             return False
         variables = self._template_variables(asked, self._resolve(asked)) or {}
-        is_off = (template.switch_variable("enable_thinking"), False) in variables.items()
+        is_off = any(item in variables.items() for item in template.switch("enable_thinking", False).items())
         return not is_off and not template.is_in_answer(asked.beginning, asked.reasoning)
 
     def _resolve(self, asked: AskedRequest) -> Settings:
@@ -365,8 +366,10 @@ class RequestResolver:
         template = self._chat_template(asked) if given else None
         switches = self._own_switches(asked, settings, template)
         for name, value in given.items():
-            variable = template.switch_variable(name) if template is not None and name in SWITCH_NAMES else name
-            if variable is not None and switches.get(variable, value) != value:
+            if template is None or not template.reads(name):
+                continue  # `unread_fields` names it
+            variables = template.switch(name, value) if name in SWITCH_NAMES else {name: value}
+            if any(switches.get(variable, value) != value for variable, value in variables.items()):
                 yield f"{asked.place}chat_template_kwargs.{name}"
 
 

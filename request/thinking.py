@@ -93,9 +93,9 @@ def is_budget(override: Override, place: str) -> bool:
 
 
 def fields_of_budget(budget: Override, place: str) -> list[str]:
-    """Return the fields that have given a budget, and its message."""
+    """Return the paths of the fields that have given a budget and its message."""
     has_message = "then" in budget.value[0]
-    return [budget.origin, *([f"{place}reasoning_budget_message"] if has_message else [])]
+    return [budget.origin, f"{place}reasoning_budget_message"] if has_message else [budget.origin]
 
 
 def template_switches(
@@ -105,8 +105,11 @@ def template_switches(
     switches = {name: settings[name].value for name in SWITCH_NAMES if name in names}
     if switches.get("reasoning_effort") == _EFFORT_WITHOUT_THINKING:
         switches = {"enable_thinking": False}
-    variables = {template.switch_variable(name): value for name, value in switches.items() if value is not None}
-    return {name: value for name, value in variables.items() if name is not None}
+    variables: dict[str, Any] = {}
+    for name, value in switches.items():
+        if value is not None:
+            variables |= template.switch(name, value)
+    return variables
 
 
 def unread_switches(settings: Settings, template: ChatTemplate | None) -> list[str]:
@@ -120,7 +123,8 @@ def unread_origins(switches: Iterable[Override], template: ChatTemplate | None) 
 
     def is_read(switch: Override) -> bool:
         # no thinking is not a level of the effort
-        name = "enable_thinking" if switch.value == _EFFORT_WITHOUT_THINKING else switch.target
-        return template is not None and template.switch_variable(name) is not None
+        is_off = switch.value == _EFFORT_WITHOUT_THINKING
+        name, value = ("enable_thinking", False) if is_off else (switch.target, switch.value)
+        return template is not None and bool(template.switch(name, value))
 
     return [switch.origin for switch in switches if switch.value is not None and not is_read(switch)]

@@ -55,6 +55,7 @@ def test_a_switch_that_the_template_reads_is_not_named(server):
 
 
 SWITCHES = READING + "{{ enable_thinking }} {{ reasoning_effort }} <think></think>"
+ONLY_EFFORT = READING + "{{ reasoning_effort }}{# no_think #}"
 NO_SWITCHES = READING + "<think></think>"
 # Each row: a template, fields, what the template shows of the switches, and the fields without effect.
 THINKING = {
@@ -114,6 +115,12 @@ THINKING = {
     ),
     "two fields": (SWITCHES, {"enable_thinking": True, "thinking": {"type": "disabled"}}, "True ", ["thinking"]),
     "a variable of another name": (READING + "{{ thinking }}", {"enable_thinking": False}, "False", []),
+    "a mode": (READING + "{{ thinking_mode }}", {"enable_thinking": False}, "disabled", []),
+    "a mode that is on": (READING + "{{ thinking_mode }}", {"enable_thinking": True}, "enabled", []),
+    "an effort of no thinking": (ONLY_EFFORT, {"enable_thinking": False}, "no_think", []),
+    "an effort of no thinking by its name": (ONLY_EFFORT, {"reasoning_effort": "none"}, "no_think", []),
+    "any effort": (ONLY_EFFORT, {"enable_thinking": True}, "high", []),
+    "any effort, and one": (ONLY_EFFORT, {"enable_thinking": True, "reasoning_effort": "low"}, "low", []),
     "not read": (
         NO_SWITCHES,
         {"enable_thinking": False, "reasoning_effort": "low"},
