@@ -5,8 +5,9 @@ from logitsmith.engine import ChatMessages
 from logitsmith.requests.asked import ask
 from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
 from logitsmith.requests.fields import ChatFields, PromptFields, read_body
+from logitsmith.requests.forced import read_forced
 from logitsmith.requests.lines import read_request_line
-from logitsmith.requests.resolve import RequestDefaults, RequestResolver
+from logitsmith.requests.resolve import CHAT_TEMPLATE_KEY, RequestDefaults, RequestResolver
 
 SYSTEM = {"system": "Be brief."}
 TURN = {"role": "user", "content": "Hi"}
@@ -18,6 +19,7 @@ KIND, GUIDED = {"preset": "./kind.yaml"}, {"preset": "./guided.yaml"}
 def presets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kind.yaml").write_text("chain: greedy\nsystem: Be kind.\n")
+    (tmp_path / "quick.yaml").write_text("chain: greedy\nreasoning_effort: none\n")
     (tmp_path / "guided.yaml").write_text("chain: greedy\nguidance: {negative_prompt: Be rude.}\n")
 
 
@@ -109,3 +111,36 @@ def test_a_negative_prompt_without_effect_leaves_that_of_the_preset(door, place)
     assert unused == [f"{place}negative_prompt"]
     assert settings["guidance"] == resolver.settings(door(PROMPT | GUIDED), [])["guidance"]
     assert settings["guidance"].value == {"negative_prompt": "Be rude."}
+
+
+@DOORS
+def test_a_budget_without_a_reasoning_is_named_with_its_message(door, place):
+    fields = {"reasoning_budget_tokens": 5, "reasoning_budget_message": "So:"}
+    assert resolve(door(MESSAGES | fields), RequestDefaults())[1] == [f"{place}{name}" for name in fields]
+
+
+SWITCHES = "{{ enable_thinking }}{{ reasoning_effort }}"
+FORCED = RequestDefaults(forced=read_forced(["enable_thinking=false"]))
+ON = {"chat_template_kwargs": {"enable_thinking": True}}
+OVERRULED = ["chat_template_kwargs.enable_thinking"]
+# Each row: fields of a request with a preset for no thinking, the variables of the template, and what is ignored
+VARIABLES = {
+    "the preset": ({}, RequestDefaults(), {"enable_thinking": False}, []),
+    "a variable before the preset": (ON, RequestDefaults(), {"enable_thinking": True}, []),
+    "another switch before the preset": ({"enable_thinking": True}, RequestDefaults(), {"enable_thinking": True}, []),
+    "a variable beside a switch": (
+        ON | {"reasoning_effort": "low"},
+        RequestDefaults(),
+        {"enable_thinking": True, "reasoning_effort": "low"},
+        [],
+    ),
+    "a forced switch before a variable": (ON, FORCED, {"enable_thinking": False}, OVERRULED),
+}
+
+
+@pytest.mark.parametrize(("fields", "defaults", "variables", "ignored"), VARIABLES.values(), ids=VARIABLES)
+def test_what_switches_the_reasoning(fields, defaults, variables, ignored):
+    resolver, unused = RequestResolver(defaults, {CHAT_TEMPLATE_KEY: SWITCHES}, print), []
+    asked = ask_server(MESSAGES | {"preset": "./quick.yaml"} | fields)
+    (request,) = resolver.requests(asked, resolver.settings(asked, unused), 0)
+    assert (request.prompt.variables, unused) == (variables, ignored)
