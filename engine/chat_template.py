@@ -131,7 +131,10 @@ class ChatTemplate(ABC):
             return None
         before = prompt.removesuffix(beginning).rstrip()
         before_opening = before.removesuffix(self.answer_opening.strip()).rstrip()
-        if before.endswith(tags.start) or beginning.lstrip().startswith(tags.start):
+        # A template may write the reasoning of complete answers without the tag with which its prompts end.
+        shown_start = "" if self.reasoning_format is None else self.reasoning_format.start.strip()
+        is_begun = bool(beginning and shown_start) and before.endswith(shown_start)
+        if is_begun or before.endswith(tags.start) or beginning.lstrip().startswith(tags.start):
             place: Place = "after" if tags.end in beginning else "inside"
         elif beginning.strip() or before.endswith(tags.answer_prefixes) or before_opening.endswith(tags.end):
             place = "after"

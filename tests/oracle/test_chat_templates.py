@@ -259,13 +259,22 @@ def test_prompts_of_llama_cpps_own_templates(model, prompts_of_real_ones, name):
 
 
 WITHOUT_REASONING = {
-    *("Apertus-8B-Instruct", "CohereForAI-c4ai-command-r-plus-tool_use", "GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B"),
+    *(
+        "Apertus-8B-Instruct",
+        "CohereForAI-c4ai-command-r-plus-tool_use",
+        "GigaChat3-10B-A1.8B",
+        "GigaChat3.1-10B-A1.8B",
+    ),
     *("Kimi-K2-Instruct", "LFM2-8B-A1B", "MiMo-VL", "MiniMax-M1", "Mistral-Small-3.2-24B-Instruct-2506"),
     *("NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "NousResearch-Hermes-3-Llama-3.1-8B-tool_use"),
     *("Qwen-Qwen2.5-7B-Instruct", "Qwen3-Coder", "fireworks-ai-llama-3-firefunction-v2", "google-gemma-2-2b-it"),
     *("ibm-granite-granite-4.0", "ibm-granite-granite-4.1", "meetkai-functionary-medium-v3.1"),
     *("meetkai-functionary-medium-v3.2", "meta-llama-Llama-3.1-8B-Instruct", "meta-llama-Llama-3.2-3B-Instruct"),
-    *("meta-llama-Llama-3.3-70B-Instruct", "microsoft-Phi-3.5-mini-instruct", "mistralai-Mistral-Nemo-Instruct-2407"),
+    *(
+        "meta-llama-Llama-3.3-70B-Instruct",
+        "microsoft-Phi-3.5-mini-instruct",
+        "mistralai-Mistral-Nemo-Instruct-2407",
+    ),
     *("moonshotai-Kimi-K2", "unsloth-Apriel-1.5", "unsloth-mistral-Devstral-Small-2507"),
 }
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "word", "schema": {"const": "yes"}}}
@@ -300,7 +309,11 @@ def test_a_schema_begins_with_the_answer(tmp_path, name, messages, text, at_once
     last = next(filter(prompt.endswith, known), prompt[-1])
     is_open = asked.reasoning or prompt.rstrip().endswith(tuple(known))
     script = [last, *([] if is_open else known[:1]), "hm", *known[1:]]
-    path = write_scripted_model(tmp_path / "model.gguf", [script, known, ["<|return|>", "<|call|>"]], source)
+    header = "" if tags is None or tags.answer_prefixes else template.answer_opening.strip()
+    scripts = [script, known, [header], ["<|return|>", "<|call|>"]]
+    path = write_scripted_model(
+        tmp_path / "model.gguf", scripts, source, [header]
+    )  # models have it as a control token
     with Model.load(path, n_ctx=8192, gpu_layers=0) as model:
         *_, done = generate(model, replace(request, chain="greedy", max_tokens=60))
     assert (done.text, done.reasoning or "") == (text, "" if name in at_once else "hm")

@@ -127,7 +127,12 @@ OVERRULED = ["chat_template_kwargs.enable_thinking"]
 VARIABLES = {
     "the preset": ({}, RequestDefaults(), {"enable_thinking": False}, []),
     "a variable before the preset": (ON, RequestDefaults(), {"enable_thinking": True}, []),
-    "another switch before the preset": ({"enable_thinking": True}, RequestDefaults(), {"enable_thinking": True}, []),
+    "another switch before the preset": (
+        {"enable_thinking": True},
+        RequestDefaults(),
+        {"enable_thinking": True},
+        [],
+    ),
     "a variable beside a switch": (
         ON | {"reasoning_effort": "low"},
         RequestDefaults(),
