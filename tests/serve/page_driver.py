@@ -17,9 +17,9 @@ WAIT = f"""async (isTrue) => {{
     }}
 }}"""
 DO_WHAT_IS_DUE = """async () => {
-    await page.chain.settle().catch(() => {});
-    for (const call of [page.grammar.checkSoon, page.renderTemplateSoon, page.tokenizeSoon, page.nextAfterMove,
-                        page.saveSoon]) await call.settled();
+    await page.settings.chain.settle().catch(() => {});
+    for (const call of [page.settings.grammar.checkSoon, page.chat.renderTemplateSoon, page.writing.tokenizeSoon, page.details.nextAfterMove,
+                        page.stories.saveSoon]) await call.settled();
 }"""
 
 
@@ -182,7 +182,7 @@ class PageDriver:
     def wait_for_next(self):
         """Wait until the table of the next token is that of the text."""
         self.settle()
-        self.wait_for("!page.updateNext.isRunning && !document.querySelector('#next.is-stale')")
+        self.wait_for("!page.details.updateNext.isRunning && !document.querySelector('#next.is-stale')")
 
     def next_shares(self):
         """The probabilities in the table of the next token, by token id."""

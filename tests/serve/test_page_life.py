@@ -89,7 +89,7 @@ def test_tabs_do_not_disturb_each_other(context, server):
     expect(copied_text).to_have_value("first")
     copied_text.fill("third")
     for tab in (page, other, copy):
-        tab.evaluate("page.saveSoon.settled()")
+        tab.evaluate("page.stories.saveSoon.settled()")
     for tab in (page.tab, other.tab, copy):
         tab.reload()
         tab.wait_for_selector(ready)
