@@ -77,6 +77,14 @@ export function sharedLength(first, second) {
   return length;
 }
 
+/** Return the number of tokens with which both lists end, besides the `start` with which they begin. */
+export function keptLength(first, second, start) {
+  const most = Math.min(first.length, second.length) - start;
+  let length = 0;
+  while (length < most && first[first.length - 1 - length].uid === second[second.length - 1 - length].uid) length += 1;
+  return length;
+}
+
 // What the model reads is what the page shows: the bytes of the tokens are the bytes of the text. Only the first `added`
 // bytes of a token are not shown: BOS, and the space that a tokenizer adds where a text begins. A character may be divided
 // among several tokens. The one that completes it has it in its `text`, and the tokens before are `isOpen`.
@@ -133,20 +141,20 @@ function characterGroups(tokens) {
  */
 export function editTokens(tokens, start, end, inserted) {
   if (start === end && !inserted) return tokens;
-  const left = [];
-  const right = [];
-  let [before, after, offset, grammar] = ["", "", 0, undefined];
-  for (const group of characterGroups(tokens)) {
-    const text = textOf(group);
-    const groupEnd = offset + text.length;
-    if (groupEnd <= start) left.push(...group);
-    else if (offset >= end) right.push(...group);
-    else {
-      before += text.slice(0, Math.max(start - offset, 0));
-      after += text.slice(Math.max(end - offset, 0));
-    }
-    offset = groupEnd;
+  // The changed tokens, from `first` to `last`, divide no character. Before them, the text has `offset` characters.
+  let [first, last, offset, position] = [0, 0, 0, 0];
+  for (let index = 0, reach = 0; index < tokens.length; index += 1) {
+    position += tokens[index].text.length;
+    if (tokens[index].isOpen && index < tokens.length - 1) continue;
+    if (position <= start) [first, offset] = [index + 1, position];
+    else if (reach >= end) break;
+    [last, reach] = [index + 1, position];
   }
+  const left = tokens.slice(0, first);
+  const right = tokens.slice(last);
+  const changed = textOf(tokens.slice(first, last));
+  const [before, after] = [changed.slice(0, Math.max(start - offset, 0)), changed.slice(Math.max(end - offset, 0))];
+  let grammar;
   while (left.length > 1 && left.at(-1).text === "") left.pop(); // a space that was added before what is gone
   let text = before + inserted + after;
   if (!text) {
@@ -234,7 +242,7 @@ function isAddedRightly({ event, added = 0, bytes, text, isOpen }, index) {
   return event === "prompt" && (index === 0 || (added === 1 && bytes[0] === 32));
 }
 
-/** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `branch` or `opened`. */
+/** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `accepted`, `branch` or `opened`. */
 export class TextNode {
   constructor({ id, parent, kind, tokens, run = null }) {
     this.id = id;
@@ -253,6 +261,13 @@ export class TextNode {
   /** The part of the text that its parent does not have, or the whole text. */
   get ownText() {
     return textOf(this.tokens.slice(this.shared)) || textOf(this.tokens);
+  }
+
+  /** The text that the model has written, without what is before and after it. */
+  get written() {
+    const { start, rest } = this.run.place;
+    const text = textOf(this.tokens);
+    return text.slice(start, text.length - rest);
   }
 }
 
@@ -279,6 +294,29 @@ export class TextTree {
     let node = this.current;
     while (node && !node.run) node = node.parent;
     return node?.run ?? null;
+  }
+
+  /** The text of the last generation, before what was typed since; null without one. */
+  get generation() {
+    let node = this.current;
+    while (node && !node.run?.place) node = node.parent;
+    return node;
+  }
+
+  /**
+   * Return the texts that the model has written in the same place as another one: after the first `start` characters of
+   * their parent, and before its last `rest` ones.
+   */
+  alternatives({ parent, run: { place } }) {
+    return parent.children.filter(({ kind, run }) => kind === "generated" && run?.place?.start === place.start && run.place.rest === place.rest);
+  }
+
+  /** Remove a text that has no others after it. */
+  remove(node) {
+    this.nodes.delete(node.id);
+    node.parent.children = node.parent.children.filter((other) => other !== node);
+    this.past = this.past.filter((other) => other !== node);
+    this.redone = this.redone.filter((other) => other !== node);
   }
 
   /** Add a text after another one, and go to it. */
