@@ -168,6 +168,7 @@ HTML = "text/html"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
 LINES = "application/x-ndjson"
+FILE = "application/octet-stream"
 
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 
@@ -186,6 +187,8 @@ class RouteSpec(NamedTuple):
     keys: Sequence[str] = ()
     # Whether the body has lines, each a JSON object.
     takes_lines: bool = False
+    # Whether the body is a file.
+    takes_file: bool = False
 
     @property
     def documented_path(self) -> str:
