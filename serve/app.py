@@ -29,6 +29,7 @@ from . import (
     page_routes,
     preset_routes,
     responses,
+    story_folder_routes,
     tokenizer_routes,
 )
 from .answers import ClientLeftError
@@ -83,6 +84,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     *preset_routes.ROUTES,
     *grammar_routes.ROUTES,
     *line_routes.ROUTES,
+    *story_folder_routes.ROUTES,
     *page_routes.ROUTES,
 )
 

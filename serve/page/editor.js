@@ -2,7 +2,7 @@
 
 import { element } from "./web/elements.js";
 import { visible } from "./web/format.js";
-import { contentText, isReasoning, sharedLength, textOf, thoughtName } from "./texts.js";
+import { changeOf, contentText, isReasoning, sharedLength, textOf, thoughtName } from "./texts.js";
 import { dropsTop, MEASURES } from "./tints.js";
 
 /**
@@ -96,15 +96,9 @@ export class Editor {
 
   /** Take over what a person has typed: the tokens that the change touches become one that is not tokenized yet. */
   typed() {
-    const before = this.text;
-    const after = this.area.value;
-    let start = 0;
-    const most = Math.min(before.length, after.length);
-    while (start < most && before[start] === after[start]) start += 1;
-    let kept = 0;
-    while (kept < most - start && before[before.length - 1 - kept] === after[after.length - 1 - kept]) kept += 1;
-    this.text = after;
-    this.hooks.edited(start, before.length - kept, after.slice(start, after.length - kept));
+    const { start, end, inserted } = changeOf(this.text, this.area.value);
+    this.text = this.area.value;
+    this.hooks.edited(start, end, inserted);
   }
 
   /** Return the offset of a token in the text. */
