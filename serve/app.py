@@ -30,6 +30,7 @@ from . import (
     preset_routes,
     responses,
     story_folder_routes,
+    story_routes,
     tokenizer_routes,
 )
 from .answers import ClientLeftError
@@ -85,6 +86,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     *grammar_routes.ROUTES,
     *line_routes.ROUTES,
     *story_folder_routes.ROUTES,
+    *story_routes.ROUTES,
     *page_routes.ROUTES,
 )
 

@@ -178,6 +178,7 @@ HTML = "text/html"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
 LINES = "application/x-ndjson"
+FILE = "application/octet-stream"
 
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 
@@ -198,6 +199,8 @@ class RouteSpec(NamedTuple):
     takes_lines: bool = False
     # Errors that routes of this kind do not always have.
     errors: Sequence[type[RequestError]] = ()
+    # Whether the body is a file.
+    takes_file: bool = False
 
     @property
     def documented_path(self) -> str:
