@@ -4,7 +4,7 @@ import { element } from "./web/elements.js";
 import { countText, visible } from "./web/format.js";
 
 const MAX_CHARACTERS = 70;
-const KINDS = { start: "empty", typed: "typed", generated: "generated", branch: "branch", opened: "opened" };
+const KINDS = { start: "empty", typed: "typed", generated: "generated", accepted: "accepted", branch: "branch", opened: "opened" };
 
 /** Return the beginning of a text, in one line. */
 export function shortText(text) {

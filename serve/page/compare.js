@@ -45,6 +45,7 @@ export class Comparison {
     try {
       await Promise.all([this.page.settings.settle(), this.page.settings.otherChain.settle()]);
       this.comparedTokens = await this.page.writing.readBeforeCursor();
+      [this.seed] = this.page.settings.seeds(1);
       await this.run([this.page.settings.chain.notation || "dist", this.page.settings.otherChain.notation || "dist"], this.comparing.signal);
     } catch (error) {
       if (!this.comparing.signal.aborted) throw error;
@@ -56,7 +57,7 @@ export class Comparison {
   }
 
   generateWith(notation, signal) {
-    return this.page.server.lines("/gen/generate", { ...this.page.writer.fields(this.comparedTokens), chain: notation, trace: 20, logprobs: true }, signal);
+    return this.page.server.lines("/gen/generate", { ...this.page.writer.fields(this.comparedTokens), chain: notation, seed: this.seed, trace: 20, logprobs: true }, signal);
   }
 
   /** Run both chains, and show where their texts part. */

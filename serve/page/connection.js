@@ -1,12 +1,13 @@
 // The connection with the server, in words: its state, and the form for its key.
 
 import { byId } from "./web/elements.js";
-import { isEndOfModel } from "./writing.js";
+import { countText } from "./web/format.js";
 
 const STATES = {
   connecting: "connecting",
   ready: "connected",
   loading: "the model is being loaded",
+  stopping: "the server is stopping",
   lost: "no connection",
   locked: "a key is needed",
 };
@@ -37,12 +38,12 @@ export class Connection {
   /** Say in words what the server does, or how the text that is shown has ended. */
   showState() {
     const { state } = this.page.server;
-    const { run, tokens } = this.page.writer.tree.current;
-    const isEnded = tokens === this.page.writing.endedTokens || (run?.done && isEndOfModel(run.done));
-    const activity = this.page.writer.isWriting ? "writing" : isEnded ? "ended by the model" : STATES.ready;
+    const { isWriting, progress } = this.page.writer;
+    const activity = isWriting ? (progress.count ? "writing" : "reading") : this.page.writing.isEnded ? "ended by the model" : STATES.ready;
     const words = state === "ready" ? activity : STATES[state];
     if (byId("state").textContent !== words) byId("state").textContent = words; // screen readers speak each change
     byId("state").dataset.state = state;
+    byId("rate").textContent = isWriting ? rateText(progress) : "";
   }
 
   async useKey(event) {
@@ -59,4 +60,11 @@ export class Connection {
       byId("key").select();
     }
   }
+}
+
+/** Return how far a generation is: the tokens of the text that are read, or the tokens that are written in a second. */
+function rateText({ read, count, since }) {
+  if (read) return `${countText(read[0])} of ${countText(read[1])} tokens`;
+  const seconds = (performance.now() - since) / 1000;
+  return count > 1 && seconds > 0 ? `${countText(count)} tokens, ${(count / seconds).toPrecision(2)} a second` : "";
 }

@@ -1,7 +1,7 @@
 // The details of tokens: why one was chosen, which one can be next, tints, and the command that repeats the text.
 
 import { byId, element } from "./web/elements.js";
-import { quoted, visible } from "./web/format.js";
+import { countText, quoted, visible } from "./web/format.js";
 import { NextToken } from "./next_token.js";
 import { afterPause, LatestOnly } from "./server.js";
 import { contentText } from "./texts.js";
@@ -9,13 +9,15 @@ import { legend, MEASURES } from "./tints.js";
 import { WhyPanel } from "./why.js";
 
 const TOP_TOKENS = 12;
+const SAY_MILLISECONDS = 300; // after which the panel says that the model reads
 
 /** The details of the text that is shown. `page` is the page. */
 export class Details {
   constructor(page) {
     this.page = page;
+    this.asking = null; // ends the request for the next token that runs
     this.nextToken = new NextToken(byId("next"), byId("stages"), byId("next-note"), (candidate) => page.writing.insert(candidate));
-    this.why = new WhyPanel(byId("why"), byId("why-panel"), (index) => this.openWhy(index, true), (index, id) => page.attempt(() => page.writing.takeCandidate(index, id)));
+    this.why = new WhyPanel(byId("why"), byId("why-panel"), (index) => this.openWhy(index), (index, id) => page.attempt(() => page.writing.takeCandidate(index, id)));
     this.updateNext = new LatestOnly(() => this.requestNext());
     this.nextAfterMove = afterPause(120, () => this.updateNext.call());
     page.click("close-why", () => this.closeWhy());
@@ -29,7 +31,6 @@ export class Details {
   }
 
   cursorMoved() {
-    this.page.writing.showCounts();
     if (this.nextKey !== this.keyOfNext()) this.nextToken.markStale();
     if (!this.page.writer.isWriting) this.nextAfterMove();
   }
@@ -40,12 +41,12 @@ export class Details {
     return `${tokens.length} ${tokens.at(-1)?.uid ?? ""}`;
   }
 
-  async openWhy(index, isWanted) {
-    const token = this.page.writer.tokens[index];
-    if (!token || (!isWanted && !token.trace)) return this.closeWhy();
+  async openWhy(index) {
+    if (!this.page.writer.tokens[index]) return this.closeWhy();
+    if (this.page.view.isCalm) this.page.view.toggleCalm();
     this.page.editor.select(index);
     await this.why.show(this.page.writer.tokens, index);
-    if (matchMedia("(max-width: 1100px)").matches && isWanted) byId("why").scrollIntoView({ block: "nearest" });
+    if (matchMedia("(max-width: 1100px)").matches) byId("why").scrollIntoView({ block: "nearest" });
     return undefined;
   }
 
@@ -56,7 +57,9 @@ export class Details {
 
   /** Ask for the distribution of the next token at the cursor. */
   async requestNext() {
-    if (!this.page.isLoaded || this.page.writer.isWriting || !["ready", "connecting"].includes(this.page.server.state)) return;
+    const { page } = this;
+    const canAsk = page.isLoaded && !page.writer.isWriting && ["ready", "connecting"].includes(page.server.state);
+    if (!canAsk || page.view.isCalm) return;
     const tokens = this.page.writing.tokensBeforeCursor;
     const isTokenized = tokens.every((token) => token.id !== null);
     if (!isTokenized) return this.nextToken.markStale();
@@ -66,9 +69,11 @@ export class Details {
       return this.nextToken.markStale("Write a text first.");
     }
     const key = this.keyOfNext();
+    this.asking = new AbortController();
+    const saying = setTimeout(() => this.nextToken.markStale(`The model reads ${countText(tokens.length)} tokens\u2026`), SAY_MILLISECONDS);
     try {
       const { stop: _, max_tokens: __, ...fields } = this.page.writer.fields(tokens);
-      const answer = await this.page.server.json("/gen/next", { ...fields, top: TOP_TOKENS });
+      const answer = await this.page.server.json("/gen/next", { ...fields, top: TOP_TOKENS }, this.asking.signal);
       this.nextAnswer = answer;
       this.nextKey = key;
       byId("next-place").replaceChildren("after ", element("bdi", {}, quoted(contentText(tokens.at(-1)))));
@@ -77,10 +82,18 @@ export class Details {
       this.page.settings.chain.showEffects(answer.stages);
       this.page.settings.chain.problem.textContent = "";
     } catch (error) {
-      this.nextToken.markStale(error.message);
+      this.nextToken.markStale(error.name === "AbortError" ? "" : error.message);
       if (error.body?.error?.message?.startsWith("chain")) this.page.settings.chain.reject(error.message);
+    } finally {
+      clearTimeout(saying);
+      this.asking = null;
     }
     return undefined;
+  }
+
+  /** Ask no longer for the next token: the model is to write. */
+  stopAsking() {
+    this.asking?.abort();
   }
 
   tint(measure) {
@@ -92,6 +105,8 @@ export class Details {
   showCommand() {
     const { lastRun: run } = this.page.writer.tree;
     const command = run?.start?.command ?? null;
+    if (run === this.commandRun && run?.start) return; // it may be as long as the text
+    this.commandRun = run;
     byId("command").textContent = command === null ? (run?.start ? "No command repeats this text, because it continues tokens that no prompt has." : "Generate first: then the command that does the same is here.") : visible(command);
     byId("copy").disabled = command === null;
     this.command = command;

@@ -1,29 +1,25 @@
-// The text: a text area, a copy of its text behind it that shows the tints of tokens, and the list of tokens.
+// The text: a text area, and a copy of its text behind it that shows the tints of tokens.
 
 import { element } from "./web/elements.js";
-import { visible } from "./web/format.js";
-import { changeOf, contentText, isReasoning, sharedLength, textOf, thoughtName } from "./texts.js";
-import { dropsTop, MEASURES } from "./tints.js";
+import { changeOf, keptLength, sharedLength, textOf } from "./texts.js";
+import { classOf } from "./tints.js";
 
 /**
- * The text area and the list of tokens; `fold` is the button that shows those of the reasoning. `hooks` has the functions `edited(tokens)`, called with the tokens after a
- * change by a person; `moved(position)`, with the place of the cursor; and `pressed(index)`, with a token's index.
+ * The text area with its copy, and the list of tokens `strip`. `hooks` has the functions `edited(start, end, text)`, called
+ * after a change by a person; `moved()`, after one of the cursor; and `pressed(index)`, with the token of a word.
  */
 export class Editor {
-  constructor(area, mirror, list, fold, hooks) {
+  constructor(area, mirror, strip, hooks) {
     this.area = area;
     this.mirror = mirror;
-    this.list = list;
-    this.fold = fold;
+    this.strip = strip;
     this.hooks = hooks;
     this.tokens = [];
+    this.ends = new Uint32Array(0); // where the tokens end, in characters of the text
     this.spans = []; // the elements of the tokens in the copy
-    this.items = []; // and in the list
     this.text = "";
     this.measure = "probability";
     this.selected = -1;
-    this.marked = []; // the elements of the selected token
-    this.reachable = null; // the button of the list that the Tab key reaches
     this.end = document.createElement("span"); // so that the copy has a last line of full height
     this.end.textContent = "\u200b";
     mirror.append(element("div", {}, this.end));
@@ -32,39 +28,30 @@ export class Editor {
 
   listen() {
     this.area.addEventListener("input", () => this.typed());
-    this.area.addEventListener("click", () => {
-      if (this.area.selectionStart === this.area.selectionEnd) this.press(this.tokenAt(this.area.selectionStart), false);
-    });
     document.addEventListener("selectionchange", () => {
-      if (document.activeElement === this.area) this.hooks.moved(this.cursor);
+      if (document.activeElement === this.area) this.hooks.moved();
     });
-    this.list.addEventListener("click", (event) => {
-      const item = event.target.closest("li");
-      if (item) this.press(this.indexOf(item), true);
-    });
-    this.list.addEventListener("keydown", (event) => this.keyInList(event));
-    this.fold.addEventListener("click", () => this.unfold(!this.isUnfolded));
+    this.mirror.parentElement.addEventListener("mousedown", (event) => this.ask(event));
   }
 
-  get isUnfolded() {
-    return this.fold.getAttribute("aria-expanded") === "true";
+  /** Let a press on a word show why its token was chosen, while the button "Why" or the Alt key is pressed. */
+  ask(event) {
+    const sheet = this.mirror.parentElement;
+    const { asks } = sheet.dataset;
+    if (event.button !== 0 || (asks === undefined && !event.altKey)) return;
+    event.preventDefault(); // the cursor stays
+    sheet.dataset.asks = "";
+    const index = this.spans.indexOf(document.elementFromPoint(event.clientX, event.clientY));
+    if (asks === undefined) delete sheet.dataset.asks;
+    if (index >= 0) this.hooks.pressed(index);
   }
 
-  /** Show the tokens of the reasoning, or hide them. */
-  unfold(isUnfolded) {
-    this.fold.setAttribute("aria-expanded", String(isUnfolded));
-    this.list.classList.toggle("folded", !isUnfolded);
-    if (this.isHidden(this.reachable?.parentElement)) this.makeReachable(this.items.find((item) => !this.isHidden(item)) ?? this.items[0]);
-  }
-
-  isHidden(item) {
-    return !this.isUnfolded && Boolean(item?.classList.contains("reasoning"));
-  }
-
-  showThought() {
-    const count = this.tokens.filter(isReasoning).length;
-    this.fold.hidden = count === 0;
-    this.fold.textContent = thoughtName(count);
+  /** Let presses on words show why their tokens were chosen, or put the cursor there again. */
+  toggleAsking(button) {
+    const { dataset } = this.mirror.parentElement;
+    if (dataset.asks === undefined) dataset.asks = "";
+    else delete dataset.asks;
+    button.setAttribute("aria-pressed", String(dataset.asks !== undefined));
   }
 
   /** The place of the cursor, in characters of the text. */
@@ -74,9 +61,12 @@ export class Editor {
 
   /** Put the cursor at the end of a token, or of the text. */
   moveCursor(index = this.tokens.length - 1) {
-    const position = this.offsetOf(index + 1);
+    this.putCursor(this.offsetOf(index + 1));
+  }
+
+  putCursor(position) {
     this.area.setSelectionRange(position, position);
-    this.hooks.moved(position);
+    this.hooks.moved();
   }
 
   /** Show a list of tokens. The cursor and the selection stay where they are, as far as the text reaches. */
@@ -103,53 +93,52 @@ export class Editor {
 
   /** Return the offset of a token in the text. */
   offsetOf(index) {
-    let offset = 0;
-    for (let before = 0; before < index; before += 1) offset += this.tokens[before].text.length;
-    return offset;
+    return index > 0 ? this.ends[index - 1] : 0;
+  }
+
+  /** Return the number of tokens that end before a place of the text. */
+  countEndingBefore(position) {
+    let [low, high] = [0, this.ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.ends[middle] < position) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   /** Return the index of the token that ends at a place of the text or contains it; -1 before the first one. */
   tokenAt(position) {
-    let end = 0;
-    for (let index = 0; index < this.tokens.length; index += 1) {
-      end += this.tokens[index].text.length;
-      if (end >= position && this.tokens[index].text) return index;
-    }
-    return this.tokens.length - 1;
+    let index = this.countEndingBefore(position);
+    while (this.tokens[index]?.text === "") index += 1;
+    return Math.min(index, this.tokens.length - 1);
   }
 
   /** Return the number of tokens before a place of the text. Tokens that contain it, or begin a character there, do not count. */
   countBefore(position) {
-    let end = 0;
-    let count = 0;
-    for (const [index, token] of this.tokens.entries()) {
-      end += token.text.length;
-      const isAfter = end === position && token.text === "" && index > 0; // such as a space that was added before a text
-      if (end > position || (isAfter && !token.isOpen)) break;
-      if (!token.isOpen) count = index + 1;
-    }
+    let count = this.countEndingBefore(position + 1);
+    const isAfter = (index) => index > 0 && this.tokens[index].text === "" && this.ends[index] === position; // such as a space that was added before a text
+    while (count > 0 && (this.tokens[count - 1].isOpen || isAfter(count - 1))) count -= 1;
     return count;
+  }
+
+  /** Show a text that may follow, such as the rest of what was generated, and whether the model has ended the text. */
+  showEnd(rest, isEnded) {
+    this.end.textContent = `${rest}\u200b`;
+    this.end.classList.toggle("ended", isEnded);
   }
 
   /** Replace the elements of the tokens that have changed. */
   patch(tokens) {
     const old = this.tokens;
     const start = sharedLength(old, tokens);
-    let kept = 0;
-    while (kept < Math.min(old.length, tokens.length) - start && old[old.length - 1 - kept].uid === tokens[tokens.length - 1 - kept].uid) kept += 1;
-    const end = old.length - kept;
-    const followingItem = this.items[end] ?? null;
-    const added = tokens.slice(start, tokens.length - kept);
-    const spans = added.map((token) => this.span(token));
-    const items = added.map((token) => this.item(token));
-    this.replaceSpans(start, end, spans);
-    for (const item of this.items.splice(start, end - start, ...items)) item.remove();
-    if (followingItem) followingItem.before(...items);
-    else this.list.append(...items);
+    const kept = keptLength(old, tokens, start);
+    this.replaceSpans(start, old.length - kept, tokens.slice(start, tokens.length - kept).map((token) => this.span(token)));
     this.tokens = tokens;
+    this.ends = new Uint32Array(tokens.length);
+    for (let index = 0, end = 0; index < tokens.length; index += 1) this.ends[index] = end += tokens[index].text.length;
     if (this.selected >= 0) this.select(-1);
-    if (!this.reachable?.isConnected && this.items.length) this.makeReachable(this.items[0]);
-    this.showThought();
+    this.strip.show(tokens, this.tokenAt(this.cursor));
   }
 
   /**
@@ -157,6 +146,13 @@ export class Editor {
    * that a browser lays out only those that have changed. A block ends with the token that ends with a newline.
    */
   replaceSpans(start, end, spans) {
+    const removed = this.spans.slice(start, end);
+    if (![...removed, ...spans].some((span) => span.textContent.endsWith("\n"))) { // the paragraphs stay
+      this.spans.splice(start, end - start, ...spans);
+      for (const span of removed) span.remove();
+      (this.spans[start + spans.length] ?? this.end).before(...spans);
+      return;
+    }
     const first = (this.spans[start - 1] ?? this.spans[0] ?? this.end).parentElement;
     const last = (this.spans[end] ?? this.end).parentElement;
     const place = first.previousSibling;
@@ -180,104 +176,26 @@ export class Editor {
     else this.mirror.prepend(...added);
   }
 
-  classOf(token) {
-    const level = MEASURES[this.measure].level(token);
-    const isWritten = token.event === "token";
-    return `t h${level}${isWritten ? "" : " prompt"}${isReasoning(token) ? " reasoning" : ""}${isWritten && dropsTop(token) ? " marked top-dropped" : ""}${token.returns ? " marked returned" : ""}`;
-  }
-
   span(token) {
     const span = document.createElement("span");
-    span.className = this.classOf(token);
+    span.className = classOf(token, this.measure);
     span.textContent = token.text;
     return span;
-  }
-
-  item(token) {
-    const name = spokenName(token);
-    return element("li", { "aria-label": name, class: this.classOf(token) },
-      element("button", { type: "button", tabindex: "-1", "aria-label": name, class: token.id === null ? "pending" : null }, chipText(token)));
   }
 
   /** Tint the tokens by another measure. */
   tint(measure) {
     this.measure = measure;
-    this.tokens.forEach((token, index) => {
-      const name = this.classOf(token);
-      this.spans[index].className = name;
-      this.items[index].className = name;
-    });
+    this.tokens.forEach((token, index) => { this.spans[index].className = classOf(token, measure); });
+    this.strip.tint(measure);
     if (this.selected >= 0) this.select(this.selected);
-  }
-
-  indexOf(item) {
-    return this.items.indexOf(item);
-  }
-
-  press(index, isInList) {
-    if (index >= 0) this.hooks.pressed(index, isInList);
   }
 
   /** Mark a token; -1: none. */
   select(index) {
-    for (const node of this.marked) node.classList.remove("selected");
-    this.marked.at(-1)?.firstChild.removeAttribute("aria-current");
-    this.marked = [];
+    this.spans[this.selected]?.classList.remove("selected");
     this.selected = index < this.tokens.length ? index : -1;
-    if (this.selected < 0) return;
-    const item = this.items[index];
-    if (this.isHidden(item)) this.unfold(true);
-    this.marked = [this.spans[index], item];
-    for (const node of this.marked) node.classList.add("selected");
-    item.firstChild.setAttribute("aria-current", "true");
-    this.makeReachable(item);
-    scrollWithin(item, this.list);
+    this.spans[this.selected]?.classList.add("selected");
+    this.strip.select(this.selected);
   }
-
-  /** Let the Tab key reach this item of the list, and no other one. */
-  makeReachable(item) {
-    if (this.reachable) this.reachable.tabIndex = -1;
-    this.reachable = item.firstChild;
-    this.reachable.tabIndex = 0;
-  }
-
-  keyInList(event) {
-    const item = event.target.closest("li");
-    const index = item ? this.indexOf(item) : -1;
-    const shown = this.items.filter((other) => !this.isHidden(other));
-    const place = shown.indexOf(item);
-    const last = shown.length - 1;
-    const next = { ArrowRight: place + 1, ArrowDown: place + 1, ArrowLeft: place - 1, ArrowUp: place - 1, Home: 0, End: last }[event.key];
-    if (next !== undefined && place >= 0) {
-      const target = shown[Math.max(0, Math.min(next, last))];
-      this.makeReachable(target);
-      target.firstChild.focus({ preventScroll: true });
-      scrollWithin(target, this.list);
-      event.preventDefault();
-    } else if ((event.key === "Enter" || event.key === " ") && event.target === item) {
-      this.press(index, true);
-      event.preventDefault();
-    }
-  }
-}
-
-/** Scroll an element into view inside its box only. `scrollIntoView` would scroll the page, too. */
-function scrollWithin(node, box) {
-  const inner = node.getBoundingClientRect();
-  const outer = box.getBoundingClientRect();
-  if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top;
-  else if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
-}
-
-const SPACES = { " ": "space", "\n": "newline", "\t": "tab", "\r": "return" };
-
-/** Return the name of a token for screen readers: its text without white space around it, or the names of its white space. */
-export function spokenName(token) {
-  const text = visible(contentText(token)).trim();
-  if (text) return text;
-  return Array.from(contentText(token), (character) => SPACES[character] ?? "white space").join(" ") || "empty";
-}
-
-function chipText(token) {
-  return visible(contentText(token)).replace(/ /g, "\u00b7").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
 }

@@ -145,7 +145,8 @@ function isTextOrNull(value) {
 function isRun(run) {
   if (run === null || run === undefined) return true;
   const isLine = (line, event) => line === null || line === undefined || (line.event === event && isTextOrNull(line.command) && isTextOrNull(line.finish_reason));
-  return typeof run === "object" && isLine(run.start, "start") && isLine(run.done, "done");
+  const isPlace = (place) => place === undefined || ["start", "rest", "seed"].every((name) => Number.isInteger(place?.[name]));
+  return typeof run === "object" && isLine(run.start, "start") && isLine(run.done, "done") && isPlace(run.place);
 }
 
 function areBytes(value) {

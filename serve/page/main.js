@@ -9,9 +9,12 @@ import { Connection } from "./connection.js";
 import { DecidePanel } from "./decide.js";
 import { Details } from "./details.js";
 import { Editor } from "./editor.js";
+import { listenToKeys } from "./keys.js";
 import { RequestError, Server } from "./server.js";
 import { Settings } from "./settings.js";
 import { Stories } from "./stories.js";
+import { TokenStrip } from "./strip.js";
+import { View } from "./view.js";
 import { Writer } from "./writer.js";
 import { Writing } from "./writing.js";
 
@@ -25,11 +28,13 @@ class Page {
     this.loaded = new Promise((resolve) => { this.finishLoading = resolve; }); // what a person does before waits for it
     this.server = new Server((state) => this.connection.became(state));
     this.writer = new Writer(this.server, { settings: () => this.settings.read(), shown: () => this.writing.showText(), grown: () => this.writing.growSoon() });
-    this.editor = new Editor(byId("text"), byId("mirror"), byId("tokens"), byId("thought"), {
+    const openWhy = (index) => this.details.openWhy(index);
+    this.editor = new Editor(byId("text"), byId("mirror"), new TokenStrip(byId("tokens"), byId("thought"), openWhy), {
       edited: (start, end, text) => this.writing.edited(start, end, text),
-      moved: () => this.details.cursorMoved(),
-      pressed: (index, isInList) => this.details.openWhy(index, isInList),
+      moved: () => this.writing.cursorMoved(),
+      pressed: openWhy,
     });
+    this.view = new View(byId("text"), () => this.details.updateNext.call());
     this.connection = new Connection(this);
     this.settings = new Settings(this);
     this.writing = new Writing(this);
@@ -42,8 +47,9 @@ class Page {
     this.click("stop", () => this.stop());
     this.click("decide", () => this.decisions.decide(this.editor.area.value));
     this.click("theme", () => localStorage.setItem(THEME_NAME, changeTheme()));
-    this.click("help", () => byId("help-dialog").showModal());
-    document.addEventListener("keydown", (event) => this.key(event));
+    this.click("help", () => this.showHelp());
+    this.click("ask-why", () => this.editor.toggleAsking(byId("ask-why")));
+    listenToKeys(this);
     this.enable(false);
     this.server.start();
   }
@@ -56,7 +62,7 @@ class Page {
   /** Let a person use the controls that need the lists of the server, or not. */
   enable(isEnabled) {
     for (const control of document.querySelectorAll("header :is(button, input), main :is(button, input, select, textarea)")) {
-      if (!["theme", "help"].includes(control.id) && control.type !== "file") control.disabled = !isEnabled;
+      if (!["theme", "help", "calm", "font", "size", "width", "spelling"].includes(control.id) && control.type !== "file") control.disabled = !isEnabled;
     }
   }
 
@@ -128,19 +134,13 @@ class Page {
     this.comparison.comparing?.abort();
   }
 
-  key(event) {
-    const isCommand = event.ctrlKey || event.metaKey;
-    if (event.key === "Enter" && isCommand) {
-      event.preventDefault();
-      this.attempt(() => this.writing.generate());
-    } else if (event.key === "Escape" && !byId("help-dialog").open) {
-      if (this.writer.isWriting || this.writing.isStarting || this.comparison.comparing) this.stop();
-      else this.details.closeWhy();
-    } else if (isCommand && event.target === this.editor.area && ["z", "y"].includes(event.key.toLowerCase())) {
-      event.preventDefault();
-      if (event.key.toLowerCase() === "y" || event.shiftKey) this.writing.redo();
-      else this.writing.undo();
-    }
+  stopOrClose() {
+    if (this.writer.isWriting || this.writing.isStarting || this.comparison.comparing) this.stop();
+    else this.details.closeWhy();
+  }
+
+  showHelp() {
+    byId("help-dialog").showModal();
   }
 }
 

@@ -22,7 +22,7 @@ export class LostError extends Error {}
 
 /**
  * The server. `watch` is called with its state when the state changes: `connecting`, `ready`, `loading` (the model is
- * loaded), `lost`, or `locked` (a key is needed).
+ * loaded), `stopping`, `lost`, or `locked` (a key is needed).
  */
 export class Server {
   constructor(watch) {
@@ -60,8 +60,8 @@ export class Server {
   async check() {
     try {
       const response = await fetch(address("/health"), { cache: "no-store", signal: AbortSignal.timeout(POLL_TIMEOUT) });
-      await response.text();
-      if (response.status === 503) this.become("loading");
+      const text = await response.text();
+      if (response.status === 503) this.become(text.includes("stopping") ? "stopping" : "loading");
       else if (this.state !== "locked") this.become("ready");
     } catch {
       this.become("lost");
@@ -107,23 +107,27 @@ export class Server {
     const response = await this.send(path, body, { signal });
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
-    while (true) {
-      let part;
-      try {
-        part = await reader.read();
-      } catch (error) {
-        if (signal?.aborted) throw error;
-        this.become("lost");
-        throw new LostError("The server went away while it was writing.");
+    try {
+      while (true) {
+        let part;
+        try {
+          part = await reader.read();
+        } catch (error) {
+          if (signal?.aborted) throw error;
+          this.become("lost");
+          throw new LostError("The server went away while it was writing.");
+        }
+        if (part.done) return;
+        const lines = (rest + part.value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) {
+          const event = JSON.parse(line);
+          if (event.event === "error") throw new RequestError(event, 200);
+          yield event;
+        }
       }
-      if (part.done) return;
-      const lines = (rest + part.value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) {
-        const event = JSON.parse(line);
-        if (event.event === "error") throw new RequestError(event, 200);
-        yield event;
-      }
+    } finally {
+      reader.cancel().catch(() => {}); // whoever reads no further lines ends the request
     }
   }
 }

@@ -3,13 +3,17 @@
 import { byId } from "./web/elements.js";
 import { visible } from "./web/format.js";
 import { Catalogue, ChainEditor } from "./chain.js";
-import { readInteger, readNumber } from "./fields.js";
+import { readInteger, readNumber, setProblem } from "./fields.js";
 import { listenToFiles } from "./files.js";
 import { GrammarField } from "./grammar.js";
 import { PresetControls } from "./presets.js";
+import { afterPause, LostError } from "./server.js";
 import { bansText, readBans, readStrings, stringsText } from "./text_rules.js";
 import { MEASURES } from "./tints.js";
 
+const RANDOM_SEED = -1;
+const SEED_COUNT = 2 ** 32;
+const CHECK_MILLISECONDS = 300;
 const WITH_CONTROLS = new Set(["seed", "max_tokens", "stop", "system", "grammar", "bans", "guidance"]);
 const SETTING_OF_CONTROL = { seed: "seed", length: "max_tokens", samples: "samples", "stop-strings": "stop", bans: "bans", "guidance-scale": "guidance", "negative-prompt": "guidance" };
 
@@ -22,6 +26,8 @@ export class Settings {
     this.changed = new Set(); // the settings that a person has changed since the preset was chosen
     this.grammar = new GrammarField({ field: byId("grammar"), kind: byId("grammar-kind"), names: byId("grammar-names"), note: byId("grammar-note") }, page.server, { typed: () => this.changed.add("grammar"), changed: () => this.chainChanged() });
     this.presets = new PresetControls({ choice: byId("preset"), notes: byId("import-notes") }, page.server, { apply: (steps, settings) => this.applyPreset(steps, settings), attempt: (action) => page.attempt(action) });
+    this.checkBansSoon = afterPause(CHECK_MILLISECONDS, () => this.checkBans());
+    byId("bans").addEventListener("input", () => this.checkBansSoon());
     page.click("import-preset", () => byId("preset-file").click());
     page.click("save-preset", () => this.savePreset());
     listenToFiles(byId("preset-file"), (file) => page.attempt(async () => {
@@ -51,7 +57,7 @@ export class Settings {
   /** Return the settings of requests. Raises an error if the seed or the length is wrong. */
   read() {
     const { seed, length } = this.numbers();
-    const wrong = [byId("seed"), byId("length"), byId("samples"), byId("guidance-scale")].find((field) => field.validationMessage);
+    const wrong = [byId("seed"), byId("length"), byId("samples"), byId("guidance-scale"), byId("bans")].find((field) => field.validationMessage);
     if (wrong) throw new Error(wrong.validationMessage);
     return {
       chain: this.chain.notation || "dist",
@@ -90,12 +96,24 @@ export class Settings {
     };
   }
 
+  /** Return seeds for this number of texts: that of the field and the next ones, without those that were used. */
+  seeds(count, used = new Set()) {
+    const { seed } = this.numbers();
+    const [drawn] = crypto.getRandomValues(new Uint32Array(1));
+    const seeds = [];
+    for (let next = seed === RANDOM_SEED ? drawn : seed; seeds.length < count; next = (next + 1) % SEED_COUNT) {
+      if (!used.has(next)) seeds.push(next);
+    }
+    return seeds;
+  }
+
   applyPreset(steps, settings) {
     this.chain.show(steps);
     if (Number.isInteger(settings.seed)) byId("seed").value = String(settings.seed);
     if (settings.max_tokens > 0) byId("length").value = String(settings.max_tokens);
     byId("stop-strings").value = stringsText(settings.stop);
     byId("bans").value = bansText(settings.bans);
+    this.checkBansSoon();
     const rules = Object.fromEntries(Object.entries(settings).filter(([name]) => !WITH_CONTROLS.has(name)));
     if (rules.phases) rules.phases = [...rules.phases.slice(0, -1), {}]; // the cards are the chain of the last phase
     this.showRules(rules);
@@ -126,6 +144,22 @@ export class Settings {
     this.page.stories.saveSoon();
   }
 
+  /** Say what is wrong in the field of bans while a person writes them. The server knows what a ban may be. */
+  async checkBans() {
+    const field = byId("bans");
+    const text = field.value;
+    let problem = null;
+    try {
+      const bans = readBans(text);
+      if (bans.length) await this.page.server.json("/gen/presets/text", { chain: "dist", settings: { bans } });
+    } catch (error) {
+      if (!(error instanceof LostError)) problem = error.message;
+    }
+    if (field.value !== text) return;
+    setProblem(field, problem);
+    byId("bans-note").textContent = visible(problem ?? "");
+  }
+
   settingChanged(name) {
     this.changed.add(name);
     this.numbers();
@@ -143,7 +177,7 @@ export class Settings {
 
   /** Wait until what was just typed is read. Raises an error if any setting is wrong. */
   async settle() {
-    await Promise.all([this.chain.settle(), this.grammar.checkSoon.settled(), this.page.chat.renderTemplateSoon.settled()]);
+    await Promise.all([this.chain.settle(), this.grammar.checkSoon.settled(), this.checkBansSoon.settled(), this.page.chat.renderTemplateSoon.settled()]);
     if (this.grammar.problem !== null) throw new Error(`The grammar is wrong: ${this.grammar.problem}`);
     this.read(); // raises an error if the seed or the length is wrong
   }
@@ -182,6 +216,7 @@ export class Settings {
     this.changed = new Set(state.changed);
     if (state.stop !== undefined) byId("stop-strings").value = state.stop;
     if (state.bans !== undefined) byId("bans").value = state.bans;
+    this.checkBansSoon();
     if (state.rules !== undefined) this.showRules(state.rules);
     this.showContext(state.context ?? {});
     this.showGuidance({ scale: state.guidanceScale, negative_prompt: state.negativePrompt, model: state.guidanceModel });

@@ -151,20 +151,20 @@ function characterGroups(tokens) {
  */
 export function editTokens(tokens, start, end, inserted) {
   if (start === end && !inserted) return tokens;
-  const left = [];
-  const right = [];
-  let [before, after, offset, grammar] = ["", "", 0, undefined];
-  for (const group of characterGroups(tokens)) {
-    const text = textOf(group);
-    const groupEnd = offset + text.length;
-    if (groupEnd <= start) left.push(...group);
-    else if (offset >= end) right.push(...group);
-    else {
-      before += text.slice(0, Math.max(start - offset, 0));
-      after += text.slice(Math.max(end - offset, 0));
-    }
-    offset = groupEnd;
+  // The changed tokens, from `first` to `last`, divide no character. Before them, the text has `offset` characters.
+  let [first, last, offset, position] = [0, 0, 0, 0];
+  for (let index = 0, reach = 0; index < tokens.length; index += 1) {
+    position += tokens[index].text.length;
+    if (tokens[index].isOpen && index < tokens.length - 1) continue;
+    if (position <= start) [first, offset] = [index + 1, position];
+    else if (reach >= end) break;
+    [last, reach] = [index + 1, position];
   }
+  const left = tokens.slice(0, first);
+  const right = tokens.slice(last);
+  const changed = textOf(tokens.slice(first, last));
+  const [before, after] = [changed.slice(0, Math.max(start - offset, 0)), changed.slice(Math.max(end - offset, 0))];
+  let grammar;
   while (left.length > 1 && left.at(-1).text === "") left.pop(); // a space that was added before what is gone
   let text = before + inserted + after;
   if (!text) {
@@ -257,7 +257,7 @@ function isAddedRightly({ event, added = 0, bytes, text, isOpen }, index) {
   return event === "prompt" && (index === 0 || (added === 1 && bytes[0] === 32));
 }
 
-/** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `branch` or `opened`. */
+/** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `accepted`, `branch` or `opened`. */
 export class TextNode {
   constructor({ id, parent, kind, tokens, run = null }) {
     this.id = id;
@@ -293,6 +293,13 @@ export class TextNode {
   get ownText() {
     return textOf(this.ownTokens) || textOf(this.tokens);
   }
+
+  /** The text that the model has written, without what is before and after it. */
+  get written() {
+    const { start, rest } = this.run.place;
+    const text = textOf(this.tokens);
+    return text.slice(start, text.length - rest);
+  }
 }
 
 /** The tree of texts, and the text that is shown. */
@@ -318,6 +325,29 @@ export class TextTree {
     let node = this.current;
     while (node && !node.run) node = node.parent;
     return node?.run ?? null;
+  }
+
+  /** The text of the last generation, before what was typed since; null without one. */
+  get generation() {
+    let node = this.current;
+    while (node && !node.run?.place) node = node.parent;
+    return node;
+  }
+
+  /**
+   * Return the texts that the model has written in the same place as another one: after the first `start` characters of
+   * their parent, and before its last `rest` ones.
+   */
+  alternatives({ parent, run: { place } }) {
+    return parent.children.filter(({ kind, run }) => kind === "generated" && run?.place?.start === place.start && run.place.rest === place.rest);
+  }
+
+  /** Remove a text that has no others after it. */
+  remove(node) {
+    this.nodes.delete(node.id);
+    node.parent.children = node.parent.children.filter((other) => other !== node);
+    this.past = this.past.filter((other) => other !== node);
+    this.redone = this.redone.filter((other) => other !== node);
   }
 
   /** Add a text after another one, and go to it. */

@@ -4,7 +4,6 @@ import { appended, Arrivals, editTokens, makeToken, pendingToken, textOf, TextTr
 
 const BURST_MILLISECONDS = 1000;
 const TRACE_COUNT = 20;
-const SEED_COUNT = 2 ** 32;
 
 /**
  * The text of the tab. `hooks`: `settings()` returns the settings of requests, `shown()` is called when another text is
@@ -17,6 +16,7 @@ export class Writer {
     this.tree = new TextTree();
     this.lastTyped = 0;
     this.controller = null; // of the generation that runs
+    this.progress = null; // how far it is
     this.tokenizing = null;
   }
 
@@ -92,9 +92,8 @@ export class Writer {
   }
 
   /** Return the fields of a request that continues tokens. */
-  fields(tokens) {
+  fields(tokens, last = this.tree.current) {
     const { grammar, rules, opening, ...settings } = this.hooks.settings();
-    const last = this.tree.current;
     const key = grammar === null ? null : JSON.stringify(grammar);
     // The grammar reads what was written under it, unless that is a whole sentence.
     const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
@@ -104,23 +103,29 @@ export class Writer {
   }
 
   /**
-   * Continue tokens. The new text is a node of the tree, which grows. With a `count`, further texts grow beside it, with
-   * the next seeds. Raises the errors of the server; the tokens that have come stay. Return the run of the new text.
+   * Let the model write between the `tokens` before a place of a text, `parent`, and those `after` it. The new text is a node
+   * of the tree, which grows; for each further one of the `seeds`, another text grows beside it. `place` says what the
+   * texts replace, see `TextTree.alternatives`. `cut` returns the length of what was written if it is to end there.
+   * Raises the errors of the server; the tokens that have come stay. Return the run of the first text.
    */
-  async generate(tokens, { kind = "generated", parent = this.tree.current, count = 1 } = {}) {
+  async generate({ tokens, after, parent, place, seeds, cut }) {
     const { grammar } = this.hooks.settings();
     const key = grammar === null ? null : JSON.stringify(grammar);
     const controller = new AbortController();
     this.controller = controller;
+    this.progress = { read: null, count: 0, since: null };
     this.endBurst();
-    const fields = { ...this.fields(tokens), trace: TRACE_COUNT, logprobs: true };
-    const first = { run: newRun(), node: null, add: (run) => this.tree.add(kind, tokens, run, parent), grown: () => this.hooks.grown() };
-    const others = Array.from({ length: count - 1 }, () => ({ run: newRun(), node: null, add: (run) => this.tree.insert(parent, kind, tokens, run), grown: () => {} }));
-    const texts = [first, ...others];
-    if (kind === "branch") first.node = first.add(first.run);
+    const fields = { ...this.fields(tokens, parent), trace: TRACE_COUNT, logprobs: true, return_progress: true };
+    fields.max_tokens = place.limit ?? fields.max_tokens;
+    const texts = seeds.map((seed, number) => ({
+      run: { start: null, done: null, place: { ...place, seed } }, // the first and the last line have not come yet
+      node: null,
+      isFirst: number === 0,
+      add: (run) => (number === 0 ? this.tree.add("generated", tokens, run, parent) : this.tree.insert(parent, "generated", tokens, run)),
+    }));
     try {
       this.hooks.shown();
-      await Promise.all(texts.map((text, number) => this.receive(text, tokens, { ...fields, seed: (fields.seed + number) % SEED_COUNT }, key, controller.signal)));
+      await Promise.all(texts.map((text) => this.receive(text, { tokens, after, key, cut, signal: controller.signal, fields: { ...fields, seed: text.run.place.seed } })));
     } catch (error) {
       if (!controller.signal.aborted) {
         controller.abort(); // the other texts
@@ -133,23 +138,26 @@ export class Writer {
       parent.children = [...parent.children.filter((node) => !made.includes(node)), ...made.filter((node) => node.parent === parent)];
       this.hooks.shown();
     }
-    return first.run;
+    return texts[0].run;
   }
 
   /** Let a text grow by the lines of a request, until it ends. */
-  async receive(text, tokens, fields, key, signal) {
+  async receive(text, { tokens, after, fields, key, cut, signal }) {
     let arrivals = new Arrivals(tokens);
     let shown = tokens;
     let returns = []; // of tokens that have not come yet
-    const show = () => {
-      if (arrivals.tokens === shown) return; // nothing has become visible
+    let end = null;
+    const offset = textOf(tokens).length;
+    const show = (own) => {
+      if (own === shown) return; // nothing has become visible
       text.node ??= text.add(text.run);
-      shown = arrivals.tokens;
-      text.node.tokens = shown;
-      text.grown();
+      shown = own;
+      text.node.tokens = appended(own, after);
+      if (text.isFirst) this.hooks.grown();
     };
     try {
       for await (const line of this.server.lines("/gen/generate", fields, signal)) {
+        if (text.isFirst) this.note(line);
         if (line.event === "start") {
           text.run.start = line;
           // Healing removes the last tokens of the prompt, and the first tokens of the run spell them again.
@@ -161,25 +169,47 @@ export class Writer {
         } else if (line.event === "token") {
           const own = returns.filter((other) => other.index === line.index);
           arrivals.add(makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) }));
-          show();
+          show(arrivals.tokens);
+          end = cut(textOf(arrivals.tokens).slice(offset));
+          if (end !== null) break;
         }
       }
     } finally {
       arrivals.finish();
-      if (text.node || textOf(arrivals.tokens) !== textOf(tokens)) show();
+      const own = end === null ? arrivals.tokens : editTokens(arrivals.tokens, offset + end, textOf(arrivals.tokens).length, "");
+      if (text.node || textOf(own) !== textOf(tokens)) show(own);
     }
+  }
+
+  /** Note how far the model is. */
+  note({ event, read_tokens: read, prompt_tokens: length }) {
+    if (event === "reading") this.progress.read = [read, length];
+    else if (event === "start") Object.assign(this.progress, { read: null, since: performance.now() });
+    else if (event === "token") this.progress.count += 1;
+    this.hooks.grown();
+  }
+
+  /**
+   * Return the tokens of a text before its first `start` characters, and those of its last `rest` ones. A part of a token
+   * becomes tokens of its own. No text at all becomes BOS.
+   */
+  async divided(tokens, { start, rest }) {
+    const { length } = textOf(tokens);
+    const before = await this.tokenized(editTokens(tokens, start, length, ""));
+    const after = rest ? editTokens(tokens, 0, length - rest, "") : [];
+    return { before, after: after.slice(after.findIndex((token) => token.text !== "" || token.isOpen)) };
   }
 
   stop() {
     this.controller?.abort();
   }
 
-  /** Return the tokens with another candidate in the place of one of them, and the text beside which this branch belongs. */
-  branchAt(index, candidateId) {
+  /** Add the text with another candidate in the place of a token, where it belongs. Return it. */
+  addBranch(index, candidateId) {
     const replaced = this.tokens[index];
     const candidate = replaced.trace.candidates.find((other) => other.id === candidateId);
     const token = takenToken(candidate, replaced.trace, replaced);
-    return { tokens: appended(this.tokens.slice(0, index), [token]), parent: this.tree.parentOfBranch(index) };
+    return this.tree.add("branch", appended(this.tokens.slice(0, index), [token]), null, this.tree.parentOfBranch(index));
   }
 }
 
@@ -189,11 +219,6 @@ function answerStart(tokens, opening) {
   let length = 0;
   const start = tokens.findIndex((token) => (length += token.text.length) > opening.length);
   return { answer_start: start < 0 ? tokens.length : start };
-}
-
-/** Return the first and the last line of a generation, which have not come yet. */
-function newRun() {
-  return { start: null, done: null };
 }
 
 /** Return the token of a candidate that a person has chosen. Its trace is that of the place, without a draw. */
