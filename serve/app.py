@@ -29,6 +29,7 @@ from . import (
     page_routes,
     preset_routes,
     responses,
+    story_folder_routes,
     story_routes,
     tokenizer_routes,
 )
@@ -84,6 +85,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     *preset_routes.ROUTES,
     *grammar_routes.ROUTES,
     *line_routes.ROUTES,
+    *story_folder_routes.ROUTES,
     *story_routes.ROUTES,
     *page_routes.ROUTES,
 )

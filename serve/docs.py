@@ -100,7 +100,7 @@ def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
         schema = {"type": "object", "required": list(route.keys)} if route.keys else {}
         content[JSON] = {"schema": schema}
     responses: Json = {"200": {"description": "the answer", "content": content}}
-    errors = [*_ERRORS]
+    errors = [*_ERRORS, *route.errors]
     if route.method != "GET":
         errors.append(TooLargeError)
     if has_parameters:

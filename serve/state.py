@@ -25,12 +25,20 @@ from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
 from .answers import PreparedFormat, answer, until_client_leaves
 from .engine_thread import EngineThread
-from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, client_message
+from .errors import (
+    InvalidRequestError,
+    RequestError,
+    TimedOutError,
+    TooLargeError,
+    UnavailableError,
+    client_message,
+)
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
 from .resolution import SETTING_ERRORS, RequestMaker
 from .security import Access
+from .story_folder import StoryFolder
 from .tracked_answers import AnswerTracker
 
 # The beginning of the paths that only this server has.
@@ -79,6 +87,8 @@ class ServerState:
         default_factory=lambda: LimitedCache(_MAX_BYTES_OF_ROWS, _size_of_row)
     )
     access: Access = field(default_factory=Access)
+    # The folder of the page's stories; None: they stay in the browser.
+    stories: StoryFolder | None = None
     log: RequestLog = field(default_factory=RequestLog)
     metrics: Metrics = field(init=False)
     # Threads in which requests are prepared.
@@ -187,6 +197,8 @@ class RouteSpec(NamedTuple):
     keys: Sequence[str] = ()
     # Whether the body has lines, each a JSON object.
     takes_lines: bool = False
+    # Errors that routes of this kind do not always have.
+    errors: Sequence[type[RequestError]] = ()
     # Whether the body is a file.
     takes_file: bool = False
 

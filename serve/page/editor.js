@@ -1,7 +1,7 @@
 // The text: a text area, and a copy of its text behind it that shows the tints of tokens.
 
 import { element } from "./web/elements.js";
-import { keptLength, sharedLength, textOf } from "./texts.js";
+import { changeOf, keptLength, sharedLength, textOf } from "./texts.js";
 import { classOf } from "./tints.js";
 
 /**
@@ -86,15 +86,9 @@ export class Editor {
 
   /** Take over what a person has typed: the tokens that the change touches become one that is not tokenized yet. */
   typed() {
-    const before = this.text;
-    const after = this.area.value;
-    let start = 0;
-    const most = Math.min(before.length, after.length);
-    while (start < most && before[start] === after[start]) start += 1;
-    let kept = 0;
-    while (kept < most - start && before[before.length - 1 - kept] === after[after.length - 1 - kept]) kept += 1;
-    this.text = after;
-    this.hooks.edited(start, before.length - kept, after.slice(start, after.length - kept));
+    const { start, end, inserted } = changeOf(this.text, this.area.value);
+    this.text = this.area.value;
+    this.hooks.edited(start, end, inserted);
   }
 
   /** Return the offset of a token in the text. */

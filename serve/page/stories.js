@@ -1,101 +1,212 @@
-// The stories: what the page keeps of the text, and its files.
+// The story of the tab: kept in the browser and in a folder of the server, and changed for another one.
 
 import { byId, element } from "./web/elements.js";
-import { countText } from "./web/format.js";
-import { shortText } from "./branches.js";
-import { download, exportText, linesOf, listenToFiles, readExport, readStored, tokensOf } from "./files.js";
+import { visible } from "./web/format.js";
+import { download, exportData, linesOf, listenToFiles, piecesOf, readData, readExport, tokensOf, treeOfPieces } from "./files.js";
 import { afterPause } from "./server.js";
-import { TabStore } from "./storage.js";
-import { reserveUids, textOf, TextTree } from "./texts.js";
+import { isOvertaken, StoryFolder } from "./story_folder.js";
+import { StoryList, titleOf } from "./story_list.js";
+import { newStory, StoryStore, TakenError, wordsOf } from "./storage.js";
+import { changeOf, editTokens, reserveUids, textOf, TextTree } from "./texts.js";
 
+const TAB_NAME = "gen-tab"; // the story that a tab shows, also after a reload
 const SAVE_MILLISECONDS = 400;
+const FOLDER_MILLISECONDS = 2000;
 const OPEN_WHILE_WRITING = "The model is writing. Stop it first.";
+const UNSAVED = "This story is only in this tab now: ";
+const NO_ROOM = "the browser has no room for it. Download it, or delete other stories.";
 
-/** The state of the tab, and the texts of other tabs and of files. `page` is the page. */
+const CONTEXT = ["memory", "authors_note", "world_info"];
+
+function baseName(name) {
+  return name.replace(/\.[^.]*$/, "");
+}
+
+/** Return the story of a file with nothing but text; null if the file has another ending. */
+function readPlainText(name, content) {
+  if (!/\.(txt|md)$/i.test(name)) return null;
+  const [, title, text] = /^# (.+)\n\n([^]*?)\n?$/.exec(name.endsWith("md") ? content : "") ?? [null, baseName(name), content];
+  return { title, tree: treeOfPieces([{ text }]) };
+}
+
+/** The story that is shown, and its places. `page` is the page. */
 export class Stories {
   constructor(page) {
     this.page = page;
     this.store = null;
+    this.story = newStory();
+    this.folder = new StoryFolder(page.server);
+    this.list = new StoryList(this);
     this.lastSaved = 0;
+    this.saving = Promise.resolve(); // ends with the last save in the browser, and the next one in the folder
+    this.savingToFolder = Promise.resolve();
+    this.kept = ""; // what `contentKey` was when the story was opened or last saved
+    this.isUnsaved = false; // whether the last change is in this tab only
     this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
-    page.click("export", () => download(exportText(page.writer.tree, page.settings.state()), "page.json", "application/json"));
+    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.inFolder(() => this.saveToFolder()));
     page.click("open", () => byId("open-file").click());
+    page.click("export", () => byId("export-dialog").showModal());
     page.click("report", () => this.saveReport());
-    page.click("closed-tabs", () => this.listClosedTabs());
-    listenToFiles(byId("open-file"), (name, text) => page.attempt(() => this.openFile(name, text)));
+    page.click("export-unsaved", () => this.download("details"));
+    page.click("close-remarks", () => this.showRemarks([]));
+    for (const button of byId("export-dialog").querySelectorAll("[data-kind]")) {
+      button.addEventListener("click", () => page.attempt(() => this.download(button.dataset.kind)));
+    }
+    listenToFiles(byId("open-file"), (file) => page.attempt(() => this.read(file)));
+    byId("title").addEventListener("change", () => page.attempt(() => this.rename(this.story, byId("title").value)));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
     addEventListener("pagehide", () => this.save());
+    addEventListener("beforeunload", (event) => this.isUnsaved && event.preventDefault());
   }
 
-  /** Open the store. Return what the tab had in it; null without that. */
+  /** Open the store. Return the state of the tab's story; null without one. */
   async load() {
-    const [store, state] = await TabStore.open();
+    const [store] = await Promise.all([StoryStore.open(), this.page.inBackground(() => this.folder.list())]);
+    const id = sessionStorage.getItem(TAB_NAME);
+    const found = id === null ? null : await store.read(id);
     this.store = store;
-    return state;
+    await (found ? this.adopt(found.story, found.state.tokens) : this.take(this.story));
+    this.showStory();
+    return found?.state ?? null;
   }
 
-  async save() {
-    this.lastSaved = performance.now();
-    if (!this.store) return;
+  // The story of the tab.
+
+  async take(story) {
+    const isTaken = await this.store.take(story.id);
+    if (isTaken) {
+      this.story = story;
+      sessionStorage.setItem(TAB_NAME, story.id);
+    }
+    return isTaken;
+  }
+
+  /** Take a story that is stored, or a copy if another tab has it. */
+  async adopt(story, tokens) {
+    if (await this.take(story)) this.store.keepTokens(tokens);
+    else await this.takeCopy(story, `\u201c${titleOf(story)}\u201d is open in another tab.`);
+  }
+
+  /** Go on with a copy of a story, which has no file yet. */
+  async takeCopy(story, reason) {
+    const copy = newStory({ ...story, ...(story.text ? { title: `${titleOf(story)} (copy)` } : {}), file: null });
+    await this.take(copy);
+    this.showStory();
+    if (story.text) this.showRemarks([`${reason} This tab goes on with a copy, so that neither replaces the other.`]);
+  }
+
+  showStory() {
+    byId("title").value = this.story.title ?? "";
+    byId("title").placeholder = titleOf(this.story);
+    byId("kept").textContent = this.story.file ? visible(`${this.story.file.name}.txt`) : "";
+    this.kept = this.contentKey;
+    this.list.offerLast();
+    this.keepInFolder();
+  }
+
+  /** Write the story into the folder soon, if it is another one than there. */
+  keepInFolder() {
+    const { text, file } = this.story;
+    if (this.folder.isThere && text && (!file || file.isChanged)) this.saveToFolderSoon();
+  }
+
+  /** What differs if the story has changed. */
+  get contentKey() {
     const { tree } = this.page.writer;
+    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, tree.current.id, textOf(tree.current.tokens), this.page.settings.state()]) : "";
+  }
+
+  /** Show another story: its tree with its settings. `show` puts them in place. */
+  async change(show) {
+    if (this.page.writer.isWriting || this.page.writing.isStarting) throw new Error(OPEN_WHILE_WRITING);
+    this.page.details.closeWhy();
+    await this.save();
+    await this.saveToFolderSoon.settled();
+    this.showRemarks([]);
+    this.page.editor.show([]);
     try {
-      await this.store.write({ settings: structuredClone(this.page.settings.state()), nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) }, tokensOf(tree));
-    } catch (error) {
-      if (error?.name === "QuotaExceededError") this.page.showProblem("The browser has no room to keep this text; export it.");
-      else console.error(error);
+      await show();
+    } finally {
+      this.page.writing.movedInTree();
+      this.showStory();
     }
   }
 
+  /** Begin a story with the settings of the last one. */
+  async begin({ title = null, tree = new TextTree(), settings = {}, file = null }) {
+    await this.change(async () => {
+      await this.take(newStory({ title, file }));
+      this.page.settings.applyState({ ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, ...settings });
+      tree.mend();
+      this.tokenizeAgain(tree, settings.model);
+      this.page.writer.tree = tree;
+    });
+  }
+
+  /** Open a story of the browser. If its file is newer, then the file's text is shown, and the other one is a branch. */
+  async open(id) {
+    if (id === this.story.id) return;
+    const found = await this.store.read(id);
+    if (!found) throw new Error("This story is not in the browser any more.");
+    const { story, state } = found;
+    const newer = story.file && (await this.newerFile(story.file));
+    await this.change(async () => {
+      await this.adopt(story, state.tokens);
+      this.restoreTree(state);
+      if (newer && this.story === story) this.takeFile(newer);
+    });
+  }
+
+  /** Return the file of a story if somebody else has changed it; null if not, or if it is gone. */
+  async newerFile(file) {
+    try {
+      const newer = await this.folder.read(file.name);
+      return newer.version === file.version ? null : newer;
+    } catch {
+      return null; // the next change tells it
+    }
+  }
+
+  takeFile({ name, version, text, data }) {
+    const { tree, settings } = this.readFile(text, data);
+    this.page.settings.applyState(settings);
+    this.page.writer.tree.graft(tree);
+    this.story.file = { name, version, isChanged: false };
+    this.showRemarks([`${name}.txt was changed elsewhere: this is its text. The one that this browser had is in Branches.`]);
+  }
+
+  /** Open a story that is only in the folder. */
+  async openFile(name) {
+    const { version, text, data } = await this.folder.read(name);
+    const { title, tree, settings } = this.readFile(text, data);
+    await this.begin({ title: title ?? name, tree, settings, file: { name, version, isChanged: false } });
+  }
+
+  /** Return the title, the tree and the settings of a file. If somebody has edited its text, the change is the last step. */
+  readFile(text, data) {
+    if (data === null) return { title: null, tree: treeOfPieces([{ text }]), settings: {} };
+    const found = readData(data);
+    const { tree } = found;
+    const { tokens } = tree.current;
+    const { start, end, inserted } = changeOf(textOf(tokens), text);
+    if (start !== end || inserted) tree.add("typed", editTokens(tokens, start, end, inserted));
+    return found;
+  }
+
+  /** Show the state of the tab's story after the page was loaded. */
   restore(state) {
+    this.restoreTree(state);
+    this.page.writing.movedInTree();
+    this.showStory();
+  }
+
+  restoreTree(state) {
     for (const uid of state.tokens.keys()) reserveUids(uid);
     this.page.settings.applyState(state.settings);
-    this.page.writer.tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
-    this.page.writer.tree.mend();
-    this.tokenizeAgain(this.page.writer.tree, state.settings.model);
-    this.page.writing.movedInTree();
-  }
-
-  async openFile(name, text) {
-    await this.page.loaded;
-    let found;
-    try {
-      found = readExport(text);
-    } catch (error) {
-      throw new Error(`${name} cannot be opened: ${error.message}.`, { cause: error });
-    }
-    this.open(found);
-  }
-
-  /** Add the texts of a file or of another tab to those of this tab, and show the one that was shown there. */
-  open({ tree, settings }) {
-    if (this.page.writer.isWriting || this.page.writing.isStarting) throw new Error(OPEN_WHILE_WRITING);
-    this.page.settings.applyState(settings);
+    const tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
     tree.mend();
-    this.tokenizeAgain(tree, settings.model);
-    this.page.writer.tree.graft(tree);
-    this.page.writing.movedInTree();
-  }
-
-  /** List the texts of closed tabs. */
-  async listClosedTabs() {
-    const list = byId("closed-list");
-    const tabs = await this.store.closedTabs();
-    list.replaceChildren(...tabs.map(({ when, state }) => this.closedTab(when, state)).filter(Boolean));
-    byId("closed-note").textContent = list.children.length ? "A press adds the texts to those of this tab." : "No closed tab has a text. Texts of tabs that were not used for 30 days are deleted.";
-    byId("closed-dialog").showModal();
-  }
-
-  /** Return the item of a closed tab; null if it has no text. */
-  closedTab(when, state) {
-    const uids = state?.nodes.find(({ id }) => id === state.current)?.uids ?? [];
-    const text = textOf(uids.map((uid) => state.tokens.get(uid)).filter(Boolean));
-    if (!text.trim()) return null;
-    const open = () => {
-      byId("closed-dialog").close();
-      this.page.attempt(() => this.open(readStored(state)));
-    };
-    return element("li", {}, element("button", { type: "button", onclick: open }, element("bdi", {}, shortText(text))),
-      element("span", { class: "note" }, ` ${new Date(when).toLocaleString()}, ${countText(uids.length)} tokens`));
+    this.tokenizeAgain(tree, state.settings.model);
+    this.page.writer.tree = tree;
   }
 
   /** Let the server tokenize texts that another model has tokenized. Ids mean nothing to a model with other tokens. */
@@ -103,6 +214,169 @@ export class Stories {
     if (model === undefined || model === this.page.model) return;
     tree.forgetIds();
     this.page.showProblem(`The text was written with ${model}. It is tokenized again, so that its tokens have no details.`);
+  }
+
+  // Keeping it.
+
+  async save() {
+    this.saving = this.saving.then(() => this.saveNow());
+    return this.saving;
+  }
+
+  async saveNow() {
+    this.lastSaved = performance.now();
+    if (!this.store) return;
+    const { tree } = this.page.writer;
+    const { story } = this;
+    const text = textOf(tree.current.tokens);
+    if (text !== story.text) Object.assign(story, { text, words: wordsOf(text), when: Date.now() });
+    const key = this.contentKey;
+    const isChanged = key !== this.kept;
+    this.kept = key;
+    if (isChanged && story.file) story.file.isChanged = true;
+    byId("title").placeholder = titleOf(story);
+    try {
+      const state = { settings: structuredClone(this.page.settings.state()), nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
+      await this.store.write(story, state, tokensOf(tree));
+      this.showSaved(this.store.canKeep || !text ? null : "the browser keeps nothing here. Download it before you close the tab.");
+    } catch (error) {
+      if (error instanceof TakenError) {
+        await this.takeCopy(story, `\u201c${titleOf(story)}\u201d was changed in another tab.`);
+        await this.saveNow();
+        return;
+      }
+      this.showSaved(error?.name === "QuotaExceededError" ? NO_ROOM : `the browser could not store it (${error?.message ?? "unknown reason"}).`);
+    }
+    this.keepInFolder();
+  }
+
+  /** Do something in the folder after what is done there already. */
+  async inFolder(work) {
+    const done = this.savingToFolder.then(work);
+    this.savingToFolder = done.catch(() => {}); // the caller tells it
+    return done;
+  }
+
+  /** Show that the story is kept, or why not. */
+  showSaved(problem) {
+    this.isUnsaved = problem !== null;
+    byId("unsaved").hidden = !this.isUnsaved;
+    const words = this.isUnsaved ? UNSAVED + problem : "";
+    if (byId("unsaved-text").textContent !== words) byId("unsaved-text").textContent = words;
+    if (!this.isUnsaved && this.store.canKeep) navigator.storage?.persist?.();
+  }
+
+  async saveToFolder() {
+    const { story, page: { writer: { tree } } } = this;
+    const { text, title } = story;
+    const data = exportData(title, tree, this.page.settings.state());
+    const name = title ?? `Story ${new Date(story.when).toISOString().slice(0, 10)}`;
+    try {
+      let file;
+      try {
+        file = await this.folder.write(story.file, name, text, data);
+      } catch (error) {
+        if (!isOvertaken(error)) throw error;
+        file = await this.folder.write(null, name, text, data);
+        this.showRemarks([`${story.file.name}.txt was changed or removed elsewhere. It stays so; this story is now ${file.name}.txt.`]);
+        if (title) story.title = file.name;
+        if (story === this.story) this.showStory();
+      }
+      story.file = { ...file, isChanged: text !== story.text };
+      await this.store.change(story.id, { file: story.file, title: story.title });
+      if (story === this.story) byId("kept").textContent = visible(`${file.name}.txt`);
+    } catch (error) {
+      byId("kept").textContent = "";
+      this.showRemarks([`The story is not in the folder of the server: ${error.message} It is in this browser; the next change tries again.`]);
+    }
+  }
+
+  showRemarks(sentences) {
+    byId("remarks").replaceChildren(...sentences.map((sentence) => element("p", {}, visible(sentence))));
+    byId("remarks-area").hidden = sentences.length === 0;
+  }
+
+  // What a person does with stories of the list.
+
+  async rename(story, title) {
+    story.title = title.trim() || null;
+    if (story === this.story) {
+      this.showStory();
+      await this.save();
+    } else await this.store.change(story.id, { title: story.title });
+    if (story.file && story.title) await this.inFolder(() => this.renameFile(story));
+  }
+
+  async renameFile(story) {
+    const last = story.file;
+    const { text, data, version } = await this.folder.read(last.name);
+    if (version !== last.version) throw new Error(`${last.name}.txt was changed elsewhere, and keeps its name.`);
+    const file = await this.folder.write(null, story.title, text, data && { ...data, title: story.title });
+    await this.folder.delete(last);
+    story.file = { ...file, isChanged: last.isChanged };
+    await this.store.change(story.id, { file: story.file });
+    if (story === this.story) this.showStory();
+  }
+
+  async duplicate(id) {
+    if (id === this.story.id) await this.save();
+    const { story, state: { tokens, ...state } } = await this.store.read(id);
+    const copy = newStory({ ...story, title: `${titleOf(story)} (copy)`, when: Date.now(), file: null });
+    await this.store.write(copy, state, tokens, new Set());
+  }
+
+  /** Delete a story; if it is the one that is shown, begin a new one. Its file goes, too. */
+  async delete(story) {
+    if (story === this.story) await this.begin({});
+    await this.savingToFolder;
+    await this.store.change(story.id, { deleted: Date.now(), file: null });
+    if (story.file) await this.folder.delete(story.file).catch(() => {}); // one that was changed elsewhere stays
+  }
+
+  async undelete(story) {
+    await this.store.change(story.id, { deleted: null });
+  }
+
+  // Files.
+
+  /** Open a file as a new story. */
+  async read(file) {
+    await this.page.loaded;
+    let found;
+    try {
+      found = readPlainText(file.name, await file.text()) ?? readExport(await file.text()) ?? (await this.readForeign(file));
+    } catch (error) {
+      throw new Error(`${file.name} cannot be opened: ${error.message}.`, { cause: error });
+    }
+    await this.begin(found);
+    if (found.preset) await this.page.settings.presets.read(file.name, JSON.stringify(found.preset));
+    this.showRemarks(found.remarks ?? []);
+  }
+
+  /** Return the story of a file of another program, which the server reads. */
+  async readForeign(file) {
+    const response = await this.page.server.sendText(`/gen/import?name=${encodeURIComponent(file.name)}`, file, "application/octet-stream");
+    const { name, format, pieces, messages, settings: preset, remarks, ...others } = await response.json();
+    const context = Object.fromEntries(CONTEXT.map((field) => [field, others[field]]).filter(([, value]) => value));
+    const settings = { context, messages: (messages ?? []).map(({ role, content }) => ({ role, content })) };
+    return { title: name ?? baseName(file.name), tree: treeOfPieces(pieces), settings, preset, remarks: [`${file.name}: ${format}.`, ...remarks] };
+  }
+
+  /** Save the story as a file of a kind. */
+  async download(kind) {
+    const { story, page: { writer: { tree } } } = this;
+    const title = titleOf(story);
+    const text = textOf(tree.current.tokens);
+    const settings = this.page.settings.state();
+    const make = {
+      txt: () => text,
+      md: () => `# ${title}\n\n${text}\n`,
+      json: () => JSON.stringify(exportData(story.title, tree, settings)),
+      details: () => JSON.stringify(exportData(story.title, tree, settings, { hasDetails: true })),
+      koboldai: async () => (await this.page.server.send("/gen/export", { format: "koboldai", pieces: piecesOf(tree), ...settings.context })).text(),
+    }[kind];
+    const [ending, type] = { txt: ["txt", "text/plain"], md: ["md", "text/markdown"] }[kind] ?? ["json", "application/json"];
+    download(await make(), `${title.replace(/[\\/:*?"<>|\u2026\s]+/g, " ").trim()}.${ending}`, type);
   }
 
   async saveReport() {

@@ -47,6 +47,16 @@ export function textOf(tokens) {
   return tokens.map((token) => token.text).join("");
 }
 
+/** Return which part of a text another one replaces: `start` and `end` in the first text, and what is there instead. */
+export function changeOf(before, after) {
+  const most = Math.min(before.length, after.length);
+  let start = 0;
+  while (start < most && before[start] === after[start]) start += 1;
+  let kept = 0;
+  while (kept < most - start && before[before.length - 1 - kept] === after[after.length - 1 - kept]) kept += 1;
+  return { start, end: before.length - kept, inserted: after.slice(start, after.length - kept) };
+}
+
 export function isReasoning(token) {
   return token.part === "reasoning";
 }
@@ -236,6 +246,11 @@ export function mendedTokens(tokens) {
   return mended;
 }
 
+/** Return whether the texts of tokens are those of their bytes, as a text area shows them. `first`: the place of the first one. */
+function areExact(tokens, first = 0) {
+  return withTexts(tokens).every((token, index) => token === tokens[index] && !token.text.includes("\r") && isAddedRightly(token, first + index));
+}
+
 /** Return whether the bytes of a token that are not shown can be those that a tokenizer has added. */
 function isAddedRightly({ event, added = 0, bytes, text, isOpen }, index) {
   if (added === 0) return text !== "" || Boolean(isOpen);
@@ -255,12 +270,28 @@ export class TextNode {
 
   /** The number of tokens that the text shares with its parent. */
   get shared() {
-    return this.parent ? sharedLength(this.tokens, this.parent.tokens) : 0;
+    return this.difference.start;
+  }
+
+  /** The numbers of tokens at the `start` and the `end` that the text shares with its parent. */
+  get difference() {
+    const before = this.parent?.tokens ?? [];
+    if (this.compared?.tokens !== this.tokens || this.compared.before !== before) {
+      const start = sharedLength(this.tokens, before);
+      this.compared = { tokens: this.tokens, before, start, end: keptLength(this.tokens, before, start) };
+    }
+    return this.compared;
+  }
+
+  /** The tokens that its parent does not have. */
+  get ownTokens() {
+    const { start, end } = this.difference;
+    return this.tokens.slice(start, this.tokens.length - end);
   }
 
   /** The part of the text that its parent does not have, or the whole text. */
   get ownText() {
-    return textOf(this.tokens.slice(this.shared)) || textOf(this.tokens);
+    return textOf(this.ownTokens) || textOf(this.tokens);
   }
 
   /** The text that the model has written, without what is before and after it. */
@@ -350,9 +381,20 @@ export class TextTree {
     this.goTo(copies.get(other.current));
   }
 
-  /** Mend the tokens of all texts, see `mendedTokens`. */
+  /** Mend the tokens of all texts, see `mendedTokens`. What a text has from an exact one is not read again. */
   mend() {
-    for (const node of this.nodes.values()) node.tokens = mendedTokens(node.tokens);
+    const exact = new Set();
+    const parts = new Map(Array.from(this.nodes.values(), (node) => [node, node.difference]));
+    for (const node of this.inOrder()) {
+      const { tokens, parent } = node;
+      let { start, end } = parts.get(node);
+      if (!exact.has(parent)) [start, end] = [0, 0];
+      let last = tokens.length - end;
+      while (start > 0 && tokens[start - 1].isOpen) start -= 1;
+      while (last > 0 && last < tokens.length && tokens[last - 1].isOpen) last += 1;
+      if (areExact(tokens.slice(start, last), start)) exact.add(node);
+      else node.tokens = mendedTokens(tokens);
+    }
   }
 
   /** Make all tokens a text that the server has not tokenized. What was known of them is gone. */
@@ -399,13 +441,15 @@ export class TextTree {
     return ordered;
   }
 
-  /** Return the tree as plain objects for a file or a store. Tokens are named by their numbers. */
+  /** Return the tree as plain objects for a file or a store. Tokens are named by their numbers; the parent has the others. */
   asRecords() {
     return this.inOrder().map((node) => ({
       id: node.id,
       parent: node.parent?.id ?? null,
       kind: node.kind,
-      uids: node.tokens.map((token) => token.uid),
+      start: node.difference.start,
+      uids: node.ownTokens.map((token) => token.uid),
+      end: node.difference.end,
       run: node.run,
     }));
   }
@@ -416,8 +460,10 @@ export class TextTree {
     tree.nodes.clear();
     for (const record of records) {
       const parent = record.parent === null ? null : tree.nodes.get(record.parent);
-      const own = record.uids.map((uid) => tokens.get(uid));
-      if (parent === undefined || own.includes(undefined) || tree.nodes.has(record.id)) throw new Error("its texts do not form a tree");
+      const { start = 0, end = 0 } = record;
+      const before = parent?.tokens ?? [];
+      const own = [...before.slice(0, start), ...record.uids.map((uid) => tokens.get(uid)), ...before.slice(before.length - end)];
+      if (parent === undefined || start + end > before.length || own.includes(undefined) || tree.nodes.has(record.id)) throw new Error("its texts do not form a tree");
       const node = new TextNode({ id: record.id, parent, kind: record.kind, tokens: own, run: record.run });
       tree.nodes.set(node.id, node);
       parent?.children.push(node);

@@ -156,6 +156,17 @@ class PageDriver:
         download.value.save_as(path)
         return download.value.suggested_filename
 
+    def export(self, path, kind="Story with details"):
+        """Save the story as a file. Returns its name."""
+        self.press("Export")
+        return self.download(kind, path)
+
+    def stories(self):
+        """Open the list of stories. Returns the items."""
+        self.press("Stories")
+        self.wait_for("document.querySelector('#story-list li')")
+        return self.get_by_role("list", name="Stories").get_by_role("listitem")
+
     def open_file(self, kind, path, content=None):
         """Choose a file, ``open`` or ``preset``, of this content if it is given."""
         if content is not None:

@@ -365,7 +365,7 @@ def test_an_export_brings_everything_back(page, browser, server, tmp_path):
     text = page.write("The old", tokens=6)
     page.take_another(page.items.count() - 3)
     branch, names = page.value(), page.names()
-    page.download("Export", tmp_path / "page.json")
+    page.export(tmp_path / "page.json")
     context = browser.new_context()
     other = PageDriver(context, server.address)
     other.open_file("open", tmp_path / "page.json")
@@ -406,7 +406,7 @@ DAMAGES = {
 def test_other_exports_are_refused_or_mended(page, tmp_path):
     """Damaged ones are refused; settings that the page lacks have no effect; other models have other tokens."""
     page.write("The old", tokens=3)
-    page.download("Export", tmp_path / "exported.json")
+    page.export(tmp_path / "exported.json")
     exported = (tmp_path / "exported.json").read_text()
     page.text.fill("")
     for name, (path, value) in DAMAGES.items():
