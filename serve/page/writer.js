@@ -18,6 +18,7 @@ export class Writer {
     this.lastTyped = 0;
     this.controller = null; // of the generation that runs
     this.progress = null; // how far it is
+    this.contextLength = Infinity;
     this.tokenizing = null;
   }
 
@@ -93,6 +94,11 @@ export class Writer {
     }
   }
 
+  /** Return whether the server makes the prompt of a text: it has more than the text, or there may be no room for all. */
+  isLong(tokens, { memory, authors_note: note, world_info: world, max_tokens: length = 0 }) {
+    return Boolean(memory || note || world) || tokens.length + length > this.contextLength;
+  }
+
   /** Return the fields of a request that continues tokens. */
   fields(tokens, last = this.tree.current) {
     const { grammar, rules, opening, ...settings } = this.hooks.settings();
@@ -100,8 +106,13 @@ export class Writer {
     // The grammar reads what was written under it, unless that is a whole sentence.
     const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
     const beginning = key === null || isComplete ? "" : textOf(tokens.slice(tokens.findLastIndex((token) => token.grammar !== key) + 1));
-    const set = key === null ? { ...rules, grammar: null } : rules;
-    return { prompt: tokens.map((token) => token.id), ...settings, set, ...answerStart(tokens, opening), ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
+    const set = key === null ? { ...rules, grammar: null } : { ...rules };
+    const isLong = this.isLong(tokens, settings);
+    if (isLong) {
+      settings.memory ??= ""; // with a memory, the server leaves out the beginning of a text that is too long
+      if (set.heal) set.heal = false; // which tokens it removes from another prompt is not known here
+    }
+    return { prompt: isLong ? textOf(tokens) : tokens.map((token) => token.id), ...settings, set, ...(isLong ? {} : answerStart(tokens, opening)), ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
   }
 
   /**

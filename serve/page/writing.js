@@ -66,6 +66,7 @@ export class Writing {
     this.branches.show(tree);
     this.page.editor.showEnd(this.alternatives.rest, this.isEnded);
     this.page.details.showCommand();
+    this.page.context.lookSoon();
     this.cursorMoved();
     if (this.page.isLoaded) this.page.stories.saveSoon();
   }
