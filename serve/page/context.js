@@ -113,7 +113,7 @@ export class StoryContext {
     let words = "";
     if (server.state === "ready" && !writer.isWriting && writer.isLong(writer.tokens, { ...this.fields, max_tokens: this.page.settings.numbers().length ?? 0 })) {
       try {
-        words = (await this.read()).left_out.filter(({ kind }) => kind === "text").map(({ message }) => message).join(" ");
+        words = (await this.read()).left_out.filter(({ kind }) => kind === "text").map(({ message }) => `Left out: ${message}.`).join(" ");
       } catch {
         return; // Generate tells it
       }

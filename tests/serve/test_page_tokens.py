@@ -170,7 +170,6 @@ EMPTY = {
     "nothing typed": lambda _: None,
     "all text deleted": lambda page: page.text.fill(""),
     "undone to the beginning": lambda page: page.undo_all(),
-    "cursor before the text": lambda page: page.put(0, 0),
     "stopped before the first token, undone": stop_early,
 }
 
