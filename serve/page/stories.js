@@ -231,6 +231,7 @@ export class Stories {
     this.kept = key;
     if (isChanged && story.file) story.file.isChanged = true;
     byId("title").placeholder = titleOf(story);
+    if (text) byId("continue-story").hidden = true;
     try {
       const state = { settings: structuredClone(this.page.settings.state()), nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
       await this.store.write(story, state, tokensOf(tree));
