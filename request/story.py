@@ -96,6 +96,15 @@ class Story:
     authors_note: AuthorsNote = field(default_factory=AuthorsNote)
     world_info: WorldInfo = field(default_factory=WorldInfo)
 
+    def as_fields(self) -> Json:
+        """Return the story as the fields of a request; null for what is empty."""
+        note, world_info = self.authors_note, self.world_info
+        return {
+            "memory": self.memory,
+            "authors_note": note.model_dump() if note.text else None,
+            "world_info": world_info.model_dump() if world_info.entries else None,
+        }
+
 
 class StoryFields(StrictModel):
     """The fields of a body or of a line that give a story's memory, author's note and world info.

@@ -59,8 +59,6 @@ class ImportedStory:
 
     def as_json(self) -> Json:
         """Return the story with the values that the fields of a request take."""
-        story = self.story
-        note, world_info = story.authors_note, story.world_info
         rest = len(self.remarks) - _MAX_REMARKS
         return {
             "format": self.format,
@@ -68,9 +66,7 @@ class ImportedStory:
             "text": "".join(piece.text for piece in self.pieces),
             "pieces": [piece.model_dump() for piece in self.pieces],
             "messages": None if self.messages is None else [each.model_dump() for each in self.messages],
-            "memory": story.memory,
-            "authors_note": note.model_dump() if note.text else None,
-            "world_info": world_info.model_dump() if world_info.entries else None,
+            **self.story.as_fields(),
             "settings": self.settings,
             "remarks": [*self.remarks[:_MAX_REMARKS], *([f"and {rest:,} more"] if rest > 0 else [])],
         }

@@ -11,7 +11,7 @@ from ..engine.templates import format_request
 from ..engine.vocabulary import text_tokens
 from ..models.errors import ModelError
 from .story import Story
-from .story_context import StoryContext, read_messages, read_text, reserved_for_answer
+from .story_context import StoryContext, read_messages, read_text, reserved_for_answer, with_story
 
 if TYPE_CHECKING:
     from ..engine.chat_template import Message
@@ -33,9 +33,14 @@ class StoryReader:
 
     def insert(self, context: StoryContext, request: GenerationRequest) -> GenerationRequest:
         """Return a request with what `read` returned for it."""
-        if isinstance(request.prompt, ChatMessages):
-            return replace(request, prompt=replace(request.prompt, messages=list(context.messages or ())))
-        return replace(request, prompt=context.text)
+        if context.messages is None:
+            return replace(request, prompt=context.text)
+        return self._with_messages(request, context.messages)
+
+    def _with_messages(self, request: GenerationRequest, messages: Sequence[Message]) -> GenerationRequest:
+        chat = request.prompt
+        assert isinstance(chat, ChatMessages)  # noqa: S101 - only a chat has messages
+        return replace(request, prompt=replace(chat, messages=list(messages)))
 
     def read(self, story: Story, request: GenerationRequest) -> StoryContext:
         """Return what the model reads of a story and of the prompt of a request, which is a text, ids or a chat."""
@@ -47,12 +52,17 @@ class StoryReader:
             return read_text(story, text, self.token_sizes, max_tokens, request.beginning)
 
         def count_tokens(messages: Sequence[Message]) -> int:
-            chat = replace(request, prompt=replace(prompt, messages=messages))
-            text = format_request(self._model, chat, self._note).prompt
+            text = format_request(self._model, self._with_messages(request, messages), self._note).prompt
             assert isinstance(text, str)  # noqa: S101 - the template has made a text
             return len(self._model.vocabulary.tokenize_prompt(text.encode()))
 
         return read_messages(story, prompt.messages, self.token_sizes, max_tokens, count_tokens)
+
+    def chat_with_story(self, story: Story, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages of a chat with a story in them. None is left out."""
+        length = self._model.context_length
+        room = length - reserved_for_answer(length, None)
+        return list(with_story(story, messages, self.token_sizes, room).messages or ())
 
     def max_prompt_tokens(self, request: GenerationRequest) -> int:
         """Return the number of tokens that the prompt may have, so that the answer has room."""

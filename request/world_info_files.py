@@ -65,8 +65,8 @@ def read_world_info(value: Any) -> tuple[WorldInfo, list[Remark]]:
     for name in ("recursive_scanning", "recursive"):
         if book.get(name):
             remarks.append(Remark(name, "keys are searched for in the text, not in other entries"))
-    facts = {name: book[name] for name in ("scan_depth", "token_budget", "case_sensitive") if name in book}
-    return validated(WorldInfo, {**facts, "entries": entries}), list(dict.fromkeys(remarks))
+    facts: Json = {name: book[name] for name in ("scan_depth", "token_budget", "case_sensitive") if name in book}
+    return validated(WorldInfo, facts | {"entries": entries}), list(dict.fromkeys(remarks))
 
 
 def _book_of(value: Any) -> Json:

@@ -20,7 +20,7 @@ class ContextFields(TokenPromptFields):
 
 
 async def read_context(request: Request, state: ServerState) -> Response:
-    """Return what the model reads of a story: its parts, their tokens, and what is left out. Nothing is generated."""
+    """Return what the model reads of a story: its parts, their tokens, and what is left out."""
     model, maker = state.loaded()
     record = await read_json(request, state)
     is_chat = isinstance(record, dict) and record.get("messages") is not None
@@ -42,7 +42,7 @@ async def read_context(request: Request, state: ServerState) -> Response:
 
 
 async def import_file(request: Request, state: ServerState) -> Response:
-    """Read a story of KoboldAI or KoboldAI Lite, or a card, chat or world info of SillyTavern. Nothing is saved."""
+    """Read a story of KoboldAI (Lite), or a card, chat or world info of SillyTavern. Nothing is saved."""
     data = b"".join(await read_parts(request, state.access.max_body_bytes))
     user = request.query_params.get("user") or "User"
     try:

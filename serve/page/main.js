@@ -6,6 +6,7 @@ import { changeTheme, showTheme } from "./web/theme.js";
 import { Chat } from "./chat.js";
 import { Comparison } from "./compare.js";
 import { Connection } from "./connection.js";
+import { StoryContext } from "./context.js";
 import { DecidePanel } from "./decide.js";
 import { Details } from "./details.js";
 import { Editor } from "./editor.js";
@@ -36,6 +37,7 @@ class Page {
     });
     this.view = new View(byId("text"), () => this.details.updateNext.call());
     this.connection = new Connection(this);
+    this.context = new StoryContext(this);
     this.settings = new Settings(this);
     this.writing = new Writing(this);
     this.details = new Details(this);
@@ -75,6 +77,7 @@ class Page {
         this.server.json("/v1/models"), this.server.json("/gen/samplers"), this.server.json("/gen/presets"),
         this.server.json("/gen/grammars"), this.server.json("/gen/chain", {})]);
       this.model = models.data[0].id;
+      this.writer.contextLength = models.data[0].meta.n_ctx;
       byId("model").textContent = this.model;
       byId("model").title = this.model;
       document.title = `${this.model} \u2013 gen serve`;

@@ -22,7 +22,6 @@ export class Settings {
   constructor(page) {
     this.page = page;
     this.guidanceModel = null; // the model that a preset names for guidance, which requests cannot name
-    this.context = {};
     this.changed = new Set(); // the settings that a person has changed since the preset was chosen
     this.grammar = new GrammarField({ field: byId("grammar"), kind: byId("grammar-kind"), names: byId("grammar-names"), note: byId("grammar-note") }, page.server, { typed: () => this.changed.add("grammar"), changed: () => this.chainChanged() });
     this.presets = new PresetControls({ choice: byId("preset"), notes: byId("import-notes") }, page.server, { apply: (steps, settings) => this.applyPreset(steps, settings), attempt: (action) => page.attempt(action) });
@@ -69,7 +68,7 @@ export class Settings {
       opening: byId("uses-template").checked ? this.page.chat.opening : null,
       guidance: this.guidance(),
       grammar: this.grammar.value,
-      ...this.context,
+      ...this.page.context.fields,
     };
   }
 
@@ -131,13 +130,6 @@ export class Settings {
     byId("rules-note").textContent = set.length ? visible(`Of the preset: ${set.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("; ")}`) : "";
   }
 
-  /** Show what the model reads besides the text: `memory`, `authors_note` and `world_info` of a story. */
-  showContext(context) {
-    this.context = context;
-    const names = Object.keys(context).map((name) => name.replaceAll("_", " "));
-    byId("context-note").textContent = names.length ? `Of the story, the model also reads: ${names.join(", ")}.` : "";
-  }
-
   chainChanged() {
     this.page.details.nextToken.markStale();
     this.page.details.updateNext.call();
@@ -196,7 +188,7 @@ export class Settings {
       rules: this.rules,
       negativePrompt: byId("negative-prompt").value,
       guidanceModel: this.guidanceModel,
-      context: this.context,
+      context: this.page.context.fields,
       ...this.presets.state,
       measure: byId("measure").value,
       usesTemplate: byId("uses-template").checked,
@@ -218,7 +210,7 @@ export class Settings {
     if (state.bans !== undefined) byId("bans").value = state.bans;
     this.checkBansSoon();
     if (state.rules !== undefined) this.showRules(state.rules);
-    this.showContext(state.context ?? {});
+    this.page.context.show(state.context ?? {});
     this.showGuidance({ scale: state.guidanceScale, negative_prompt: state.negativePrompt, model: state.guidanceModel });
     if (state.preset !== undefined) this.presets.restore(state);
     if (Object.hasOwn(MEASURES, state.measure ?? "")) this.page.details.tint(state.measure);

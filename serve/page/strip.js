@@ -64,10 +64,10 @@ export class TokenStrip {
 
   /** Show the token at the cursor, and those around it. */
   follow(cursor) {
-    this.itemAt(this.cursor)?.classList.remove("at-cursor");
+    this.itemAt(this.cursor)?.removeAttribute("data-cursor");
     this.cursor = cursor;
     this.patch();
-    this.itemAt(cursor)?.classList.add("at-cursor");
+    this.itemAt(cursor)?.setAttribute("data-cursor", "");
     this.frame ??= requestAnimationFrame(() => {
       this.frame = null;
       const item = this.itemAt(this.cursor);

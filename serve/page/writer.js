@@ -4,6 +4,7 @@ import { appended, Arrivals, editTokens, makeToken, pendingToken, textOf, TextTr
 
 const BURST_MILLISECONDS = 1000;
 const TRACE_COUNT = 20;
+const NEAR_TOKENS = 300; // on each side of a change
 
 /**
  * The text of the tab. `hooks`: `settings()` returns the settings of requests, `shown()` is called when another text is
@@ -17,6 +18,7 @@ export class Writer {
     this.lastTyped = 0;
     this.controller = null; // of the generation that runs
     this.progress = null; // how far it is
+    this.contextLength = Infinity;
     this.tokenizing = null;
   }
 
@@ -64,31 +66,37 @@ export class Writer {
       const node = this.tree.current;
       const { tokens } = node;
       if (tokens.every((token) => token.id !== null)) return;
-      const tokenized = await this.tokenized(tokens);
+      const tokenized = await this.tokenized(tokens, false);
       if (node.tokens !== tokens) continue; // the text has changed in the meantime
       node.tokens = tokenized;
       if (node === this.tree.current) this.hooks.shown();
     }
   }
 
-  /** Return the tokens with those that the server makes of the text that is not tokenized. No text at all becomes BOS. */
-  async tokenized(tokens) {
+  /**
+   * Return the tokens with those that the server makes of the text that is not tokenized. No text at all becomes BOS. While
+   * a person types in a long text, `isExact` is false: only the text near the change is tokenized again.
+   */
+  async tokenized(tokens, isExact = true) {
     let result = tokens.length ? tokens : [pendingToken("")];
     while (true) {
-      const pending = result.findIndex((token) => token.id === null);
+      const pending = result.findIndex((token) => token.id === null || (isExact && token.isNear));
       if (pending < 0) return result;
+      const whole = runAround(result, pending);
+      const [start, end] = isExact ? whole : nearPart(result, pending, whole);
+      const isNear = start > whole[0] || end < whole[1];
       const { grammar } = result[pending];
-      const belongs = (token) => token?.event === "prompt" && (token.grammar === grammar || Boolean(token.added));
-      let start = pending;
-      let end = pending;
-      while (belongs(result[start - 1])) start -= 1;
-      while (belongs(result[end])) end += 1;
       const part = result.slice(start, end);
       const answer = await this.server.json("/gen/text/tokens", { text: textOf(part), after: start ? result[start - 1].id : null });
-      const made = answer.tokens.map((token) => makeToken({ event: "prompt", ...token, token: new TextDecoder().decode(new Uint8Array(token.bytes)), text: "", logprob: null, ...(grammar ? { grammar } : {}) }));
-      const known = part.filter((token) => token.id !== null);
-      result = withTexts([...result.slice(0, start), ...reuse(withTexts(made), known), ...result.slice(end)]);
+      const made = answer.tokens.map((token) => makeToken({ event: "prompt", ...token, token: new TextDecoder().decode(new Uint8Array(token.bytes)), text: "", logprob: null, ...(grammar ? { grammar } : {}), ...(isNear ? { isNear } : {}) }));
+      const known = part.filter((token) => token.id !== null && !(isExact && token.isNear));
+      result = [...appended(result.slice(0, start), reuse(withTexts(made), known)), ...result.slice(end)];
     }
+  }
+
+  /** Return whether the server makes the prompt of a text: it has more than the text, or there may be no room for all. */
+  isLong(tokens, { memory, authors_note: note, world_info: world, max_tokens: length = 0 }) {
+    return Boolean(memory || note || world) || tokens.length + length > this.contextLength;
   }
 
   /** Return the fields of a request that continues tokens. */
@@ -98,8 +106,13 @@ export class Writer {
     // The grammar reads what was written under it, unless that is a whole sentence.
     const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
     const beginning = key === null || isComplete ? "" : textOf(tokens.slice(tokens.findLastIndex((token) => token.grammar !== key) + 1));
-    const set = key === null ? { ...rules, grammar: null } : rules;
-    return { prompt: tokens.map((token) => token.id), ...settings, set, ...answerStart(tokens, opening), ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
+    const set = key === null ? { ...rules, grammar: null } : { ...rules };
+    const isLong = this.isLong(tokens, settings);
+    if (isLong) {
+      settings.memory ??= ""; // with a memory, the server leaves out the beginning of a text that is too long
+      if (set.heal) set.heal = false; // which tokens it removes from another prompt is not known here
+    }
+    return { prompt: isLong ? textOf(tokens) : tokens.map((token) => token.id), ...settings, set, ...(isLong ? {} : answerStart(tokens, opening)), ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
   }
 
   /**
@@ -211,6 +224,26 @@ export class Writer {
     const token = takenToken(candidate, replaced.trace, replaced);
     return this.tree.add("branch", appended(this.tokens.slice(0, index), [token]), null, this.tree.parentOfBranch(index));
   }
+}
+
+/** Return where the text of a person begins and ends that has the token at an index. */
+function runAround(tokens, index) {
+  const belongs = (token) => token?.event === "prompt" && (token.grammar === tokens[index].grammar || Boolean(token.added));
+  let [start, end] = [index, index];
+  while (belongs(tokens[start - 1])) start -= 1;
+  while (belongs(tokens[end])) end += 1;
+  return [start, end];
+}
+
+/** Return the part of a long run around the token at an index, which begins and ends where a word begins. */
+function nearPart(tokens, index, [first, last]) {
+  if (last - first <= 2 * NEAR_TOKENS) return [first, last];
+  const isWordStart = (place) => /^\s/.test(tokens[place].text) && !tokens[place - 1].isOpen;
+  let start = Math.max(first, index - NEAR_TOKENS);
+  while (start > first && !isWordStart(start)) start -= 1;
+  let end = Math.min(last, index + NEAR_TOKENS);
+  while (end < last && !isWordStart(end)) end += 1;
+  return [start, end];
 }
 
 /** Return the field that says where the answer begins: after the text that a chat template made. Without it, there is none. */

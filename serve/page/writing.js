@@ -66,6 +66,7 @@ export class Writing {
     this.branches.show(tree);
     this.page.editor.mirror.showEnd(this.alternatives.rest, this.isEnded);
     this.page.details.showCommand();
+    this.page.context.lookSoon();
     this.cursorMoved();
     if (this.page.isLoaded) this.page.stories.saveSoon();
   }
@@ -141,7 +142,7 @@ export class Writing {
   showCounts() {
     const { value } = this.page.editor.area;
     this.words ??= { text: "", count: 0 };
-    if (this.words.text !== value) this.words = { text: value, count: value.match(/\S+/g)?.length ?? 0 };
+    if (this.words.text !== value) this.words = { text: value, count: wordCount(value) };
     byId("counts").textContent = `${countText(this.words.count)} words, ${countText(this.page.writer.tokens.length)} tokens`;
   }
 
@@ -313,6 +314,17 @@ export class Writing {
     this.page.writer.tree.redo();
     this.movedInTree();
   }
+}
+
+function wordCount(text) {
+  let count = 0;
+  for (let index = 0, isInside = false; index < text.length; index += 1) {
+    const isBlank = text[index] === " " || text[index] === "\n" || text[index] === "\t";
+    if (isInside && isBlank) count += 1;
+    isInside = !isBlank;
+    if (isInside && index === text.length - 1) count += 1;
+  }
+  return count;
 }
 
 /** Return the place in a text after which it is the same as the text before. */
