@@ -128,17 +128,16 @@ def _read_json(value: Any, user: str) -> ImportedStory:
     """Return the story of a value of JSON, whose keys tell its format."""
     if isinstance(value, dict):
         data = value.get("data")
-        if isinstance(data, dict) and "entries" not in data or "first_mes" in value:
+        is_card = "first_mes" in value or (isinstance(data, dict) and "entries" not in data)
+        if is_card:
             return _read_card(value, user)
         if "gamestarted" in value or "actions" in value or "worldinfo_v2" in value:
             return _read_kobold(value)
         if "chat_metadata" in value:
             return _read_chat([value])
-    if (isinstance(value, dict) and ("entries" in value or isinstance(value.get("data"), dict))) or (
-        isinstance(value, list)
-        and value
-        and all(isinstance(entry, dict) and "content" in entry for entry in value)
-    ):
+    is_book = isinstance(value, dict) and ("entries" in value or isinstance(value.get("data"), dict))
+    entries = value if isinstance(value, list) else []
+    if is_book or any(isinstance(entry, dict) and "content" in entry for entry in entries):
         world_info, remarks = read_world_info(value)
         name = value.get("name") if isinstance(value, dict) else None
         story = Story(world_info=world_info)
@@ -206,7 +205,7 @@ def _read_kobold(value: Json) -> ImportedStory:
     if NOTE_MARK in template:
         note["template"] = template
     strength = table.get("anotestr", (int, str))
-    if str(strength or "").isdecimal() and len(str(strength)) < 10:
+    if strength is not None and is_number(str(strength)):
         note["characters"] = int(strength)
     depth = table.get("andepth", int)
     if depth is not None and depth >= 0:

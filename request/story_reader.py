@@ -43,7 +43,7 @@ class StoryReader:
         return replace(request, prompt=replace(chat, messages=list(messages)))
 
     def read(self, story: Story, request: GenerationRequest) -> StoryContext:
-        """Return what the model reads of a story and of the prompt of a request, which is a text, ids or a chat."""
+        """Return what the model reads of a story and of the prompt of a request: a text, ids or a chat."""
         # Raises ``ModelError``.
         prompt = request.prompt
         max_tokens = self.max_prompt_tokens(request)

@@ -266,7 +266,7 @@ def _world(chat: Chat, argument: str) -> None:
     for remark in imported.remarks:
         print_note(f"{argument}: {remark}")
     _use_story(chat, replace(story, world_info=imported.story.world_info))
-    chat.confirm(f"world info = {count_noun(len(imported.story.world_info.entries), 'entry', 'entries')}")
+    chat.confirm(f"world info = {count_noun(len(imported.story.world_info.entries), 'text')}")
 
 
 def _use_story(chat: Chat, story: Story) -> None:

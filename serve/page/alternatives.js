@@ -8,6 +8,11 @@ import { editTokens, textOf } from "./texts.js";
 const WORD = /^\s*\S+/;
 const LINE = /^\n*[^\n]+/;
 
+/** Return the seed of a text; none for one of another program. */
+function seedText({ run: { place } }) {
+  return place.seed === null ? "" : `seed ${place.seed}`;
+}
+
 /** The row of alternatives below the text, and their comparison. `writing` has the actions on the text. */
 export class Alternatives {
   constructor(page, writing) {
@@ -62,7 +67,7 @@ export class Alternatives {
 
   option(node, number, isShown) {
     const option = element("div", { role: "option", tabindex: "-1", "aria-selected": String(isShown), title: shortText(node.written) },
-      `${number + 1}`, element("span", { class: "note" }, ` seed ${node.run.place.seed}`));
+      `${number + 1}`, element("span", { class: "note" }, ` ${seedText(node)}`));
     option.node = node;
     return option;
   }
@@ -93,7 +98,7 @@ export class Alternatives {
     };
     byId("alternatives-list").replaceChildren(...texts.map((node, number) => {
       const name = `Alternative ${number + 1}`;
-      return element("article", { "aria-label": name }, element("h3", {}, `${name}, seed ${node.run.place.seed}, ${countText(node.written.split(/\s+/).filter(Boolean).length)} words`),
+      return element("article", { "aria-label": name }, element("h3", {}, [name, seedText(node), `${countText(node.written.split(/\s+/).filter(Boolean).length)} words`].filter(Boolean).join(", ")),
         element("p", { dir: "auto" }, node.written.trim()), element("button", { type: "button", "aria-label": `Take alternative ${number + 1}`, onclick: () => take(node) }, "Take"));
     }));
     dialog.showModal();

@@ -1,8 +1,7 @@
 // The text: a text area, and a copy of its text behind it that shows the tints of tokens.
 
-import { element } from "./web/elements.js";
+import { Mirror } from "./mirror.js";
 import { changeOf, keptLength, sharedLength, textOf } from "./texts.js";
-import { classOf } from "./tints.js";
 
 /**
  * The text area with its copy, and the list of tokens `strip`. `hooks` has the functions `edited(start, end, text)`, called
@@ -11,18 +10,14 @@ import { classOf } from "./tints.js";
 export class Editor {
   constructor(area, mirror, strip, hooks) {
     this.area = area;
-    this.mirror = mirror;
+    this.mirror = new Mirror(mirror);
+    this.sheet = mirror.parentElement;
     this.strip = strip;
     this.hooks = hooks;
     this.tokens = [];
     this.ends = new Uint32Array(0); // where the tokens end, in characters of the text
-    this.spans = []; // the elements of the tokens in the copy
     this.text = "";
-    this.measure = "probability";
     this.selected = -1;
-    this.end = document.createElement("span"); // so that the copy has a last line of full height
-    this.end.textContent = "\u200b";
-    mirror.append(element("div", {}, this.end));
     this.listen();
   }
 
@@ -31,24 +26,23 @@ export class Editor {
     document.addEventListener("selectionchange", () => {
       if (document.activeElement === this.area) this.hooks.moved();
     });
-    this.mirror.parentElement.addEventListener("mousedown", (event) => this.ask(event));
+    this.sheet.addEventListener("mousedown", (event) => this.ask(event));
   }
 
   /** Let a press on a word show why its token was chosen, while the button "Why" or the Alt key is pressed. */
   ask(event) {
-    const sheet = this.mirror.parentElement;
-    const { asks } = sheet.dataset;
+    const { asks } = this.sheet.dataset;
     if (event.button !== 0 || (asks === undefined && !event.altKey)) return;
     event.preventDefault(); // the cursor stays
-    sheet.dataset.asks = "";
-    const index = this.spans.indexOf(document.elementFromPoint(event.clientX, event.clientY));
-    if (asks === undefined) delete sheet.dataset.asks;
+    this.sheet.dataset.asks = "";
+    const index = this.mirror.indexOf(document.elementFromPoint(event.clientX, event.clientY));
+    if (asks === undefined) delete this.sheet.dataset.asks;
     if (index >= 0) this.hooks.pressed(index);
   }
 
   /** Let presses on words show why their tokens were chosen, or put the cursor there again. */
   toggleAsking(button) {
-    const { dataset } = this.mirror.parentElement;
+    const { dataset } = this.sheet;
     if (dataset.asks === undefined) dataset.asks = "";
     else delete dataset.asks;
     button.setAttribute("aria-pressed", String(dataset.asks !== undefined));
@@ -122,18 +116,12 @@ export class Editor {
     return count;
   }
 
-  /** Show a text that may follow, such as the rest of what was generated, and whether the model has ended the text. */
-  showEnd(rest, isEnded) {
-    this.end.textContent = `${rest}\u200b`;
-    this.end.classList.toggle("ended", isEnded);
-  }
-
   /** Replace the elements of the tokens that have changed. */
   patch(tokens) {
     const old = this.tokens;
     const start = sharedLength(old, tokens);
     const kept = keptLength(old, tokens, start);
-    this.replaceSpans(start, old.length - kept, tokens.slice(start, tokens.length - kept).map((token) => this.span(token)));
+    this.mirror.show(tokens, start, kept);
     this.tokens = tokens;
     this.ends = new Uint32Array(tokens.length);
     for (let index = 0, end = 0; index < tokens.length; index += 1) this.ends[index] = end += tokens[index].text.length;
@@ -141,61 +129,17 @@ export class Editor {
     this.strip.show(tokens, this.tokenAt(this.cursor));
   }
 
-  /**
-   * Replace the elements from index `start` to `end` in the copy of the text. The copy has a block for each paragraph, so
-   * that a browser lays out only those that have changed. A block ends with the token that ends with a newline.
-   */
-  replaceSpans(start, end, spans) {
-    const removed = this.spans.slice(start, end);
-    if (![...removed, ...spans].some((span) => span.textContent.endsWith("\n"))) { // the paragraphs stay
-      this.spans.splice(start, end - start, ...spans);
-      for (const span of removed) span.remove();
-      (this.spans[start + spans.length] ?? this.end).before(...spans);
-      return;
-    }
-    const first = (this.spans[start - 1] ?? this.spans[0] ?? this.end).parentElement;
-    const last = (this.spans[end] ?? this.end).parentElement;
-    const place = first.previousSibling;
-    const blocks = [];
-    for (let block = first; block !== null; block = block === last ? null : block.nextSibling) blocks.push(block);
-    const before = start > 0 && blocks.includes(this.spans[start - 1].parentElement) ? Array.from(first.childNodes) : [];
-    const kept = before.slice(0, before.indexOf(this.spans[start - 1]) + 1);
-    const following = this.spans[end] ?? this.end;
-    const after = Array.from(last.childNodes);
-    const rest = after.slice(after.indexOf(following));
-    this.spans.splice(start, end - start, ...spans);
-    for (const block of blocks) block.remove();
-    let block = element("div", {});
-    const added = [block];
-    for (const span of [...kept, ...spans, ...rest]) {
-      block.append(span);
-      if (span !== this.end && span.textContent.endsWith("\n")) added.push((block = element("div", {})));
-    }
-    if (!block.childNodes.length) added.pop();
-    if (place) place.after(...added);
-    else this.mirror.prepend(...added);
-  }
-
-  span(token) {
-    const span = document.createElement("span");
-    span.className = classOf(token, this.measure);
-    span.textContent = token.text;
-    return span;
-  }
-
   /** Tint the tokens by another measure. */
   tint(measure) {
-    this.measure = measure;
-    this.tokens.forEach((token, index) => { this.spans[index].className = classOf(token, measure); });
+    this.mirror.tint(measure);
     this.strip.tint(measure);
     if (this.selected >= 0) this.select(this.selected);
   }
 
   /** Mark a token; -1: none. */
   select(index) {
-    this.spans[this.selected]?.classList.remove("selected");
     this.selected = index < this.tokens.length ? index : -1;
-    this.spans[this.selected]?.classList.add("selected");
+    this.mirror.select(this.selected);
     this.strip.select(this.selected);
   }
 }

@@ -79,7 +79,7 @@ export function treeOfPieces(pieces) {
   const tree = new TextTree();
   for (const { text, alternatives = [] } of pieces) {
     const { current } = tree;
-    const place = { start: textOf(current.tokens).length, rest: 0, seed: 0 };
+    const place = { start: textOf(current.tokens).length, rest: 0, seed: null };
     for (const other of [text, ...alternatives]) {
       const tokens = [...current.tokens, pendingToken(other)];
       if (alternatives.length) tree.insert(current, "generated", tokens, { start: null, done: null, place });
@@ -145,7 +145,7 @@ function isTextOrNull(value) {
 function isRun(run) {
   if (run === null || run === undefined) return true;
   const isLine = (line, event) => line === null || line === undefined || (line.event === event && isTextOrNull(line.command) && isTextOrNull(line.finish_reason));
-  const isPlace = (place) => place === undefined || ["start", "rest", "seed"].every((name) => Number.isInteger(place?.[name]));
+  const isPlace = (place) => place === undefined || (["start", "rest"].every((name) => Number.isInteger(place?.[name])) && (place.seed === null || Number.isInteger(place.seed)));
   return typeof run === "object" && isLine(run.start, "start") && isLine(run.done, "done") && isPlace(run.place);
 }
 

@@ -43,7 +43,7 @@ export class Stories {
     this.kept = ""; // what `contentKey` was when the story was opened or last saved
     this.isUnsaved = false; // whether the last change is in this tab only
     this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
-    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.inFolder(() => this.saveToFolder()));
+    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder());
     page.click("open", () => byId("open-file").click());
     page.click("export", () => byId("export-dialog").showModal());
     page.click("report", () => this.saveReport());
@@ -121,7 +121,7 @@ export class Stories {
     if (this.page.writer.isWriting || this.page.writing.isStarting) throw new Error(OPEN_WHILE_WRITING);
     this.page.details.closeWhy();
     await this.save();
-    await this.saveToFolderSoon.settled();
+    this.saveToFolderSoon.settled(); // which takes what it writes at once
     this.showRemarks([]);
     this.page.editor.show([]);
     try {
@@ -136,42 +136,38 @@ export class Stories {
   async begin({ title = null, tree = new TextTree(), settings = {}, file = null }) {
     await this.change(async () => {
       await this.take(newStory({ title, file }));
-      this.page.settings.applyState({ ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, ...settings });
+      this.page.settings.applyState({ ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, context: {}, ...settings });
       tree.mend();
       this.tokenizeAgain(tree, settings.model);
       this.page.writer.tree = tree;
     });
   }
 
-  /** Open a story of the browser. If its file is newer, then the file's text is shown, and the other one is a branch. */
+  /** Open a story of the browser. */
   async open(id) {
     if (id === this.story.id) return;
     const found = await this.store.read(id);
     if (!found) throw new Error("This story is not in the browser any more.");
-    const { story, state } = found;
-    const newer = story.file && (await this.newerFile(story.file));
     await this.change(async () => {
-      await this.adopt(story, state.tokens);
-      this.restoreTree(state);
-      if (newer && this.story === story) this.takeFile(newer);
+      await this.adopt(found.story, found.state.tokens);
+      this.restoreTree(found.state);
     });
+    await this.readNewerFile();
   }
 
-  /** Return the file of a story if somebody else has changed it; null if not, or if it is gone. */
-  async newerFile(file) {
-    try {
-      const newer = await this.folder.read(file.name);
-      return newer.version === file.version ? null : newer;
-    } catch {
-      return null; // the next change tells it
-    }
-  }
-
-  takeFile({ name, version, text, data }) {
+  /** Show the text of the story's file if somebody else has changed it. The text of the browser is a branch then. */
+  async readNewerFile() {
+    const { story, page } = this;
+    const isTouched = () => !story.file || story.file.isChanged || this.story !== story || page.writer.isWriting;
+    if (isTouched()) return; // the next change of a file that has changed elsewhere tells it
+    const { name, version, text, data } = await this.folder.read(story.file.name).catch(() => story.file);
+    if (version === story.file.version || isTouched()) return;
     const { tree, settings } = this.readFile(text, data);
-    this.page.settings.applyState(settings);
-    this.page.writer.tree.graft(tree);
-    this.story.file = { name, version, isChanged: false };
+    page.settings.applyState(settings);
+    page.writer.tree.graft(tree);
+    story.file = { name, version, isChanged: false };
+    page.writing.movedInTree();
+    this.showStory();
     this.showRemarks([`${name}.txt was changed elsewhere: this is its text. The one that this browser had is in Branches.`]);
   }
 
@@ -198,13 +194,13 @@ export class Stories {
     this.restoreTree(state);
     this.page.writing.movedInTree();
     this.showStory();
+    this.page.inBackground(() => this.readNewerFile());
   }
 
   restoreTree(state) {
     for (const uid of state.tokens.keys()) reserveUids(uid);
     this.page.settings.applyState(state.settings);
     const tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
-    tree.mend();
     this.tokenizeAgain(tree, state.settings.model);
     this.page.writer.tree = tree;
   }
@@ -235,6 +231,7 @@ export class Stories {
     this.kept = key;
     if (isChanged && story.file) story.file.isChanged = true;
     byId("title").placeholder = titleOf(story);
+    if (text) byId("continue-story").hidden = true;
     try {
       const state = { settings: structuredClone(this.page.settings.state()), nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
       await this.store.write(story, state, tokensOf(tree));
@@ -266,10 +263,15 @@ export class Stories {
     if (!this.isUnsaved && this.store.canKeep) navigator.storage?.persist?.();
   }
 
+  /** Write the story as it is now into the folder, after what is written there already. */
   async saveToFolder() {
-    const { story, page: { writer: { tree } } } = this;
+    const { story, page: { writer: { tree }, settings } } = this;
     const { text, title } = story;
-    const data = exportData(title, tree, this.page.settings.state());
+    const data = exportData(title, tree, settings.state());
+    await this.inFolder(() => this.writeFile(story, title, text, data));
+  }
+
+  async writeFile(story, title, text, data) {
     const name = title ?? `Story ${new Date(story.when).toISOString().slice(0, 10)}`;
     try {
       let file;

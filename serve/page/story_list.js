@@ -130,7 +130,7 @@ export class StoryList {
     const { store, story } = this.stories;
     const button = byId("continue-story");
     button.hidden = true;
-    if (story.words || !store) return;
+    if (this.page.writer.tokens.length || !store) return;
     const taken = await store.taken();
     const last = (await store.list()).find((other) => other.words && !other.deleted && !taken.has(other.id));
     if (!last || this.stories.story !== story) return;

@@ -64,7 +64,7 @@ export class Writing {
     this.alternatives.show(tree);
     this.showControls();
     this.branches.show(tree);
-    this.page.editor.showEnd(this.alternatives.rest, this.isEnded);
+    this.page.editor.mirror.showEnd(this.alternatives.rest, this.isEnded);
     this.page.details.showCommand();
     this.page.context.lookSoon();
     this.cursorMoved();
