@@ -213,7 +213,9 @@ def test_a_story_is_saved_and_opened_as_files(context, server, tmp_path, kind, e
     if content is not None:
         assert (tmp_path / name).read_text() == content
     page.open_file("open", tmp_path / name)
-    page.wait_until(lambda: page.evaluate("page.stories.list.found.length") is not None and page.value() == "The sea")
+    page.wait_until(
+        lambda: page.evaluate("page.stories.list.found.length") is not None and page.value() == "The sea"
+    )
     expect(title(page)).to_have_value("Tale")
     assert page.errors == []
 

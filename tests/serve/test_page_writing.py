@@ -1,4 +1,4 @@
-"""Writing on the page of `gen serve`: where the model writes, alternatives, what is accepted, stops, the view, keys."""
+"""Writing on the page of `gen serve`: where the model writes, alternatives, acceptance, stops, the view, keys."""
 
 import re
 import signal
@@ -278,15 +278,21 @@ def test_the_story_is_read_before_the_text(page):
     expect(page.locator("#world-count")).to_have_text("2")
 
 
+STATES = """() => {
+    const seen = new Set();
+    const state = document.getElementById("state");
+    new MutationObserver(() => seen.add(state.textContent)).observe(state, { childList: true });
+    return seen;
+}"""
+
+
 @pytest.mark.slow
 def test_a_text_that_is_longer_than_the_context_is_continued(page):
     text = "the sea was old and in. " * 800
     page.text.fill(text)
     page.set("Tokens", 4)
     expect(page.locator("#left-out")).to_contain_text("Left out: the first")
-    states = page.evaluate_handle(
-        "() => { const seen = new Set(); const watch = () => { seen.add(document.getElementById('state').textContent); requestAnimationFrame(watch); }; watch(); return seen; }"
-    )
+    states = page.evaluate_handle(STATES)
     page.generate()
     assert page.value().startswith(text)
     assert page.value() != text
