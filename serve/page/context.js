@@ -23,7 +23,6 @@ export class StoryContext {
   }
 
   changed() {
-    this.showCount();
     this.page.settings.chainChanged();
     this.lookSoon();
   }
@@ -49,12 +48,8 @@ export class StoryContext {
     const values = { memory, "authors-note": text, "note-depth": depth, "scan-depth": scanDepth, "world-budget": budget };
     for (const [id, value] of Object.entries(values)) byId(id).value = String(value ?? "");
     byId("world-entries").replaceChildren(...this.entries.map((entry) => this.item(entry)));
-    this.showCount();
+    if (Object.keys(this.fields).length) byId("story-fields").open = true;
     this.lookSoon();
-  }
-
-  showCount() {
-    byId("world-count").textContent = this.entries.length ? countText(this.entries.length) : "";
   }
 
   addEntry() {
