@@ -117,6 +117,36 @@ def test_a_second_tab_goes_on_with_a_copy(context, server):
     assert page.errors == other.errors == third.errors == []
 
 
+DAMAGE = """id => new Promise(done => {
+    const transaction = page.stories.store.database.transaction("states", "readwrite");
+    transaction.objectStore("states").put({ id, state: { nodes: [], settings: {}, current: 1, past: [] } });
+    transaction.oncomplete = done;
+})"""
+
+
+@pytest.mark.slow
+def test_a_damaged_story_is_told_and_left_alone(context, server):
+    page = PageDriver(context, server.address)
+    begin(page, "Damaged")
+    damaged = page.evaluate("page.stories.story.id")
+    page.tab.goto("about:blank")
+    page.tab.goto(server.address)
+    page.wait_until_ready()
+    begin(page, "Whole")
+    page.evaluate(DAMAGE, damaged)
+    open_story(page, "Damaged")
+    expect(page.locator("#problem")).to_contain_text("the text that it shows is missing")
+    expect(page.text).to_have_value("Whole")
+    page.evaluate(f"sessionStorage.setItem('gen-tab', '{damaged}')")
+    page.reload()
+    page.wait_until_ready()
+    expect(page.locator("#problem")).to_contain_text("the text that it shows is missing")
+    page.text.fill("Another")
+    page.settle()
+    texts = page.evaluate("page.stories.store.list().then(all => all.map(story => story.text))")
+    assert {"Damaged", "Whole", "Another"} <= set(texts)
+
+
 FULL = """() => {
     const { put } = IDBObjectStore.prototype;
     window.isFull = true;
