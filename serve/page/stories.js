@@ -114,7 +114,8 @@ export class Stories {
   /** What differs if the story has changed. */
   get contentKey() {
     const { tree } = this.page.writer;
-    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, tree.current.id, textOf(tree.current.tokens), this.page.settings.state()]) : "";
+    const { id, tokens } = tree.current;
+    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, id, tokens.length, textOf(tokens), this.page.settings.state()]) : "";
   }
 
   /** Show another story: its tree with its settings. `show` puts them in place. */
@@ -234,6 +235,7 @@ export class Stories {
     const key = this.contentKey;
     const isChanged = key !== this.kept;
     this.kept = key;
+    if (!isChanged && !this.isUnsaved && story.revision > 0) return;
     if (isChanged && story.file) story.file.isChanged = true;
     byId("title").placeholder = titleOf(story);
     if (text) byId("continue-story").hidden = true;

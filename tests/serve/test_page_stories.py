@@ -1,4 +1,4 @@
-"""The stories of the page: their list, that none is lost, the folder of the server, and files of other programs."""
+"""The stories of the page: their list, that none is lost, the folder of the server, files of other programs."""
 
 import json
 
@@ -242,8 +242,9 @@ def test_a_story_is_saved_and_opened_as_files(context, server, tmp_path, kind, e
     assert page.export(tmp_path / name, kind) == name
     if content is not None:
         assert (tmp_path / name).read_text() == content
+    begin(page, "")
     page.open_file("open", tmp_path / name)
-    page.wait_until(lambda: page.evaluate("page.stories.list.found.length") is not None and page.value() == "The sea")
+    expect(page.text).to_have_value("The sea")
     expect(title(page)).to_have_value("Tale")
     assert page.errors == []
 
@@ -300,8 +301,8 @@ def test_a_story_of_koboldai_is_opened_and_saved(context, server, tmp_path):
 
 
 OPEN = """async ([words]) => {
-    const lines = Array.from({ length: words / 10 }, (_, line) => `Line ${line} has ten words of one long story here.`);
-    await page.stories.read(new File([lines.join("\\n")], "long.txt"));
+    const lines = Array.from({ length: words / 10 }, (_, line) => `Line ${line} has ten words of one long story.\\n`);
+    await page.stories.read(new File(lines, "long.txt"));
     await page.stories.save();
     const { id } = page.stories.story;
     await page.stories.begin({});
