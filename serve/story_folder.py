@@ -61,8 +61,8 @@ def safe_name(title: str) -> str:
 class StoryFolder:
     """The stories of a folder, which is made if it does not exist. Raises ``UsageError`` if it cannot be used."""
 
-    # A story is replaced or deleted only by somebody who has read its last version: another tab, another machine or
-    # an editor may have changed it.
+    # A story is replaced or deleted only by somebody who has read its last version: another tab, another machine
+    # or an editor may have changed it.
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,7 +86,9 @@ class StoryFolder:
             text = decode_text_file(text_bytes)
         except TextFileError as error:
             raise InvalidRequestError(f"{text_path.name}: {error}", "name") from None
-        return Story(text.replace("\r\n", "\n"), _parse(data_path.name, data_bytes), _version(text_bytes, data_bytes))
+        return Story(
+            text.replace("\r\n", "\n"), _parse(data_path.name, data_bytes), _version(text_bytes, data_bytes)
+        )
 
     def create(self, title: str, text: str, data: dict[str, Any]) -> tuple[str, str]:
         """Write a new story under a free name. Return the name and the version."""

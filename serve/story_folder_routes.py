@@ -82,7 +82,9 @@ def _versioned(body: Json, version: str) -> Response:
 _STORY = "/gen/stories/{name}"
 ROUTES = (
     RouteSpec("/gen/stories", list_stories, "GET", keys=("stories",), errors=(NotFoundError,)),
-    RouteSpec("/gen/stories", create_story, body=NewStoryFields, keys=("name", "version"), errors=(NotFoundError,)),
+    RouteSpec(
+        "/gen/stories", create_story, body=NewStoryFields, keys=("name", "version"), errors=(NotFoundError,)
+    ),
     RouteSpec(_STORY, read_story, "GET", keys=("name", "version", "text", "data")),
     RouteSpec(
         _STORY,

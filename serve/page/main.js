@@ -82,12 +82,12 @@ class Page {
       byId("model").title = this.model;
       document.title = `${this.model} \u2013 gen serve`;
       this.settings.load(samplers.samplers, presets.presets, grammars.grammars, chain);
-      const state = await this.stories.load();
-      this.isLoaded = true;
       this.showProblem("");
+      const story = await this.stories.load();
+      this.isLoaded = true;
       this.enable(true);
       this.writing.showText();
-      if (state) await this.attempt(() => this.stories.restore(state));
+      if (story) await this.attempt(() => this.stories.restore(story));
       document.documentElement.dataset.state = "ready";
       this.finishLoading();
     } catch (error) {

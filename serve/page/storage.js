@@ -31,7 +31,7 @@ function endOf(transaction) {
  */
 export function newStory(facts = {}) {
   const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return { title: null, when: Date.now(), words: 0, text: "", deleted: null, file: null, ...facts, id, revision: 0 };
+  return { title: null, when: Date.now(), words: 0, text: "", isEmpty: true, deleted: null, file: null, ...facts, id, revision: 0 };
 }
 
 function lockName(id) {
@@ -142,8 +142,8 @@ export class StoryStore {
   /** Remove stories that were deleted long ago, and those that have stayed empty. */
   async purge() {
     const [stories, taken] = await Promise.all([this.list(), this.taken()]);
-    const isOld = ({ deleted, when, words, title }) => (deleted === null
-      ? !words && title === null && when < Date.now() - DAYS_OF_EMPTY * DAY
+    const isOld = ({ deleted, when, isEmpty, title }) => (deleted === null
+      ? isEmpty && title === null && when < Date.now() - DAYS_OF_EMPTY * DAY
       : deleted < Date.now() - DAYS_OF_DELETED * DAY);
     for (const story of stories.filter((other) => isOld(other) && !taken.has(other.id))) {
       const transaction = this.database.transaction(STORES, "readwrite");

@@ -59,15 +59,16 @@ export class Stories {
     addEventListener("beforeunload", (event) => this.isUnsaved && event.preventDefault());
   }
 
-  /** Open the store. Return the state of the tab's story; null without one. */
+  /** Open the store. Return the tree and the settings of the tab's story; null without one. */
   async load() {
     const [store] = await Promise.all([StoryStore.open(), this.page.inBackground(() => this.folder.list())]);
     const id = sessionStorage.getItem(TAB_NAME);
     const found = id === null ? null : await store.read(id);
+    const stored = found && (await this.page.inBackground(() => this.readState(found.state)));
     this.store = store;
-    await (found ? this.adopt(found.story, found.state.tokens) : this.take(this.story));
+    await (stored ? this.adopt(found.story, found.state.tokens) : this.take(this.story));
     this.showStory();
-    return found?.state ?? null;
+    return stored;
   }
 
   // The story of the tab.
@@ -113,7 +114,8 @@ export class Stories {
   /** What differs if the story has changed. */
   get contentKey() {
     const { tree } = this.page.writer;
-    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, tree.current.id, textOf(tree.current.tokens), this.page.settings.state()]) : "";
+    const { id, tokens } = tree.current;
+    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, id, tokens.length, textOf(tokens), this.page.settings.state()]) : "";
   }
 
   /** Show another story: its tree with its settings. `show` puts them in place. */
@@ -136,10 +138,8 @@ export class Stories {
   async begin({ title = null, tree = new TextTree(), settings = {}, file = null }) {
     await this.change(async () => {
       await this.take(newStory({ title, file }));
-      this.page.settings.applyState({ ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, context: {}, ...settings });
       tree.mend();
-      this.tokenizeAgain(tree, settings.model);
-      this.page.writer.tree = tree;
+      this.showState({ tree, settings: { ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, context: {}, ...settings } });
     });
   }
 
@@ -148,9 +148,10 @@ export class Stories {
     if (id === this.story.id) return;
     const found = await this.store.read(id);
     if (!found) throw new Error("This story is not in the browser any more.");
+    const stored = this.readState(found.state); // an error leaves all as it is
     await this.change(async () => {
       await this.adopt(found.story, found.state.tokens);
-      this.restoreTree(found.state);
+      this.showState(stored);
     });
     await this.readNewerFile();
   }
@@ -189,19 +190,22 @@ export class Stories {
     return found;
   }
 
-  /** Show the state of the tab's story after the page was loaded. */
-  restore(state) {
-    this.restoreTree(state);
+  /** Show the story of the tab after the page was loaded. */
+  restore(stored) {
+    this.showState(stored);
     this.page.writing.movedInTree();
     this.showStory();
     this.page.inBackground(() => this.readNewerFile());
   }
 
-  restoreTree(state) {
-    for (const uid of state.tokens.keys()) reserveUids(uid);
-    this.page.settings.applyState(state.settings);
-    const tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
-    this.tokenizeAgain(tree, state.settings.model);
+  readState({ nodes, tokens, current, past, settings }) {
+    for (const uid of tokens.keys()) reserveUids(uid);
+    return { tree: TextTree.fromRecords(nodes, tokens, current, past), settings };
+  }
+
+  showState({ tree, settings }) {
+    this.page.settings.applyState(settings);
+    this.tokenizeAgain(tree, settings.model);
     this.page.writer.tree = tree;
   }
 
@@ -215,7 +219,7 @@ export class Stories {
   // Keeping it.
 
   async save() {
-    this.saving = this.saving.then(() => this.saveNow());
+    this.saving = this.saving.then(() => this.page.inBackground(() => this.saveNow()));
     return this.saving;
   }
 
@@ -225,17 +229,20 @@ export class Stories {
     const { tree } = this.page.writer;
     const { story } = this;
     const text = textOf(tree.current.tokens);
+    const settings = structuredClone(this.page.settings.state());
+    story.isEmpty = tree.nodes.size === 1 && !settings.messages.length && !Object.keys(settings.context).length;
     if (text !== story.text) Object.assign(story, { text, words: wordsOf(text), when: Date.now() });
     const key = this.contentKey;
     const isChanged = key !== this.kept;
     this.kept = key;
+    if (!isChanged && !this.isUnsaved && story.revision > 0) return;
     if (isChanged && story.file) story.file.isChanged = true;
     byId("title").placeholder = titleOf(story);
     if (text) byId("continue-story").hidden = true;
     try {
-      const state = { settings: structuredClone(this.page.settings.state()), nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
+      const state = { settings, nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
       await this.store.write(story, state, tokensOf(tree));
-      this.showSaved(this.store.canKeep || !text ? null : "the browser keeps nothing here. Download it before you close the tab.");
+      this.showSaved(this.store.canKeep || this.folder.isThere || !text ? null : "the browser keeps nothing here. Download it before you close the tab.");
     } catch (error) {
       if (error instanceof TakenError) {
         await this.takeCopy(story, `\u201c${titleOf(story)}\u201d was changed in another tab.`);
@@ -260,7 +267,7 @@ export class Stories {
     byId("unsaved").hidden = !this.isUnsaved;
     const words = this.isUnsaved ? UNSAVED + problem : "";
     if (byId("unsaved-text").textContent !== words) byId("unsaved-text").textContent = words;
-    if (!this.isUnsaved && this.store.canKeep) navigator.storage?.persist?.();
+    if (!this.isUnsaved) this.persistence ??= navigator.storage?.persist?.(); // or a browser may remove stories when its disk is full
   }
 
   /** Write the story as it is now into the folder, after what is written there already. */
@@ -289,6 +296,7 @@ export class Stories {
       if (story === this.story) byId("kept").textContent = visible(`${file.name}.txt`);
     } catch (error) {
       byId("kept").textContent = "";
+      if (isOvertaken(error)) this.folder.isThere = false; // the server has no folder any more
       this.showRemarks([`The story is not in the folder of the server: ${error.message} It is in this browser; the next change tries again.`]);
     }
   }

@@ -39,7 +39,7 @@ export class StoryList {
     const known = new Set(kept.filter(({ deleted }) => !deleted).map(({ file }) => file?.name));
     const others = files.filter(({ name }) => !known.has(name)).map(({ name, words, modified }) => ({ fileName: name, title: name, text: "", words, when: modified * 1000, deleted: null }));
     const shown = kept.map((other) => (other.id === story.id ? story : { ...other, isTaken: taken.has(other.id) }));
-    this.found = [...shown, ...others].filter((other) => other.words || other.title || other === story).toSorted((first, second) => second.when - first.when);
+    this.found = [...shown, ...others].filter((other) => !other.isEmpty || other.title || other === story).toSorted((first, second) => second.when - first.when);
     this.render();
   }
 

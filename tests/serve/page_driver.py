@@ -18,8 +18,9 @@ WAIT = f"""async (isTrue) => {{
 }}"""
 DO_WHAT_IS_DUE = """async () => {
     await page.settings.chain.settle().catch(() => {});
-    for (const call of [page.settings.grammar.checkSoon, page.chat.renderTemplateSoon, page.writing.tokenizeSoon, page.details.nextAfterMove,
-                        page.stories.saveSoon]) await call.settled();
+    const { settings, chat, writing, details, stories } = page;
+    for (const call of [settings.grammar.checkSoon, chat.renderTemplateSoon, writing.tokenizeSoon,
+                        details.nextAfterMove, stories.saveSoon]) await call.settled();
 }"""
 
 

@@ -1,4 +1,4 @@
-"""The stories of the page: their list, that none is lost, the folder of the server, and files of other programs."""
+"""The stories of the page: their list, that none is lost, the folder of the server, files of other programs."""
 
 import json
 
@@ -117,6 +117,36 @@ def test_a_second_tab_goes_on_with_a_copy(context, server):
     assert page.errors == other.errors == third.errors == []
 
 
+DAMAGE = """id => new Promise(done => {
+    const transaction = page.stories.store.database.transaction("states", "readwrite");
+    transaction.objectStore("states").put({ id, state: { nodes: [], settings: {}, current: 1, past: [] } });
+    transaction.oncomplete = done;
+})"""
+
+
+@pytest.mark.slow
+def test_a_damaged_story_is_told_and_left_alone(context, server):
+    page = PageDriver(context, server.address)
+    begin(page, "Damaged")
+    damaged = page.evaluate("page.stories.story.id")
+    page.tab.goto("about:blank")
+    page.tab.goto(server.address)
+    page.wait_until_ready()
+    begin(page, "Whole")
+    page.evaluate(DAMAGE, damaged)
+    open_story(page, "Damaged")
+    expect(page.locator("#problem")).to_contain_text("the text that it shows is missing")
+    expect(page.text).to_have_value("Whole")
+    page.evaluate(f"sessionStorage.setItem('gen-tab', '{damaged}')")
+    page.reload()
+    page.wait_until_ready()
+    expect(page.locator("#problem")).to_contain_text("the text that it shows is missing")
+    page.text.fill("Another")
+    page.settle()
+    texts = page.evaluate("page.stories.store.list().then(all => all.map(story => story.text))")
+    assert {"Damaged", "Whole", "Another"} <= set(texts)
+
+
 FULL = """() => {
     const { put } = IDBObjectStore.prototype;
     window.isFull = true;
@@ -212,10 +242,9 @@ def test_a_story_is_saved_and_opened_as_files(context, server, tmp_path, kind, e
     assert page.export(tmp_path / name, kind) == name
     if content is not None:
         assert (tmp_path / name).read_text() == content
+    begin(page, "")
     page.open_file("open", tmp_path / name)
-    page.wait_until(
-        lambda: page.evaluate("page.stories.list.found.length") is not None and page.value() == "The sea"
-    )
+    expect(page.text).to_have_value("The sea")
     expect(title(page)).to_have_value("Tale")
     assert page.errors == []
 
@@ -272,8 +301,8 @@ def test_a_story_of_koboldai_is_opened_and_saved(context, server, tmp_path):
 
 
 OPEN = """async ([words]) => {
-    const lines = Array.from({ length: words / 10 }, (_, line) => `Line ${line} has ten words of one long story here.`);
-    await page.stories.read(new File([lines.join("\\n")], "long.txt"));
+    const lines = Array.from({ length: words / 10 }, (_, line) => `Line ${line} has ten words of one long story.\\n`);
+    await page.stories.read(new File(lines, "long.txt"));
     await page.stories.save();
     const { id } = page.stories.story;
     await page.stories.begin({});
