@@ -55,6 +55,19 @@ def test_generate_continues_at_the_end_wherever_the_cursor_is(page):
     assert page.value().startswith(KEEP)
 
 
+def test_undo_shows_the_place_of_the_change(page):
+    page.text.fill("The sea.\n" * 60)
+    page.evaluate("page.writer.endBurst()")  # as after a pause
+    select(page, "The")
+    page.keyboard.type("A")
+    page.locator("#paper").evaluate("paper => { paper.scrollTop = paper.scrollHeight; }")
+    page.press("Undo")
+    assert cursor(page) == [3, 3]
+    assert page.locator("#paper").evaluate("paper => paper.scrollTop") < 40
+    page.press("Redo")
+    assert cursor(page) == [1, 1]
+
+
 def test_what_follows_the_cursor_stays_in_a_branch(page):
     page.text.fill(KEEP)
     page.set("Tokens", 4)
