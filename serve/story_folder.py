@@ -17,7 +17,6 @@ from ..common.files import (
     find_named_files,
     read_bounded,
     write_file_atomically,
-    write_problem,
 )
 from ..common.strict_json import encode_json, parse_strict_json
 from .errors import ConflictError, EngineError, InvalidRequestError, NotFoundError
@@ -114,7 +113,7 @@ class StoryFolder:
                 for path in self._files(name):
                     path.unlink(missing_ok=True)
             except OSError as error:
-                raise _storage_error(f"{name} cannot be deleted", error, self._path / name) from None
+                raise EngineError(f"{name} cannot be deleted: {error.strerror}") from None
 
     def _check_version(self, name: str, version: str) -> None:
         text_path, data_path = self._paths(name)
@@ -139,7 +138,7 @@ class StoryFolder:
             try:
                 write_file_atomically(path, lambda file, content=content: file.write(content))
             except OSError as error:
-                raise _storage_error(f"{path.name} cannot be written", error, path) from None
+                raise EngineError(f"{path.name} cannot be written: {error.strerror}") from None
         return _version(text_bytes, data_bytes)
 
 
@@ -180,7 +179,3 @@ def _readable_json(data: dict[str, Any]) -> str:
 
 def _version(text: bytes, data: bytes) -> str:
     return sha256(sha256(text).digest() + sha256(data).digest()).hexdigest()[:32]
-
-
-def _storage_error(problem: str, error: OSError, path: Path) -> EngineError:
-    return EngineError(f"{problem}: {write_problem(error, path)}")
