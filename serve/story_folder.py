@@ -134,11 +134,9 @@ class StoryFolder:
     def _write(self, name: str, text: str, data: dict[str, Any]) -> str:
         # The text is first: should the second file fail, then the page finds a text that differs from its tokens.
         text_bytes, data_bytes = text.encode(), _readable_json(data).encode()
-        for path, content in zip(self._files(name), (text_bytes, data_bytes), strict=True):
-            try:
-                write_file_atomically(path, lambda file, content=content: file.write(content))
-            except OSError as error:
-                raise EngineError(f"{path.name} cannot be written: {error.strerror}") from None
+        text_path, data_path = self._files(name)
+        _write(text_path, text_bytes)
+        _write(data_path, data_bytes)
         return _version(text_bytes, data_bytes)
 
 
@@ -148,6 +146,13 @@ def _read(path: Path) -> bytes:
             return read_bounded(file, MAX_STORY_BYTES)
     except OSError as error:
         raise InvalidRequestError(f"{path.name}: {file_problem(error, path)}", "name") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_file_atomically(path, lambda file: file.write(content))
+    except OSError as error:
+        raise EngineError(f"{path.name} cannot be written: {error.strerror}") from None
 
 
 def _count_words(path: Path) -> int | None:
