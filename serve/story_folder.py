@@ -17,7 +17,6 @@ from ..common.files import (
     find_named_files,
     read_bounded,
     write_file_atomically,
-    write_problem,
 )
 from ..common.strict_json import encode_json, parse_strict_json
 from .errors import ConflictError, EngineError, InvalidRequestError, NotFoundError
@@ -114,7 +113,7 @@ class StoryFolder:
                 for path in self._files(name):
                     path.unlink(missing_ok=True)
             except OSError as error:
-                raise _storage_error(f"{name} cannot be deleted", error, self._path / name) from None
+                raise EngineError(f"{name} cannot be deleted: {error.strerror}") from None
 
     def _check_version(self, name: str, version: str) -> None:
         text_path, data_path = self._paths(name)
@@ -135,11 +134,9 @@ class StoryFolder:
     def _write(self, name: str, text: str, data: dict[str, Any]) -> str:
         # The text is first: should the second file fail, then the page finds a text that differs from its tokens.
         text_bytes, data_bytes = text.encode(), _readable_json(data).encode()
-        for path, content in zip(self._files(name), (text_bytes, data_bytes), strict=True):
-            try:
-                write_file_atomically(path, lambda file, content=content: file.write(content))
-            except OSError as error:
-                raise _storage_error(f"{path.name} cannot be written", error, path) from None
+        text_path, data_path = self._files(name)
+        _write(text_path, text_bytes)
+        _write(data_path, data_bytes)
         return _version(text_bytes, data_bytes)
 
 
@@ -149,6 +146,13 @@ def _read(path: Path) -> bytes:
             return read_bounded(file, MAX_STORY_BYTES)
     except OSError as error:
         raise InvalidRequestError(f"{path.name}: {file_problem(error, path)}", "name") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_file_atomically(path, lambda file: file.write(content))
+    except OSError as error:
+        raise EngineError(f"{path.name} cannot be written: {error.strerror}") from None
 
 
 def _count_words(path: Path) -> int | None:
@@ -180,7 +184,3 @@ def _readable_json(data: dict[str, Any]) -> str:
 
 def _version(text: bytes, data: bytes) -> str:
     return sha256(sha256(text).digest() + sha256(data).digest()).hexdigest()[:32]
-
-
-def _storage_error(problem: str, error: OSError, path: Path) -> EngineError:
-    return EngineError(f"{problem}: {write_problem(error, path)}")

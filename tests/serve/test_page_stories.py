@@ -6,7 +6,7 @@ import pytest
 
 from ..browser import expect
 from .gen_serve import GenServe
-from .page_driver import PageDriver
+from .page_driver import PageDriver, require_axe
 
 
 def title(page):
@@ -300,8 +300,32 @@ def test_a_story_of_koboldai_is_opened_and_saved(context, server, tmp_path):
     assert page.errors == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1440])
+def test_everyone_reaches_the_stories(browser, server, width):
+    """Axe finds no fault in the lists, and nothing is wider than the window."""
+    axe = require_axe()
+    with browser.new_context(viewport={"width": width, "height": 800}) as context:
+        page = PageDriver(context, server.address)
+        begin(page, "A lamp burns.", "A lamp with a title that is longer than the window of a phone")
+        page.stories()
+        page.press("Duplicate A lamp with a title that is longer than the window of a phone")
+        page.wait_until(lambda: len(listed(page)) == 2)
+        page.locator("#story-list").get_by_role("button", name="Delete").last.click()
+        page.evaluate(axe)
+        for dialog in ("#stories-dialog", "#export-dialog"):
+            found = page.evaluate("where => axe.run(where, {resultTypes: ['violations']})", dialog)
+            assert [item["id"] for item in found["violations"]] == []
+            inner, outer = page.locator(dialog).evaluate("box => [box.scrollWidth, box.clientWidth]")
+            assert inner <= outer
+            page.keyboard.press("Escape")
+            if dialog == "#stories-dialog":
+                page.press("Export")
+
+
 OPEN = """async ([words]) => {
-    const lines = Array.from({ length: words / 10 }, (_, line) => `Line ${line} has ten words of one long story.\\n`);
+    const line = (_, row) => `Row ${row} has ten words of a very long story.\\n`;
+    const lines = Array.from({ length: words / 10 }, line);
     await page.stories.read(new File(lines, "long.txt"));
     await page.stories.save();
     const { id } = page.stories.story;
