@@ -336,7 +336,7 @@ def test_hostile_presets_are_refused_with_a_sentence(page, tmp_path):
         assert page.locator("#import-notes img").count() == 0
 
 
-WRONG_NUMBERS = {"Seed": -1, "Tokens": 0, "p": 5}
+WRONG_NUMBERS = {"Seed": -2, "Tokens": 0, "p": 5}
 
 
 @pytest.mark.slow
