@@ -172,6 +172,9 @@ export function editTokens(tokens, start, end, inserted) {
     if (isPrompt(right[0])) ({ text, grammar } = right.shift());
     else if (isPrompt(left.at(-1))) ({ text, grammar } = left.pop());
   }
+  const isPending = (token) => token?.id === null && token.grammar === grammar;
+  while (text && isPending(left.at(-1))) text = left.pop().text + text; // what is typed is one text until it is tokenized
+  while (text && isPending(right[0])) text += right.shift().text;
   return [...left, ...(text ? [pendingToken(text, grammar)] : []), ...right];
 }
 

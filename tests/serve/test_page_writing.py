@@ -332,6 +332,13 @@ def test_a_key_in_a_long_text_tokenizes_only_what_is_near(page):
     expect(page.locator("#command")).to_contain_text("gen run")
 
 
+def test_what_is_typed_without_a_server_is_one_text(page):
+    page.route("**/gen/text/tokens", lambda _: None)  # no answer comes
+    page.text.focus()
+    page.keyboard.type("The sea was")
+    assert page.names() == ["The sea was"]
+
+
 @pytest.mark.slow
 def test_a_server_that_stops_says_so(context, pruned_model):
     with GenServe("--grace", "20", model=pruned_model) as server:
