@@ -108,7 +108,7 @@ export class Alternatives {
   get proposal() {
     const { current } = this.tree;
     if (this.accepted) return this.accepted;
-    return current.kind === "generated" && current.run.place?.rest === 0 ? { source: current, length: 0, node: null } : null;
+    return current.kind === "generated" && current.run?.place?.rest === 0 ? { source: current, length: 0, node: null } : null;
   }
 
   /** The generated text that is not accepted yet. */

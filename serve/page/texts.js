@@ -401,7 +401,7 @@ export class TextTree {
   forgetIds() {
     const pending = new Map();
     for (const node of this.nodes.values()) {
-      node.run = null;
+      node.run = node.run?.place ? { start: null, done: null, place: node.run.place } : null;
       node.tokens = node.tokens.map((token) => {
         if (!pending.has(token.uid)) pending.set(token.uid, pendingToken(token.text));
         return pending.get(token.uid);

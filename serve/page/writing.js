@@ -245,7 +245,7 @@ export class Writing {
   leaveOutRepeated() {
     const { tree } = this.page.writer;
     const { current } = tree;
-    if (current.kind !== "generated" || !current.run.place) return;
+    if (current.kind !== "generated" || !current.run?.place) return;
     const { seed } = current.run.place;
     const same = tree.alternatives(current).find((node) => node !== current && node.run.place.seed === seed && node.written === current.written);
     if (!same) return;
