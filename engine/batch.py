@@ -151,7 +151,7 @@ class BatchEngine:
     Not to be used by several threads at the same time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the arguments are public
         self,
         model: Model,
         slots: int,

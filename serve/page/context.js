@@ -23,7 +23,6 @@ export class StoryContext {
   }
 
   changed() {
-    this.showCount();
     this.page.settings.chainChanged();
     this.lookSoon();
   }
@@ -49,12 +48,8 @@ export class StoryContext {
     const values = { memory, "authors-note": text, "note-depth": depth, "scan-depth": scanDepth, "world-budget": budget };
     for (const [id, value] of Object.entries(values)) byId(id).value = String(value ?? "");
     byId("world-entries").replaceChildren(...this.entries.map((entry) => this.item(entry)));
-    this.showCount();
+    if (Object.keys(this.fields).length) byId("story-fields").open = true;
     this.lookSoon();
-  }
-
-  showCount() {
-    byId("world-count").textContent = this.entries.length ? countText(this.entries.length) : "";
   }
 
   addEntry() {
@@ -113,7 +108,7 @@ export class StoryContext {
     let words = "";
     if (server.state === "ready" && !writer.isWriting && writer.isLong(writer.tokens, { ...this.fields, max_tokens: this.page.settings.numbers().length ?? 0 })) {
       try {
-        words = (await this.read()).left_out.filter(({ kind }) => kind === "text").map(({ message }) => message).join(" ");
+        words = (await this.read()).left_out.filter(({ kind }) => kind === "text").map(({ message }) => `Left out: ${message}.`).join(" ");
       } catch {
         return; // Generate tells it
       }

@@ -1,6 +1,7 @@
 // The text: a text area, and a copy of its text behind it that shows the tints of tokens.
 
 import { Mirror } from "./mirror.js";
+import { scrollWithin } from "./strip.js";
 import { changeOf, keptLength, sharedLength, textOf } from "./texts.js";
 
 /**
@@ -61,6 +62,12 @@ export class Editor {
   putCursor(position) {
     this.area.setSelectionRange(position, position);
     this.hooks.moved();
+  }
+
+  /** Scroll the cursor into view. The text area has no scroll bars of its own. */
+  reveal(box) {
+    const index = this.tokenAt(this.cursor);
+    if (index >= 0) scrollWithin(this.mirror.elementOf(index), box);
   }
 
   /** Show a list of tokens. The cursor and the selection stay where they are, as far as the text reaches. */

@@ -142,6 +142,13 @@ export class Mirror {
     return index < 0 ? -1 : block.first + index;
   }
 
+  /** Return the element of a token, or that of its paragraph. */
+  elementOf(index) {
+    const block = this.blocks[this.placeOf(index)];
+    this.detail(block);
+    return block.spans?.[index - block.first] ?? block.node;
+  }
+
   /** Tint the tokens by another measure. */
   tint(measure) {
     this.measure = measure;

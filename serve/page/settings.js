@@ -145,7 +145,7 @@ export class Settings {
       const bans = readBans(text);
       if (bans.length) await this.page.server.json("/gen/presets/text", { chain: "dist", settings: { bans } });
     } catch (error) {
-      if (!(error instanceof LostError)) problem = error.message;
+      if (!(error instanceof LostError)) problem = error.message.replace(/^preset: /, "");
     }
     if (field.value !== text) return;
     setProblem(field, problem);

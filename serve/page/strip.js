@@ -143,7 +143,7 @@ export class TokenStrip {
 }
 
 /** Scroll an element into view inside its box only. `scrollIntoView` would scroll the page, too. */
-function scrollWithin(node, box) {
+export function scrollWithin(node, box) {
   const inner = node.getBoundingClientRect();
   const outer = box.getBoundingClientRect();
   if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top;
@@ -151,7 +151,7 @@ function scrollWithin(node, box) {
 }
 
 /** Return the name of a token for screen readers: its text without white space around it, or the names of its white space. */
-export function spokenName(token) {
+function spokenName(token) {
   const text = visible(contentText(token)).trim();
   if (text) return text;
   return Array.from(contentText(token), (character) => SPACES[character] ?? "white space").join(" ") || "empty";

@@ -260,6 +260,7 @@ export class Writing {
     const { area } = this.page.editor;
     if (!run?.place?.rest) return this.page.editor.moveCursor();
     area.setSelectionRange(run.place.start, area.value.length - run.place.rest);
+    this.page.editor.reveal(byId("paper"));
     return this.cursorMoved();
   }
 
@@ -300,6 +301,7 @@ export class Writing {
     this.page.details.closeWhy();
     this.showText();
     this.page.editor.putCursor(endOfChange(before, this.page.editor.text));
+    this.page.editor.reveal(byId("paper"));
     this.tokenizeSoon();
   }
 
