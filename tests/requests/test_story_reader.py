@@ -101,7 +101,7 @@ def test_a_line_needs_a_model_to_count_tokens():
     resolver = RequestResolver(RequestDefaults(), {}, print)
     run = BatchRun(
         resolver,
-        Sink(),
+        sink,
         BatchCounts(),
         "",
         base_seed=0,
