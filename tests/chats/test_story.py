@@ -2,7 +2,7 @@
 
 import pytest
 from logitsmith.chats.records import ContextFullError
-from logitsmith.requests.story import StoryFields
+from logitsmith.requests.story_fields import StoryFields
 
 from .conftest import ids, settings
 
