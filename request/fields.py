@@ -25,7 +25,7 @@ from .errors import InvalidFieldError
 from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs, TextOptions
 from .messages import ChatMessage, PlacedMessages, placed_messages
 from .sampler_fields import SamplerFields, banned_texts, first_given
-from .story import StoryFields
+from .story_fields import StoryFields
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .thinking import ThinkingFields, read_thinking
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect

@@ -29,7 +29,7 @@ from .fields import (
 )
 from .messages import ChatMessage, placed_messages, template_fields_of, unused_reasoning_of
 from .response_fields import ResponseFields
-from .story import StoryFields
+from .story_fields import StoryFields
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .thinking import switch_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect

@@ -1,4 +1,4 @@
-"""The memory, the author's note and the world info of a story, as KoboldAI has them, and their fields."""
+"""The memory, the author's note and the world info of a story, as KoboldAI has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from .errors import InvalidFieldError
 from .strict_model import Json, StrictModel
 
 # KoboldAI Lite's default. The note takes the place of the mark.
@@ -38,7 +37,7 @@ class AuthorsNote(StrictModel):
     @property
     def whole_text(self) -> str:
         """The text in its template; empty without a text."""
-        return self.template.replace(NOTE_MARK, self.text) if self.text.strip() else ""
+        return self.template.replace(NOTE_MARK, self.text, 1) if self.text.strip() else ""
 
 
 class WorldInfoEntry(StrictModel):
@@ -104,30 +103,3 @@ class Story:
             "authors_note": note.model_dump() if note.text else None,
             "world_info": world_info.model_dump() if world_info.entries else None,
         }
-
-
-class StoryFields(StrictModel):
-    """The fields of a body or of a line that give a story's memory, author's note and world info.
-
-    ``world_info``: entries, an object that has them, or a file of another tool, see `read_world_info`.
-    """
-
-    memory: str | None = None
-    authors_note: AuthorsNote | None = None
-    world_info: Json | list[Any] | None = None
-
-    def story(self, unused: list[str]) -> Story | None:
-        """Return what the fields give; None if there are none. Paths of parts without effect go to ``unused``."""
-        # Raises ``InvalidFieldError``.
-        from .world_info_files import read_world_info
-
-        if self.memory is None and self.authors_note is None and self.world_info is None:
-            return None
-        world_info = WorldInfo()
-        if self.world_info is not None:
-            try:
-                world_info, remarks = read_world_info(self.world_info)
-            except InvalidFieldError as error:
-                raise InvalidFieldError(error.problem, ("world_info", *error.place)) from None
-            unused += [f"world_info.{remark.place}" for remark in remarks]
-        return Story(self.memory or "", self.authors_note or AuthorsNote(), world_info)

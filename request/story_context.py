@@ -75,6 +75,9 @@ _MEMORY_SHARE = 0.8
 _NOTE_SHARE = 0.6
 # Number of the last tokens of the text that stay, however long the rest is.
 _MIN_TEXT_TOKENS = 16
+# A text loses this part of the room at once. While it grows by as much, its beginning then stays the same, so
+# that the model need not read all of it again for each answer.
+_CUTS = 8
 # More characters from the end are not searched for keys.
 _MAX_SCANNED_CHARACTERS = 1_000_000
 
@@ -104,7 +107,7 @@ def read_text(story: Story, text: str, sizes: TokenSizes, max_tokens: int, begin
     count = _counter(sizes)
     room = max_tokens
     while True:
-        arranged = _arrange(story, text, count, room, len(beginning))
+        arranged = _arrange(story, text, count, room, max_tokens // _CUTS, len(beginning))
         token_sizes = sizes(arranged.text)
         excess = len(token_sizes) - max_tokens
         if excess <= 0 or room <= 0:
@@ -112,10 +115,12 @@ def read_text(story: Story, text: str, sizes: TokenSizes, max_tokens: int, begin
         room -= excess  # parts that are joined may have more tokens than each by itself
 
 
-def _arrange(story: Story, text: str, sizes: TokenSizes, room: int, beginning_length: int) -> StoryContext:
-    """Return the parts of a text that fit by their own numbers of tokens."""
+def _arrange(
+    story: Story, text: str, sizes: TokenSizes, room: int, step: int, beginning_length: int
+) -> StoryContext:
+    """Return the parts of a text that fit by their own numbers of tokens. ``step``: see `_end_of`."""
     fixed = _fixed_parts(story, text, text.splitlines(keepends=True), sizes, room, text)
-    end = _end_of(text, fixed.room, sizes)
+    end = _end_of(text, fixed.room, sizes, step if 2 * step <= fixed.room else 1)
     left_out = fixed.left_out
     if len(end) < len(text):
         left_out += (_cut("text", len(sizes(text)) - len(sizes(end))),)
@@ -140,6 +145,7 @@ def read_messages(
     ``count_tokens`` returns the number of tokens of messages in the chat template. If the last turn does not fit
     even alone, it is returned.
     """
+    sizes = _counter(sizes)
     first = 1 if messages and messages[0]["role"] == "system" else 0
     turns = [index for index, message in enumerate(messages) if message["role"] == "user" and index > first]
     starts = [first, *turns]
@@ -167,11 +173,9 @@ def read_messages(
 def with_story(story: Story, messages: Sequence[Message], sizes: TokenSizes, room: int) -> StoryContext:
     """Return messages with a story in them: memory and world info in the system message, the note at its depth."""
     sizes = _counter(sizes)
-    system, chat = (
-        (messages[0], list(messages[1:]))
-        if messages and messages[0]["role"] == "system"
-        else (None, list(messages))
-    )
+    has_system = bool(messages) and messages[0]["role"] == "system"
+    system = messages[0] if has_system else None
+    chat = list(messages[has_system:])
     texts = [_content(message) for message in chat]
     fixed = _fixed_parts(
         story, "\n".join(texts), [text + "\n" for text in texts], sizes, room, texts[-1] if texts else ""
@@ -181,11 +185,11 @@ def with_story(story: Story, messages: Sequence[Message], sizes: TokenSizes, roo
         parts.append(ContextPart("system", _content(system)))
     system_text = "".join(part.text for part in parts).rstrip("\n") if fixed.parts else ""
     place = _message_of_note(texts, story.authors_note) if fixed.note else len(chat)
-    parts += [ContextPart(message["role"], text) for message, text in zip(chat[:place], texts, strict=False)]
+    chat_parts = [ContextPart(message["role"], text) for message, text in zip(chat, texts, strict=True)]
     if fixed.note:
-        parts.append(ContextPart("authors_note", fixed.note))
-        parts += [ContextPart(m["role"], t) for m, t in zip(chat[place:], texts[place:], strict=True)]
+        chat_parts.insert(place, ContextPart("authors_note", fixed.note))
         _insert_note(chat, place, fixed.note)
+    parts += chat_parts
     if system_text:
         system = {**(system or {"role": "system"}), "content": system_text}
     all_messages = chat if system is None else [system, *chat]
@@ -316,7 +320,7 @@ def _choose_entries(
             token_count = len(sizes(text))
             if token_count <= budget:
                 budget -= token_count
-                chosen[index] = ContextPart("world_info", text, token_count, index, entry.name or _name_of(entry))
+                chosen[index] = ContextPart("world_info", text, token_count, index, _name_of(entry))
                 continue
             is_own_budget = world_info.token_budget is not None and world_info.token_budget < room
             reason = "budget" if is_own_budget else "context"
@@ -326,13 +330,12 @@ def _choose_entries(
     for index, reason in sorted(reasons.items()):
         entry = world_info.entries[index]
         count = len(sizes(entry.content))
-        name = entry.name or _name_of(entry)
-        left_out.append(LeftOut("world_info", reason, _REASONS[reason], count, index, name))
+        left_out.append(LeftOut("world_info", reason, _REASONS[reason], count, index, _name_of(entry)))
     return [chosen[index] for index in order], left_out
 
 
 def _name_of(entry: WorldInfoEntry) -> str:
-    return entry.keys[0] if entry.keys else ""
+    return entry.name or next(iter(entry.keys), "")
 
 
 class _Haystacks:
@@ -381,12 +384,16 @@ _SENTENCE_START = re.compile(r"\n|[.!?\u2026][\"'\u201d\u2019»)\]*]*\s+")
 _WORD_START = re.compile(r"\s+")
 
 
-def _end_of(text: str, max_tokens: int, sizes: TokenSizes) -> str:
-    """Return the end of a text with at most so many tokens, from the beginning of a line or a sentence on."""
+def _end_of(text: str, max_tokens: int, sizes: TokenSizes, step: int = 1) -> str:
+    """Return the end of a text with at most so many tokens, from the beginning of a line or a sentence on.
+
+    ``step``: the number of tokens that are left out is a multiple of this, before a line or sentence is sought.
+    """
     if not text or max_tokens <= 0:
         return ""
     token_sizes = sizes(text)
     excess = len(token_sizes) - max_tokens
+    excess = -(-excess // max(1, step)) * max(1, step)
     while 0 < excess < len(token_sizes):
         data = text.encode()
         start = len(data[: sum(token_sizes[:excess])].decode("utf-8", "ignore"))

@@ -22,6 +22,7 @@ from .strict_model import Json, StrictModel, validated
 from .world_info_files import is_number, read_world_info
 
 MAX_STORY_FILE_BYTES = 50_000_000
+_MAX_VALUES = 1_000_000
 _MAX_REMARKS = 100
 
 
@@ -81,15 +82,24 @@ def import_story(data: bytes, user: str = "User") -> ImportedStory:
     """Return the story in a file. ``user``: the name that ``{{user}}`` becomes. Raises ``StoryFileError``."""
     if len(data) > MAX_STORY_FILE_BYTES:
         raise StoryFileError(f"it has {len(data):,} bytes; the limit is {MAX_STORY_FILE_BYTES:,}")
+    _check_values(data)
     try:
         if data.startswith(_PNG_SIGNATURE):
-            return _read_card(_parse(_card_of_png(data)), user)
+            card = _card_of_png(data)
+            _check_values(card)
+            return _read_card(_parse(card), user)
         lines = [line for line in data.splitlines() if line.strip()]
         if len(lines) > 1 and _is_object(lines[0]):
             return _read_chat([_parse_line(line, number) for number, line in enumerate(lines, 1)])
         return _read_json(_parse(data), user)
     except InvalidFieldError as error:
         raise StoryFileError(error.statement) from None
+
+
+def _check_values(data: bytes) -> None:
+    """Raise ``StoryFileError`` for a file with more values than any story has: they take much memory."""
+    if data.count(b",") > _MAX_VALUES:
+        raise StoryFileError(f"it has more than {_MAX_VALUES:,} values")
 
 
 def _parse(data: bytes) -> Any:
@@ -187,7 +197,7 @@ class _Table:
 
 # --- KoboldAI, KoboldAI United, KoboldAI Lite
 
-_LITE_MARK = re.compile(r"\n*\{\{\[(?:INPUT|OUTPUT|SYSTEM)(?:_END)?\]\}\}\n*")
+_LITE_MARK = re.compile(r"\n{0,2}\{\{\[(?:INPUT|OUTPUT|SYSTEM)(?:_END)?\]\}\}\n{0,2}")
 _KOBOLD_HARMLESS = ("gamestarted", "wifolders_d", "wifolders_l", "file_version", "savedaestheticsettings")
 
 
@@ -332,11 +342,16 @@ def _read_card(value: Any, user: str) -> ImportedStory:
     return ImportedStory("SillyTavern character card", name, pieces, story=story, remarks=tuple(names.remarks()))
 
 
+_MAX_NAME_CHARACTERS = 200
+
+
 class _Names:
     """Inserts the names of the character and of the user."""
 
     def __init__(self, character: str, user: str, remarks: Sequence[str]) -> None:
-        self._names = {"char": character or "Character", "bot": character or "Character", "user": user}
+        # A text with a long name in each of its places would fill the memory.
+        character, user = character[:_MAX_NAME_CHARACTERS] or "Character", user[:_MAX_NAME_CHARACTERS]
+        self._names = {"char": character, "bot": character, "user": user}
         self._remarks = remarks
         self._inserted_user = False
 
@@ -363,6 +378,7 @@ def _read_chat(lines: Sequence[Any]) -> ImportedStory:
         raise StoryFileError(f"its first line is not that of a chat of SillyTavern; {_ADVICE}")
     head = _Table(header, remarks)
     character, user = head.text("character_name"), head.text("user_name") or "User"
+    character, user = character[:_MAX_NAME_CHARACTERS], user[:_MAX_NAME_CHARACTERS]
     names = _Names(character, user, remarks)
     metadata = _Table(head.get("chat_metadata", dict), remarks)
     note: Json = {"text": names.insert(metadata.text("note_prompt")), "template": NOTE_MARK}

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..requests.fields import ChatFields, TokenPromptFields, read_body
-from ..requests.story import Story, StoryFields
+from ..requests.story import Story
+from ..requests.story_fields import StoryFields
 from ..requests.story_files import Piece, StoryFileError, import_story, kobold_story
 from .errors import InvalidRequestError
 from .resolution import ReadStory

@@ -132,7 +132,7 @@ class ChatSettings:
         # ``metadata`` is needed for ``--preset model`` only. ``stored`` is what `stored_fields` returned for the
         # resumed chat; empty for a new chat.
         from ...presets.settings import preset_of_text
-        from ...requests.story import StoryFields
+        from ...requests.story_fields import StoryFields
 
         self.story = StoryFields(**stored.get(_STORY_KEY, {})).story([])  # None: the chat has none
         self._options = options

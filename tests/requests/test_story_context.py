@@ -1,6 +1,7 @@
 """What the model reads of a story."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
@@ -150,6 +151,15 @@ def test_a_long_text_loses_its_beginning(text, max_tokens, expected):
     context = read(story(), text, max_tokens)
     assert context.text == expected
     assert [(each.kind, each.reason) for each in context.left_out] == [("text", "context")] * (text != expected)
+
+
+def test_the_beginning_of_what_is_read_stays_while_a_text_grows():
+    text, prompts = "", []
+    for number in range(300):
+        text += f"This is sentence {number}. "
+        prompts.append(read(story(memory="Sea.", note=note()), text, 400).text[:200])
+    changes = sum(before != after for before, after in pairwise(prompts))
+    assert changes < 60  # each of them would lose six tokens
 
 
 def test_a_long_memory_and_note_leave_room_for_the_text():

@@ -12,10 +12,10 @@ from logitsmith.requests.story import (
     MAX_KEYS,
     AuthorsNote,
     Story,
-    StoryFields,
     WorldInfo,
     WorldInfoEntry,
 )
+from logitsmith.requests.story_fields import StoryFields
 from logitsmith.requests.story_files import Piece, StoryFileError, import_story, kobold_story
 from logitsmith.requests.world_info_files import read_world_info
 
@@ -368,6 +368,8 @@ BROKEN = [
     (b"\x89PNG\r\n\x1a\n\xff\xff\xff\xfftEXt" + b"\0" * 20, "the PNG has no character card"),
     (json.dumps({"gamestarted": True, "worldinfo": [5]}).encode(), "entries[0]: 5 is not an object"),
     (b" " * 50_000_001, "50,000,001 bytes; the limit is 50,000,000"),
+    (b"[" + b"0," * 1_000_001 + b"0]", "more than 1,000,000 values"),
+    (png((b"tEXt", b"chara\0" + base64.b64encode(b"," * 1_000_001))), "more than 1,000,000 values"),
 ]
 
 
@@ -378,41 +380,34 @@ def test_broken_files(data, message):
     assert message in str(error.value)
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
-    lambda children: (
-        st.lists(children, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    *KOBOLD,
-                    *UNITED,
-                    *LITE,
-                    *FULL_CARD,
-                    *FULL_CARD["data"],
-                    *CHAT_HEAD,
-                    "1",
-                    "key",
-                    "entries",
-                    "content",
-                    "mes",
-                    "swipes",
-                    "extensions",
-                ]
-            ),
-            children,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
+def test_a_long_name_is_cut():
+    data = json.dumps(card(name="n" * 10_000, description="{{char}}" * 10_000)).encode()
+    assert len(import_story(data).story.memory) == 200 * 10_000 + 1
+    assert AuthorsNote(text="a" * 1_000, template="<|>" * 1_000).whole_text.count("a") == 1_000
 
 
-@given(json_values, st.sampled_from([KOBOLD, LITE, UNITED, FULL_CARD, FULL_CARD["data"], CHAT_HEAD, {}]))
+NAMES = [
+    *KOBOLD,
+    *UNITED,
+    *LITE,
+    *FULL_CARD,
+    *FULL_CARD["data"],
+    *CHAT_HEAD,
+    *("1", "key", "entries", "content", "mes", "swipes", "extensions"),
+]
+
+
+def json_values(depth):
+    """Values of JSON, under names that the files have."""
+    leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    leaves |= st.text(max_size=5)
+    if depth == 0:
+        return leaves
+    items = json_values(depth - 1)
+    return leaves | st.lists(items, max_size=3) | st.dictionaries(st.sampled_from(NAMES), items, max_size=4)
+
+
+@given(json_values(3), st.sampled_from([KOBOLD, LITE, UNITED, FULL_CARD, FULL_CARD["data"], CHAT_HEAD, {}]))
 def test_no_value_is_a_crash(value, base):
     data = json.dumps({**base, **value} if isinstance(value, dict) else value).encode()
     for file in (data, png(card_chunk(b"chara", value)), lines(CHAT_HEAD, value, value)):
