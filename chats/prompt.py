@@ -19,6 +19,7 @@ from .records import ContextFullError, StoredMessage
 if TYPE_CHECKING:
     from ..engine.chat_template import ChatTemplate
     from ..engine.model import Model
+    from ..requests.story import Story
 
 
 # what to do if a conversation does not fit: ``stop`` raises an error, ``drop`` leaves out the oldest turns
@@ -36,6 +37,7 @@ class PromptMaker:
         self._on_full = on_full
         self._report = report
         self._reported_messages: set[str] = set()
+        self.story: Story | None = None  # what the model reads besides the messages
         # The negative prompt of guidance; None without guidance. In a second prompt, which must fit, too, it
         # replaces the system message.
         self.negative_system: str | None = None
@@ -54,8 +56,11 @@ class PromptMaker:
         # ``system`` replaces the system message. ``beginning`` may have the reasoning with its tags.
         from ..engine.guidance import with_system_message
         from ..engine.templates import format_chat
+        from ..requests.story_reader import StoryReader
 
         chat = template_messages(messages, self._template)
+        if self.story is not None:
+            chat = StoryReader(self._model, self._report_once).chat_with_story(self.story, chat)
         if system is not None:
             chat = with_system_message(chat, system)
         return format_chat(self._model, chat, self._template, self._report_once, beginning=beginning)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
     from ..logprobs.events import Event
+    from ..requests.story import Story
     from ..samplers.chain import Chain
 
 
@@ -73,6 +74,7 @@ class ChatSession:
         self._report = report
         # Read now: the model's file may be moved during the session.
         self._model_record = _model_record(model)
+        self._story: Story | None = None
         self.use_template(template)
 
     def use_template(self, template: ChatTemplate | None) -> None:
@@ -81,6 +83,11 @@ class ChatSession:
 
         self.template = template or open_chat_template(self.model)
         self._prompts = PromptMaker(self.model, self.template, self.on_full, self._report)
+        self._prompts.story = self._story
+
+    def use_story(self, story: Story) -> None:
+        """Make the next prompts with a memory, an author's note and world info."""
+        self._story = self._prompts.story = story
 
     def answer(
         self,

@@ -12,11 +12,22 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..grammars.errors import GrammarError
-from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, events_by_kind
+from ..logprobs.events import (
+    EXACT,
+    BatchExactness,
+    Done,
+    Event,
+    PromptToken,
+    Reading,
+    Rewind,
+    Start,
+    Token,
+    events_by_kind,
+)
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
 from .beams import generate_beams
-from .context import check_prompt
+from .context import Progress, check_prompt
 from .decoder import CommonCapacity, DecoderRow, SequenceCapacity
 from .generation import RunningRequest
 from .guidance import NEGATIVE_PROMPT, guidance_model, guide, guided_exactness
@@ -140,7 +151,7 @@ class BatchEngine:
     Not to be used by several threads at the same time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the arguments are public
         self,
         model: Model,
         slots: int,
@@ -148,6 +159,7 @@ class BatchEngine:
         deterministic: bool = False,
         max_idle_tokens: int | None = None,
         note: Callable[[str], object] | None = None,
+        reading: Callable[[object, Reading], object] | None = None,
     ) -> None:
         """Make the slots, in a separate context.
 
@@ -160,6 +172,7 @@ class BatchEngine:
                 slots that have been free for the longest time are emptied first. None: no limit.
             note: Function that shows a note to the user: called with a sentence, once for each different sentence,
                 if the messages of a chat had to be changed for the template.
+            reading: Function that is called with the id of a request and how far its prompt is read.
 
         Raises ``ModelError``.
         """
@@ -179,6 +192,7 @@ class BatchEngine:
         self._max_idle_tokens = max_idle_tokens
         self._show_note = note
         self._shown_notes = set[str]()
+        self._show_reading = reading
         self._undelivered: list[tuple[object, BatchEvent]] = []
         self._is_advancing = False
         self._is_closed = False
@@ -442,7 +456,13 @@ class BatchEngine:
         if isinstance(running, _SlotRequest):
             self._open_negative_slot(running)
             self._open_draft_slot(running)
-        yield from running.read_prompt(self._slots)
+            yield from running.read_prompt(self._slots, partial(self._tell_reading, running.request.id))
+        else:
+            yield from running.read_prompt(self._slots)
+
+    def _tell_reading(self, request_id: object, read_tokens: int, prompt_tokens: int) -> None:
+        if self._show_reading is not None:
+            self._show_reading(request_id, Reading(read_tokens, prompt_tokens))
 
     def _collect_events(self, running: _SlotTask, new_events: Iterator[Event | PathsRead]) -> RequestProgress:
         """Return the new events of a request, whose slot becomes free if it fails or ends."""
@@ -627,7 +647,7 @@ class _SlotRequest(RunningRequest):
         """True if the prompt may reuse generated tokens. If the request does not say so, it may not in a batch."""
         return self.request.exact_reuse is False
 
-    def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
+    def read_prompt(self, slots: SequenceSlots, progress: Progress) -> Iterator[Event]:
         # The logits after those of the needed tokens that were already read
         self._collected_rows: list[DecoderRow] = []
         slot = self.slot
@@ -642,7 +662,7 @@ class _SlotRequest(RunningRequest):
         exactness = slots.exactness
         # The echo reads a long prompt in small batches, whose logits differ. The text must not depend on the echo.
         if not has_echo or len(prompt_ids) > slot.max_rows:
-            read = slots.read(slot, prompt_ids, reuses_answers=self.reuses_answers and not has_echo)
+            read = slots.read(slot, prompt_ids, progress, reuses_answers=self.reuses_answers and not has_echo)
             exactness = read.exactness
             self.is_exact = exactness == slots.exactness
             if not has_echo:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..logprobs.events import EXACT, BatchExactness, ExactnessLevel
 from ..models.errors import ModelError
-from .context import SEGMENT_TOKENS, check_prompt, common_token_count, small_batch_rows
+from .context import SEGMENT_TOKENS, Progress, check_prompt, common_token_count, small_batch_rows
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
@@ -189,8 +189,15 @@ class SequenceSlots:
             for _, size in divide_rows(slot_numbers, single_row_copies, self._group_sizes, self._plan.times.table)
         )
 
-    def read(self, slot: SequenceSlot, prompt: Sequence[int], *, reuses_answers: bool = False) -> ReadPrompt:
-        """Make ``prompt`` the content of a slot."""
+    def read(
+        self,
+        slot: SequenceSlot,
+        prompt: Sequence[int],
+        progress: Progress = lambda read_count, token_count: None,
+        *,
+        reuses_answers: bool = False,
+    ) -> ReadPrompt:
+        """Make ``prompt`` the content of a slot. ``progress``: called before each call of llama.cpp."""
         # Raises ``ModelError`` for a prompt that is empty or does not fit. ``reuses_answers``: whether also
         # generated tokens are reused; their keys and values differ by rounding.
         check_prompt(prompt, slot.length, "each slot of the batch holds")
@@ -205,7 +212,7 @@ class SequenceSlots:
                 common_count = max(map(count_common, self.slots))
                 if common_count > kept_count:
                     self._copy_beginning(slot, count_common)
-                    return self._read_after_answer(slot, prompt, common_count)
+                    return self._read_after_answer(slot, prompt, common_count, progress)
             self._copy_beginning(slot, count_exact)
         self._truncate_slot(slot, kept_count)
         if slot.prompt_logits is not None and kept_count == len(prompt):
@@ -214,6 +221,7 @@ class SequenceSlots:
         call_ends = [end for end in self._chunks.call_ends(chunk_ends) if end > kept_count]
         for start, end in pairwise([kept_count, *call_ends]):
             tokens = prompt[start:end]
+            progress(start, len(prompt))
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
             slot.chunk_ends += (chunk_end for chunk_end in chunk_ends if start < chunk_end <= end)
@@ -224,12 +232,19 @@ class SequenceSlots:
         self._prompt_rows = [logits]
         return ReadPrompt(kept_count, self.exactness)
 
-    def _read_after_answer(self, slot: SequenceSlot, prompt: list[int], kept_count: int) -> ReadPrompt:
+    def _read_after_answer(
+        self,
+        slot: SequenceSlot,
+        prompt: list[int],
+        kept_count: int,
+        progress: Progress = lambda read_count, token_count: None,
+    ) -> ReadPrompt:
         """Read a prompt after the first ``kept_count`` tokens of the slot, which may be generated ones."""
         self._truncate_slot(slot, kept_count)
         slot.forget_prompt()  # these logits are not exact, and no other request may get them
         for start in range(kept_count, len(prompt), self._chunks.batch):
             tokens = prompt[start : start + self._chunks.batch]
+            progress(start, len(prompt))
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
         self._prompt_rows = [self._native.logits().copy()]

@@ -213,6 +213,45 @@ def _check_utf8(data: bytes) -> None:
         raise ModelError(f"the text is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
 
 
+class TextToken(NamedTuple):
+    """A token of a text. The first ``added`` bytes of its piece are not in the text: BOS, or an added space."""
+
+    id: int
+    piece: bytes
+    added: int
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the text that the token has."""
+        return len(self.piece) - self.added
+
+
+def text_tokens(vocabulary: Vocabulary, data: bytes, previous_token: int | None = None) -> list[TextToken]:
+    """Return the tokens of a text after a token; without one, those of the beginning of a prompt.
+
+    An EOS that the tokenizer adds is left out, because more text may follow. Raises ``ModelError``.
+    """
+    if previous_token is None:
+        ids = vocabulary.tokenize_prompt(data)
+        if not ids and vocabulary.bos is not None:
+            ids = [vocabulary.bos]
+        ends_with_eos = vocabulary.adds_eos and ids[-1:] == [vocabulary.eos]
+        if ends_with_eos and not data.endswith(vocabulary.piece(ids[-1])):
+            del ids[-1]
+    else:
+        ids = vocabulary.tokenize_after(data, previous_token)
+    tokens = []
+    previous = previous_token
+    for token in ids:
+        piece = vocabulary.piece(token)
+        is_added_bos = previous is None and token == vocabulary.bos and not data.startswith(piece)
+        tokens.append(
+            TextToken(token, piece, len(piece) if is_added_bos else vocabulary.added_bytes(token, previous))
+        )
+        previous = token
+    return tokens
+
+
 class Continuation(NamedTuple):
     """The tokens of a prompt and of a choice after it.
 

@@ -213,6 +213,13 @@ class Done:
 Event = Start | PromptToken | Token | Rewind | Done
 
 
+class Reading(NamedTuple):
+    """How far a prompt is read, before the `Start` of its run: for those who ask for it, and in no record."""
+
+    read_tokens: int
+    prompt_tokens: int
+
+
 class RunEvents(NamedTuple):
     """The events of a complete run by their kind, without rewinds."""
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..common.strict_json import json_line
-from .events import Done, Event, PromptToken, Rewind, Start, Token
+from .events import Done, Event, PromptToken, Reading, Rewind, Start, Token
 from .openai import Json, field_confidences, token_counts
 from .records import Distribution, TokenRecord, Trace, display_text, finite_or_none
 from .text_tokens import HeldBackText
@@ -53,6 +53,11 @@ class RunLines:
         """Return the first line. For ``prompt`` and ``command`` see `stream_lines`."""
         self._start = event
         return {"event": "start", **_start_fields(event), "prompt": prompt, "command": command}
+
+    @staticmethod
+    def reading(event: Reading) -> Json:
+        """Return a line before the first one, which tells how far the prompt is read."""
+        return {"event": "reading", **event._asdict()}
 
     def push(self, event: Event, more: Mapping[str, Any] | None = None) -> Iterator[Json]:
         """Yield the lines that are complete after an event. ``more``: further fields of the last line."""

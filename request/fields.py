@@ -25,6 +25,7 @@ from .errors import InvalidFieldError
 from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs, TextOptions
 from .messages import ChatMessage, PlacedMessage, placed_messages
 from .sampler_fields import SamplerFields, banned_texts, first_given
+from .story_fields import StoryFields
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .thinking import ThinkingFields, read_thinking
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
@@ -94,7 +95,7 @@ else:
     )
 
 
-class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, _SettingFields):
+class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, StoryFields, _SettingFields):
     """The fields that every route for text has."""
 
     every_stream_tells_confidence: ClassVar[bool] = False

@@ -29,6 +29,7 @@ from .fields import (
 )
 from .messages import ChatMessage, placed_messages, template_fields_of, unused_reasoning_of
 from .response_fields import ResponseFields
+from .story_fields import StoryFields
 from .strict_model import Json, StrictModel, setting_fields, validated
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
@@ -87,7 +88,7 @@ else:
     _SettingFields = setting_fields({name: name for name in SETTINGS})
 
 
-class _ShortLine(_SettingFields):
+class _ShortLine(StoryFields, _SettingFields):
     id: Annotated[str, Field(min_length=1)] | int | None = None
     prompt: str | list[int] | None = None
     messages: list[ChatMessage] | None = Field(default=None, min_length=1)
@@ -152,6 +153,7 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         "early_stopping": line.early_stopping,
     }
     messages = placed_messages(line.messages or ())
+    unused = unused_reasoning_of(messages)
     asked = AskedRequest(
         prompts=() if line.prompt is None else (line.prompt,),
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
@@ -163,7 +165,8 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
         beam_settings={name: value for name, value in beam_settings.items() if value is not None},
-        ignored=tuple(unused_reasoning_of(messages)),
+        story=line.story(unused),
+        ignored=tuple(unused),
         template_fields=template_fields_of(messages, line.chat_template_kwargs),
     )
     if asked.sets_system and line.messages is not None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
     from ..samplers.chain import StepSpec
+    from .story_reader import StoryReader
 
 
 CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
@@ -98,7 +99,8 @@ class RequestResolver:
     # ``note`` is called with a sentence for each setting of a preset that cannot be imported. Methods raise
     # ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
 
-    # ``model_name``: of the loaded model, as requests name it; None: it is not known.
+    # ``model_name``: of the loaded model, as requests name it; None: it is not known. ``story_reader`` makes the
+    # prompts of stories; None: the prompts stay without their stories.
 
     def __init__(
         self,
@@ -106,8 +108,10 @@ class RequestResolver:
         metadata: Mapping[str, str],
         note: Callable[[str], object],
         model_name: str | None = None,
+        story_reader: StoryReader | None = None,
     ) -> None:
         self.defaults = defaults
+        self.story_reader = story_reader
         self.model_name = model_name
         self._metadata = metadata
         self._note = note
@@ -232,7 +236,11 @@ class RequestResolver:
             confidence=True,
         )
         for prompt in self._prompts(asked, settings):
-            yield replace(request, prompt=prompt)
+            plain_request = replace(request, prompt=prompt)
+            if asked.story is None or self.story_reader is None:
+                yield plain_request
+            else:
+                yield self.story_reader.with_story(asked.story, plain_request)
 
     def _beams(self, asked: AskedRequest) -> BeamSearch | None:
         """Return the beam search of a request; None if tokens are drawn."""

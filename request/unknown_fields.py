@@ -54,7 +54,7 @@ UNREPORTED_VALUES: Mapping[str, tuple[Any, ...]] = {
         ((False,), "frmtadsnsp use_userscripts singleline"),
         ((_ANYTHING,), "disable_input_formatting disable_output_formatting gui_settings robo_mode"),
         ((_ANYTHING,), "sampler_full_determinism replace_instruct_placeholders using_openai_tools smartcontext"),
-        (("",), "soft_prompt memory genkey"),
+        (("",), "soft_prompt genkey"),
     )
     for name in names.split()
 }

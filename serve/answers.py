@@ -22,7 +22,7 @@ from ..common.strict_json import encode_json
 from ..engine.batch import BatchFailure
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
-from ..logprobs.events import EXACT, Done, Event, Rewind, Start
+from ..logprobs.events import EXACT, Done, Event, Reading, Rewind, Start
 from ..models.errors import ModelError, PromptTooLongError
 from ..requests.strict_model import Json
 from ..samplers.errors import SamplingError
@@ -32,6 +32,7 @@ from .engine_thread import (
     EventStream,
     QueueFullError,
     StoppedError,
+    StreamEvent,
     TimeOverError,
 )
 from .errors import (
@@ -60,6 +61,8 @@ class AnswerFormat(ABC):
     media_type = "text/event-stream"
     # Whether `write` gets the events `Rewind`. The dropped tokens were never sent, so most formats ignore them.
     tells_rewinds = False
+    # Whether a stream tells how far its prompt is read.
+    tells_reading = False
 
     @abstractmethod
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
@@ -68,6 +71,10 @@ class AnswerFormat(ABC):
     @abstractmethod
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Return the parts for an event of the choice ``index``. ``facts``: ``x_gen`` of the last event."""
+
+    def reading(self, event: Reading) -> Iterable[str]:
+        """Return the parts that tell how far the prompt is read."""
+        return ()
 
     def end(self) -> Iterable[str]:
         """Return the parts after the last event."""
@@ -106,6 +113,7 @@ async def answer(
     if on_submit is not None:
         on_submit(stream)
     if prepared.fields.stream:
+        stream.tells_reading = form.tells_reading
         return await _start_stream(request, engine, prepared, form, stream)
     runs = await _collect(request, engine, stream)
     first_event = runs[0][0]
@@ -173,6 +181,8 @@ async def collect(engine: EngineThread, stream: EventStream, record: RequestReco
                 record.push(event)
                 if isinstance(event, BatchFailure):
                     raise as_request_error(event)
+                if isinstance(event, Reading):
+                    continue
                 runs[index].append(_public_start(event) if isinstance(event, Start) else event)
     finally:
         engine.cancel(stream)
@@ -234,7 +244,7 @@ async def _stream_parts(
     prepared: PreparedRequest,
     form: AnswerFormat,
     stream: EventStream,
-    new_events: list[tuple[int, Event | BatchFailure]],
+    new_events: list[tuple[int, StreamEvent]],
     record: RequestRecord,
 ) -> AsyncIterator[str]:
     """Yield the parts of a stream. ``new_events``: the first events, which were already taken from the stream."""
@@ -251,7 +261,9 @@ async def _stream_parts(
                 return
             if isinstance(event, Rewind) and not form.tells_rewinds:
                 continue
-            if isinstance(event, Start):
+            if isinstance(event, Reading):
+                parts += form.reading(event)
+            elif isinstance(event, Start):
                 starts[index] = _public_start(event)
                 parts += form.write(index, starts[index], None)
             elif isinstance(event, Done):

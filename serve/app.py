@@ -29,6 +29,8 @@ from . import (
     page_routes,
     preset_routes,
     responses,
+    story_folder_routes,
+    story_routes,
     tokenizer_routes,
 )
 from .answers import ClientLeftError
@@ -83,6 +85,8 @@ ROUTES: tuple[RouteSpec, ...] = (
     *preset_routes.ROUTES,
     *grammar_routes.ROUTES,
     *line_routes.ROUTES,
+    *story_folder_routes.ROUTES,
+    *story_routes.ROUTES,
     *page_routes.ROUTES,
 )
 

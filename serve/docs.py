@@ -25,7 +25,7 @@ from .errors import (
     UnavailableError,
 )
 from .security import needs_no_key
-from .state import JSON, LINES, OWN_PATHS, RouteSpec
+from .state import FILE, JSON, LINES, OWN_PATHS, RouteSpec
 
 Json = dict[str, Any]
 
@@ -73,6 +73,8 @@ def openapi(
             operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
         if route.takes_lines:
             operation["requestBody"] = {"required": True, "content": {LINES: {"schema": {"type": "string"}}}}
+        if route.takes_file:
+            operation["requestBody"] = {"required": True, "content": {FILE: {"schema": {"type": "string"}}}}
         if needs_key and not needs_no_key(route.path):
             operation["security"] = [{"key": []}]
         operation["responses"] = _responses(route, has_parameters=bool(names))
@@ -98,7 +100,7 @@ def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
         schema = {"type": "object", "required": list(route.keys)} if route.keys else {}
         content[JSON] = {"schema": schema}
     responses: Json = {"200": {"description": "the answer", "content": content}}
-    errors = [*_ERRORS]
+    errors = [*_ERRORS, *route.errors]
     if route.method != "GET":
         errors.append(TooLargeError)
     if has_parameters:

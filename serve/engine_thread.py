@@ -21,7 +21,7 @@ from ..engine.batch import BatchEngine, BatchEvent, BatchFailure, RequestProgres
 from ..engine.model import Model
 from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
-from ..logprobs.events import BatchExactness, Done, Event
+from ..logprobs.events import BatchExactness, Done, Event, Reading
 from ..models.errors import AbortedError, ModelError
 
 
@@ -41,6 +41,9 @@ class StoppedError(Exception):
     """Another request has stopped a request, which has no answer. The message says when."""
 
 
+StreamEvent = Event | Reading | BatchFailure
+
+
 class EventStream:
     """The events of the choices of one answer, as they arrive."""
 
@@ -50,14 +53,16 @@ class EventStream:
     def __init__(self, ids: Sequence[int]) -> None:
         # The index of each choice, by the id of its request. Requests that have ended are removed.
         self.ids = {request_id: index for index, request_id in enumerate(ids)}
-        self._events: list[tuple[int, Event | BatchFailure]] = []
+        self._events: list[tuple[int, StreamEvent]] = []
         self._has_news = asyncio.Event()
         # Gets the index of a choice and its new events.
-        self.listener: Callable[[int, Sequence[Event | BatchFailure]], object] | None = None
+        self.listener: Callable[[int, Sequence[StreamEvent]], object] | None = None
+        # Whether the answer tells how far the prompts are read.
+        self.tells_reading = False
         # Ends the answer when its time is over.
         self.timer: asyncio.TimerHandle | None = None
 
-    def push(self, request_id: int, events: Sequence[Event | BatchFailure]) -> None:
+    def push(self, request_id: int, events: Sequence[StreamEvent]) -> None:
         """Append events of one choice. Only the thread of the event loop may call this."""
         index = self.ids[request_id]
         self._events += ((index, event) for event in events)
@@ -67,7 +72,7 @@ class EventStream:
             del self.ids[request_id]
         self._has_news.set()
 
-    async def take(self) -> list[tuple[int, Event | BatchFailure]]:
+    async def take(self) -> list[tuple[int, StreamEvent]]:
         """Wait for events, and return them with the index of their choice. After the last event, return none."""
         if not self.ids and not self._events:
             return []
@@ -263,6 +268,7 @@ class EngineThread:
                 deterministic=self._deterministic,
                 max_idle_tokens=self._max_idle_tokens,
                 note=self._note,
+                reading=self._deliver_reading,
             )
         except Exception as error:
             is_ready.set_exception(error)
@@ -301,6 +307,14 @@ class EngineThread:
         if steps:
             events_by_id = [(cast("int", step.request.id), step.events) for step in steps]
             self._undelivered.put(partial(self._push, events_by_id))
+
+    def _deliver_reading(self, request_id: object, reading: Reading) -> None:
+        self._undelivered.put(partial(self._push_reading, cast("int", request_id), reading))
+
+    def _push_reading(self, request_id: int, reading: Reading) -> None:
+        stream = self._streams.get(request_id)
+        if stream is not None and stream.tells_reading:
+            stream.push(request_id, [reading])
 
     def _call_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand new events to the event loop, until `stop`."""

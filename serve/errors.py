@@ -119,6 +119,10 @@ class MethodError(RequestError, status=405, code="method_not_allowed"):
     """A method that a path does not have."""
 
 
+class ConflictError(RequestError, status=409, code="conflict"):
+    """A change of something that has changed since it was read."""
+
+
 class TooLargeError(RequestError, status=413, code="request_too_large"):
     """A body that is too large."""
 

@@ -50,10 +50,10 @@ class KoboldFields(PromptFields):
     """KoboldCpp's fields, and all others.
 
     ``memory`` precedes the prompt, and stays if the prompt's beginning is left out because the context is short.
+    With an author's note or world info, KoboldAI Lite's rules hold, see `Story`.
     """
 
     prompt: str | list[int] | list[str] | list[list[int]] = ""
-    memory: str | None = None
     max_context_length: int | None = None
     genkey: str | None = None
     trim_stop: bool | None = None
@@ -61,11 +61,18 @@ class KoboldFields(PromptFields):
     singleline: bool | None = None
     tool_of_route: ClassVar[str] = "koboldcpp"
 
+    @property
+    def has_story(self) -> bool:
+        """True if more than KoboldCpp's memory is given."""
+        return self.authors_note is not None or self.world_info is not None
+
     def normalized(self, is_stream: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
         changes: Json = {"stream": is_stream}
-        if self.memory and isinstance(self.prompt, str):
-            changes["prompt"] = self.memory + self.prompt
+        if self.has_story:
+            pass
+        elif isinstance(self.prompt, str):
+            changes |= {"prompt": (self.memory or "") + self.prompt, "memory": None}
         elif self.memory:
             raise InvalidRequestError("memory: it needs a prompt that is a text", "memory")
         if self.logprobs is True:
@@ -128,7 +135,8 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     dropped_counts = [0]  # one for each prompt; the answer tells the largest
 
     def fit(generation: GenerationRequest) -> GenerationRequest:
-        fitted = _shorten_prompt(maker.model, generation, fields.memory or "", context_length)
+        memory = "" if fields.has_story else fields.memory or ""
+        fitted = _shorten_prompt(maker.model, generation, memory, context_length)
         dropped_counts.append(len(_prompt_ids(generation)) - len(_prompt_ids(fitted)))
         return _with_negative_before_prompt(maker.model, fitted)
 

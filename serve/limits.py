@@ -35,9 +35,9 @@ MAX_SET_CHARACTERS = 1_000_000  # a grammar, or token ids
 # Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices.
 MAX_LOGPROB_ENTRIES = 2_000_000
 
-# The fields whose lists and tables may have any number of items. Prompts and messages have limits of their own.
-# Allowed tokens may be a whole vocabulary. A grammar is limited by the process that compiles it.
-_UNLIMITED = {"prompt", "messages", "input", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS}
+# The fields whose lists and tables may have any number of items. Prompts, messages and world info have limits of
+# their own. Allowed tokens may be a whole vocabulary. A grammar is limited by the process that compiles it.
+_UNLIMITED = {"prompt", "messages", "input", "world_info", "allowed_token_ids", "allowed_tokens", *GRAMMAR_FIELDS}
 # The settings of any size, for the same reasons. The negative prompt of guidance is a prompt.
 _UNLIMITED_SETTINGS = ("grammar", "guidance", "allow.tokens")
 

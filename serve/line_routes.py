@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ..common.strict_json import json_line
-from ..logprobs.events import Event, Start
+from ..logprobs.events import Event, Reading, Start
 from ..logprobs.jsonl import RunLines
 from ..logprobs.recorded import StreamError, read_stream
 from ..logprobs.report import page as report_page
@@ -34,6 +34,8 @@ class LinesFormat(PreparedFormat):
     def __init__(self, prepared: PreparedRequest) -> None:
         self._choice = prepared.choices[0]
         self._lines = RunLines()
+        fields = prepared.fields
+        self.tells_reading = isinstance(fields, LineFields) and bool(fields.return_progress)
         if len(prepared.choices) > 1:
             raise InvalidRequestError("the lines are those of one text; leave n out, and send one prompt", "n")
 
@@ -48,6 +50,10 @@ class LinesFormat(PreparedFormat):
         """Yield the lines that are complete after an event. ``index``: always 0."""
         return map(json_line, self._push(event, facts))
 
+    def reading(self, event: Reading) -> Iterable[str]:
+        """Yield a line before the first one."""
+        yield json_line(self._lines.reading(event))
+
     def _push(self, event: Event, facts: Json | None) -> Iterable[Json]:
         if isinstance(event, Start):
             return [self._lines.start(event, self._choice.prompt, command_of(self._choice, event))]
@@ -60,9 +66,13 @@ class LinesFormat(PreparedFormat):
 
 
 class LineFields(TokenPromptFields):
-    """The fields of `/gen/generate`, whose answer is a stream unless ``stream`` is false."""
+    """The fields of `/gen/generate`, whose answer is a stream unless ``stream`` is false.
+
+    ``return_progress``: whether lines before the first one tell how far the prompt is read.
+    """
 
     stream: bool | None = True
+    return_progress: bool | None = None
     every_stream_tells_confidence: ClassVar[bool] = True
 
 

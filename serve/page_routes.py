@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
@@ -39,8 +40,12 @@ def page_files() -> Mapping[str, PageFile]:
     return {name: _page_file(name, text) for name, text in texts.items()}
 
 
+# A comment on lines of its own. A browser need not load it.
+_COMMENT = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
+
+
 def _page_file(name: str, text: str) -> PageFile:
-    content = text.encode()
+    content = _COMMENT.sub("", text).encode()
     return PageFile(content, _MEDIA_TYPES[name.rpartition(".")[2]], f'"{sha256(content).hexdigest()[:32]}"')
 
 

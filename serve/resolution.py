@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from ..common.errors import LogitsmithError
 from ..common.seeds import fixed_seed, following_seed
@@ -36,6 +36,9 @@ from ..requests.engine_request import text_rules
 from ..requests.errors import InvalidLineError
 from ..requests.fields import MAX_DRAFT_TOKENS, GenerationFields, MessageFields, PromptFields, TokenPromptFields
 from ..requests.resolve import RequestDefaults, RequestResolver
+from ..requests.story import Story
+from ..requests.story_context import StoryContext
+from ..requests.story_reader import StoryReader
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
 from ..samplers.errors import SamplingError
@@ -75,6 +78,16 @@ class PreparedRequest:
     ignored: tuple[str, ...]
 
 
+class ReadStory(NamedTuple):
+    """What the model reads of a request's story."""
+
+    context: StoryContext
+    prompt: str
+    ids: list[int]
+    max_prompt_tokens: int
+    ignored: tuple[str, ...]
+
+
 # A function that shortens the prompt of a request, which is token ids. It returns a short prompt unchanged.
 Fit = Callable[[GenerationRequest], GenerationRequest]
 
@@ -97,7 +110,8 @@ class RequestMaker:
         self.model = model
         self._note = note
         self._reuses_answers = reuses_answers
-        self.resolver = RequestResolver(defaults, model.metadata, note)
+        self.story_reader = StoryReader(model, note)
+        self.resolver = RequestResolver(defaults, model.metadata, note, story_reader=self.story_reader)
         guidance = text_rules(self.resolver.default_settings()).guidance
         if guidance is not None:
             guidance_model(model, guidance)  # loaded before the first request, or refused
@@ -151,13 +165,35 @@ class RequestMaker:
             if fields.speculative is False:
                 request = replace(request, lookup=0)
             if isinstance(fields, TokenPromptFields) and fields.answer_start is not None:
-                request = self._with_parts(request, fields.answer_start)
+                if asked.story is None:
+                    request = self._with_parts(request, fields.answer_start)
+                else:  # the prompt is another one
+                    unused.append("answer_start")
             for number in range(asked.choice_count):
                 seeded_request = replace(request, seed=following_seed(first_seed, number))
                 choices.append(self._choice(seeded_request, prompt_field, grammars, fit))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
         unused_once = list(dict.fromkeys(unused))
         return PreparedRequest(fields, asked, tuple(choices), ignored=tuple(limited(unused_once)))
+
+    def read_story(self, fields: PromptFields | MessageFields, ignored: Sequence[str]) -> ReadStory:
+        """Return what the model would read of a request's story. Raises ``InvalidRequestError``."""
+        try:
+            asked = ask(fields, ignored)
+            _check_names(asked)
+            unused = list(asked.ignored)
+            story = asked.story or Story()
+            settings = self.resolver.settings(asked, unused)
+            request, *others = self.resolver.requests(replace(asked, story=None), settings, seed=0)
+            if others:
+                raise InvalidRequestError("what the model reads of one prompt only can be shown", "prompt")
+            context = self.story_reader.read(story, request)
+            shown = self.story_reader.insert(context, request)
+            prompt = cast("str", format_request(self.model, shown, self._note).prompt)
+        except SETTING_ERRORS as error:
+            raise InvalidRequestError(client_message(error), _field_of(error, fields)) from None
+        ids = prompt_token_ids(self.model.vocabulary, prompt)
+        return ReadStory(context, prompt, ids, self.story_reader.max_prompt_tokens(request), tuple(unused))
 
     def _read_draft(self, fields: GenerationFields, unused: list[str]) -> DraftOptions | None:
         """Return the draft model of a request with its limits; None without drafts of a model."""

@@ -26,13 +26,21 @@ from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
 from .answers import PreparedFormat, answer, until_client_leaves
 from .engine_thread import EngineThread
-from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError, client_message
+from .errors import (
+    InvalidRequestError,
+    RequestError,
+    TimedOutError,
+    TooLargeError,
+    UnavailableError,
+    client_message,
+)
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
 from .requested_names import check_preset_of_model, preset_of_model_name
 from .resolution import SETTING_ERRORS, RequestMaker
 from .security import Access
+from .story_folder import StoryFolder
 from .tracked_answers import AnswerTracker
 
 # The beginning of the paths that only this server has.
@@ -81,6 +89,8 @@ class ServerState:
         default_factory=lambda: LimitedCache(_MAX_BYTES_OF_ROWS, _size_of_row)
     )
     access: Access = field(default_factory=Access)
+    # The folder of the page's stories; None: they stay in the browser.
+    stories: StoryFolder | None = None
     log: RequestLog = field(default_factory=RequestLog)
     metrics: Metrics = field(init=False)
     # Threads in which requests are prepared.
@@ -170,6 +180,7 @@ HTML = "text/html"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
 LINES = "application/x-ndjson"
+FILE = "application/octet-stream"
 
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 
@@ -188,6 +199,10 @@ class RouteSpec(NamedTuple):
     keys: Sequence[str] = ()
     # Whether the body has lines, each a JSON object.
     takes_lines: bool = False
+    # Errors that routes of this kind do not always have.
+    errors: Sequence[type[RequestError]] = ()
+    # Whether the body is a file.
+    takes_file: bool = False
 
     @property
     def documented_path(self) -> str:

@@ -10,9 +10,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..engine.generation import prompt_token_ids
 from ..engine.model import Model
-from ..engine.vocabulary import Vocabulary
+from ..engine.vocabulary import Vocabulary, text_tokens as text_tokens_of
 from ..requests.fields import ChatFields
 from ..requests.messages import ChatMessage
 from ..requests.strict_model import Json, StrictModel
@@ -218,19 +217,8 @@ def _text_tokens(vocabulary: Vocabulary, fields: TextFields) -> list[Json]:
         data = fields.text.encode()
     except UnicodeEncodeError:
         raise InvalidRequestError("half of a surrogate pair is not allowed in text", "text") from None
-    previous = fields.after
-    ids = prompt_token_ids(vocabulary, data) if previous is None else vocabulary.tokenize_after(data, previous)
-    ends_with_eos = previous is None and vocabulary.adds_eos and ids[-1:] == [vocabulary.eos]
-    if ends_with_eos and not data.endswith(vocabulary.piece(ids[-1])):
-        del ids[-1]  # the tokenizer has added it, but more text may follow
-    tokens: list[Json] = []
-    for token in ids:
-        piece = vocabulary.piece(token)
-        is_added_bos = previous is None and token == vocabulary.bos and not data.startswith(piece)
-        added = len(piece) if is_added_bos else vocabulary.added_bytes(token, previous)
-        tokens.append({"id": token, "bytes": list(piece), "added": added})
-        previous = token
-    return tokens
+    tokens = text_tokens_of(vocabulary, data, fields.after)
+    return [{"id": token.id, "bytes": list(token.piece), "added": token.added} for token in tokens]
 
 
 ROUTES = (

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Sequence
 
-from ..engine.batch import BatchFailure
-from ..logprobs.events import Done, Event, Start, Token
-from .engine_thread import EventStream
+from ..logprobs.events import Done, Start, Token
+from .engine_thread import EventStream, StreamEvent
 
 # Number of ended answers that are kept, because clients read their last text or logprobs afterwards.
 _MAX_ENDED_ANSWERS = 16
@@ -25,7 +24,7 @@ class TrackedAnswer:
         # None while the text is written, or if the client has left.
         self.done: Done | None = None
 
-    def add(self, index: int, events: Sequence[Event | BatchFailure]) -> None:
+    def add(self, index: int, events: Sequence[StreamEvent]) -> None:
         if index != 0:  # another text of the same answer
             return
         for event in events:

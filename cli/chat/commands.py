@@ -21,7 +21,7 @@ from ...chats.conversation import tree_lines
 from ...chats.prompt import jsonl_of, markdown_of
 from ...chats.records import SPEAKERS, ContextFullError
 from ...common.errors import LogitsmithError
-from ...common.files import write_file_atomically
+from ...common.files import read_input, write_file_atomically
 from ...common.flags import CompletionKind
 from ...common.seeds import RANDOM_SEED
 from ...common.text import count_noun, did_you_mean
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ...chats.records import StoredAnswer, StoredMessage
     from ...logprobs.events import Token
     from ...presets.settings import Settings
+    from ...requests.story import Story
 
 
 class ChatCommandError(LogitsmithError):
@@ -215,6 +216,62 @@ def _system(chat: Chat, argument: str) -> None:
     chat.conversation.set_system(text)
     chat.save_settings()
     chat.confirm("there is no system message now" if text is None else f"system = {text!r}")
+
+
+def _memory(chat: Chat, argument: str) -> None:
+    from ...requests.story import Story
+
+    story = chat.settings.story or Story()
+    if not argument:
+        print(terminal_safe(story.memory or "there is no memory", sys.stdout))
+        return
+    memory = "" if argument == _NO_VALUE else argument
+    _use_story(chat, replace(story, memory=memory))
+    chat.confirm(f"memory = {memory!r}" if memory else "there is no memory now")
+
+
+def _note(chat: Chat, argument: str) -> None:
+    from ...requests.story import AuthorsNote, Story
+
+    story = chat.settings.story or Story()
+    if not argument:
+        print(terminal_safe(story.authors_note.text or "there is no author's note", sys.stdout))
+        return
+    text = "" if argument == _NO_VALUE else argument
+    _use_story(chat, replace(story, authors_note=AuthorsNote(text=text)))
+    chat.confirm(f"author's note = {text!r}" if text else "there is no author's note now")
+
+
+def _world(chat: Chat, argument: str) -> None:
+    from ...requests.story import Story, WorldInfo
+    from ...requests.story_files import MAX_STORY_FILE_BYTES, StoryFileError, import_story
+
+    story = chat.settings.story or Story()
+    entries = story.world_info.entries
+    if not argument:
+        names = [f"{entry.name or ', '.join(entry.keys)}: {entry.content}" for entry in entries if entry.enabled]
+        print(terminal_safe("\n".join(names) or "there is no world info", sys.stdout))
+        return
+    if argument == _NO_VALUE:
+        _use_story(chat, replace(story, world_info=WorldInfo()))
+        chat.confirm("there is no world info now")
+        return
+    try:
+        imported = import_story(read_input(Path(argument), MAX_STORY_FILE_BYTES))
+    except StoryFileError as error:
+        raise error.within(argument) from None
+    if not imported.story.world_info.entries:
+        raise ChatCommandError(f"{argument}: there is no world info in this file")
+    for remark in imported.remarks:
+        print_note(f"{argument}: {remark}")
+    _use_story(chat, replace(story, world_info=imported.story.world_info))
+    chat.confirm(f"world info = {count_noun(len(imported.story.world_info.entries), 'text')}")
+
+
+def _use_story(chat: Chat, story: Story) -> None:
+    chat.settings.story = story
+    chat.session.use_story(story)
+    chat.save_settings()
 
 
 def _grammar(chat: Chat, argument: str) -> None:
@@ -616,6 +673,15 @@ COMMANDS = (
     ),
     ChatCommand("seed", "[N|random]", "Set the seed of the answers, or show it.", _seed),
     ChatCommand("system", "[TEXT|none]", "Set the system message, or show it.", _system),
+    ChatCommand("memory", "[TEXT|none]", "Set the text that the model reads first, or show it.", _memory),
+    ChatCommand("note", "[TEXT|none]", "Set the author's note, which is read near the end, or show it.", _note),
+    ChatCommand(
+        "world",
+        "[FILE|none]",
+        "Use the world info of a file, such as SillyTavern's, or show it.",
+        _world,
+        _complete_path,
+    ),
     ChatCommand(
         "grammar",
         "NAME|GBNF|none",

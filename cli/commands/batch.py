@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ...jobs.lines import BackgroundReader, InputLine, PromptTemplate
     from ...requests.recorded_settings import ModelDescription
     from ...requests.resolve import RequestDefaults
+    from ...requests.story_reader import StoryReader
     from ..render.batch_progress import BatchProgress
 
 
@@ -270,6 +271,7 @@ class _BatchJob(NamedTuple):
 def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet."""
     from ...requests.recorded_settings import describe_model
+    from ...requests.story_reader import StoryReader
     from ..render.batch_progress import show_progress, stop_check_with_note
 
     options = job.options
@@ -277,7 +279,7 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     job = job._replace(defaults=replace(job.defaults, draft=draft))
     with load_model(options.model, interrupt, slots=options.parallel, draft=draft) as model:
         open_draft_model(draft, model)
-        run = _make_run(job, describe_model(model))
+        run = _make_run(job, describe_model(model), StoryReader(model, print_note))
         with _open_lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
             run.run(
                 model,
@@ -332,7 +334,7 @@ def _prints_on_terminal(options: BatchOptions) -> bool:
     return options.prints_results and sys.stdout.isatty()
 
 
-def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
+def _make_run(job: _BatchJob, model: ModelDescription, story_reader: StoryReader | None = None) -> BatchRun:
     """Return the run of a batch with a model. Raises ``JournalError`` if existing results are of another model."""
     from ...jobs.batch import BatchRun
     from ...jobs.journal import check_and_write_settings, settings_digest
@@ -343,7 +345,7 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
     options = job.options
     results = job.results
     existing_results = results.existing_results
-    resolver = RequestResolver(job.defaults, model.metadata, print_note, model.name)
+    resolver = RequestResolver(job.defaults, model.metadata, print_note, model.name, story_reader)
     settings = batch_settings(model, resolver, job.base_seed, options.answer_form)
     run = BatchRun(
         resolver,

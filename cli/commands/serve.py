@@ -144,6 +144,11 @@ class ServeOptions(Options):
         default=False,
     )
     open_page: bool = _serve("--open", help="Open the server's page in the browser.", default=False)
+    stories: Path | None = _serve(
+        "--stories",
+        metavar="FOLDER",
+        help="Folder in which the page keeps its stories, too, as text and JSON. [only in the browser]",
+    )
     cache_prompt: bool = _serve(
         "--cache-prompt",
         help="Continue conversations without reading their answers again: quicker, exact to rounding only.",
@@ -177,6 +182,7 @@ def serve(options: ServeOptions) -> None:
         from ...serve.security import read_access
         from ...serve.server import HttpServer, open_socket
         from ...serve.state import ServerState
+        from ...serve.story_folder import StoryFolder
     except ModuleNotFoundError as error:
         if extra_of(error.name) != "serve":
             raise
@@ -215,6 +221,7 @@ def serve(options: ServeOptions) -> None:
         reuses_answers=reuses_answers,
         has_strict_fields=options.strict_fields,
         access=access,
+        stories=None if options.stories is None else StoryFolder(options.stories),
         log=log,
     )
     server = HttpServer(state, open_socket(options.host, options.port))

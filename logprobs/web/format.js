@@ -47,9 +47,11 @@ export function numberText(value, decimals = 3) {
   return value === null || value === undefined ? "\u2013" : value.toFixed(decimals);
 }
 
+const COUNTS = new Intl.NumberFormat("en-US");
+
 /** Return a count with commas between groups of three digits. */
 export function countText(count) {
-  return count.toLocaleString("en-US");
+  return COUNTS.format(count);
 }
 
 /** Return a step's index in the chain, such as `[0]`, as in `--show-config`; empty for the model and the grammar. */

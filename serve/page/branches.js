@@ -4,7 +4,7 @@ import { element } from "./web/elements.js";
 import { countText, visible } from "./web/format.js";
 
 const MAX_CHARACTERS = 70;
-const KINDS = { start: "empty", typed: "typed", generated: "generated", branch: "branch", opened: "opened" };
+const KINDS = { start: "empty", typed: "typed", generated: "generated", accepted: "accepted", branch: "branch", opened: "opened" };
 
 /** Return the beginning of a text, in one line. */
 export function shortText(text) {
@@ -17,6 +17,7 @@ export function shortText(text) {
 export class BranchTree {
   constructor(container, goTo) {
     this.container = container;
+    this.items = new WeakMap(); // the elements of the texts, and what they show
     this.goTo = goTo;
     container.addEventListener("click", (event) => {
       const item = event.target.closest("[role=treeitem]");
@@ -43,10 +44,11 @@ export class BranchTree {
       }
     };
     walk(root, 1);
-    this.container.replaceChildren(...items);
+    const shown = this.container.children;
+    if (shown.length !== items.length || items.some((item, index) => item !== shown[index])) this.container.replaceChildren(...items);
     const current = items.find((item) => item.node === tree.current) ?? items[0];
     if (current) {
-      current.tabIndex = 0;
+      for (const item of items) item.tabIndex = item === current ? 0 : -1;
       if (hadFocus) current.focus();
       requestAnimationFrame(() => this.scrollTo(current)); // the layout is not computed twice
     }
@@ -58,8 +60,18 @@ export class BranchTree {
     if (!isVisible) box.scrollTop = item.offsetTop - box.clientHeight / 2;
   }
 
+  /** Return the element of a text, which is made again only if the text has changed. */
   item(node, level) {
     const isCurrent = node === this.tree.current;
+    const made = this.items.get(node);
+    const key = [node.tokens, node.parent?.tokens, level, isCurrent];
+    if (made?.key.every((value, index) => value === key[index])) return made.item;
+    const item = this.newItem(node, level, isCurrent);
+    this.items.set(node, { key, item });
+    return item;
+  }
+
+  newItem(node, level, isCurrent) {
     const item = element("div", { role: "treeitem", tabindex: "-1", "aria-level": level, "aria-selected": String(isCurrent), class: `branch level-${Math.min(level, 8)}` },
       element("bdi", { class: "beginning" }, shortText(node.ownText)),
       element("span", { class: "note" }, ` ${KINDS[node.kind] ?? ""}, ${countText(node.tokens.length)} tokens`));

@@ -1,18 +1,21 @@
 // Two chains on the same prompt and the same seed, side by side.
 
-import { element } from "./web/elements.js";
+import { byId, element } from "./web/elements.js";
 import { countText, visible } from "./web/format.js";
 import { makeToken } from "./texts.js";
 import { MEASURES } from "./tints.js";
 import { WhyPanel } from "./why.js";
 
-/** The two columns. `generate` returns the lines of a run with a chain. */
+/** The two columns. `page` is the page. */
 export class Comparison {
-  constructor(section, generate) {
-    this.section = section;
-    this.generate = generate;
+  constructor(page) {
+    this.page = page;
+    this.comparing = null; // ends the two runs
+    const section = byId("comparison");
     this.note = section.querySelector(".difference");
     this.columns = Array.from(section.querySelectorAll(".compared"), (box, number) => this.column(box, number));
+    page.click("compare", () => this.toggle());
+    page.click("run-both", () => this.runBoth());
   }
 
   column(box, number) {
@@ -27,6 +30,36 @@ export class Comparison {
     return column;
   }
 
+  toggle() {
+    const section = byId("comparison");
+    section.hidden = !section.hidden;
+    byId("compare").setAttribute("aria-expanded", String(!section.hidden));
+    section.parentElement.classList.toggle("compares", !section.hidden);
+    if (!section.hidden) section.scrollIntoView({ block: "start" });
+  }
+
+  async runBoth() {
+    if (this.comparing || !this.page.isLoaded) return;
+    this.comparing = new AbortController();
+    this.page.writing.showControls();
+    try {
+      await Promise.all([this.page.settings.settle(), this.page.settings.otherChain.settle()]);
+      this.comparedTokens = await this.page.writing.readBeforeCursor();
+      [this.seed] = this.page.settings.seeds(1);
+      await this.run([this.page.settings.chain.notation || "dist", this.page.settings.otherChain.notation || "dist"], this.comparing.signal);
+    } catch (error) {
+      if (!this.comparing.signal.aborted) throw error;
+      this.showDifference();
+    } finally {
+      this.comparing = null;
+      this.page.writing.showControls();
+    }
+  }
+
+  generateWith(notation, signal) {
+    return this.page.server.lines("/gen/generate", { ...this.page.writer.fields(this.comparedTokens), chain: notation, seed: this.seed, trace: 20, logprobs: true }, signal);
+  }
+
   /** Run both chains, and show where their texts part. */
   async run(notations, signal) {
     this.columns.forEach((column, number) => {
@@ -37,7 +70,7 @@ export class Comparison {
     });
     this.note.textContent = "Running\u2026";
     await Promise.all(this.columns.map(async (column, number) => {
-      for await (const line of this.generate(notations[number], signal)) {
+      for await (const line of this.generateWith(notations[number], signal)) {
         if (line.event !== "token") continue;
         const token = makeToken(line);
         column.tokens.push(token);

@@ -1,6 +1,6 @@
-// Files: the export of a tab, and what is read from files.
+// Files: the export of a story, and what is read from files.
 
-import { makeToken, TextTree } from "./texts.js";
+import { makeToken, pendingToken, sharedLength, textOf, TextTree } from "./texts.js";
 
 const FORMAT = "gen serve page";
 const VERSION = 1;
@@ -14,12 +14,12 @@ export function download(text, name, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Let a person choose a file; call `use` with its name and its text. */
+/** Let a person choose a file, and call `use` with it. */
 export function listenToFiles(input, use) {
-  input.addEventListener("change", async () => {
+  input.addEventListener("change", () => {
     const [file] = input.files;
     input.value = "";
-    if (file) use(file.name, await file.text());
+    if (file) use(file);
   });
 }
 
@@ -27,44 +27,101 @@ export function listenToFiles(input, use) {
 export function tokensOf(tree) {
   const tokens = new Map();
   for (const node of tree.nodes.values()) {
-    for (const token of node.tokens) tokens.set(token.uid, token);
+    for (const token of node.ownTokens) tokens.set(token.uid, token); // its parent has the others
   }
   return tokens;
 }
 
-/** Return the text of an exported file. It has no key. */
-export function exportText(tree, settings) {
-  return JSON.stringify({ format: FORMAT, version: VERSION, current: tree.current.id, settings, nodes: tree.asRecords(), tokens: Array.from(tokensOf(tree).values()) });
+/** Return the object of an exported file. It has no key. Without details, tokens lose their traces and alternatives. */
+export function exportData(title, tree, settings, { hasDetails = false } = {}) {
+  const tokens = Array.from(tokensOf(tree).values(), (token) => (hasDetails ? token : withoutDetails(token)));
+  return { format: FORMAT, version: VERSION, title, current: tree.current.id, settings, nodes: tree.asRecords(), tokens };
 }
 
-/** Return the tree and the settings of an exported file. Raises an error with a sentence if it is none. */
+/** Return the facts of a token that the text, its tint and its continuation need. */
+function withoutDetails(token) {
+  const isText = String(token.bytes) === String(new TextEncoder().encode(token.text));
+  const rounded = (value) => (Number.isFinite(value) ? Number(value.toFixed(4)) : undefined);
+  return {
+    ...token, trace: undefined, token: undefined, top_logprobs: undefined, logprobs_from: undefined, // which JSON leaves out
+    logprob: rounded(token.logprob), entropy: rounded(token.entropy),
+    event: token.event === "prompt" ? undefined : token.event, bytes: isText ? undefined : token.bytes,
+  };
+}
+
+/** Return a token of a file with what `withoutDetails` leaves out. */
+function withDetails(token) {
+  if (typeof token?.text !== "string") return token;
+  return { ...token, event: token.event ?? "prompt", logprob: token.logprob ?? null, bytes: token.bytes ?? Array.from(new TextEncoder().encode(token.text)) };
+}
+
+/** Return the pieces of which the text was made, each with the other versions of it that the tree has. */
+export function piecesOf(tree) {
+  const { current } = tree;
+  const path = [];
+  for (let node = current; node; node = node.parent) {
+    if (sharedLength(node.tokens, current.tokens) === node.tokens.length) path.unshift(node);
+  }
+  let start = 0;
+  return path.flatMap((node) => {
+    const from = start;
+    const text = textOf(node.tokens.slice(from));
+    if (!text) return [];
+    start = node.tokens.length;
+    const siblings = node.parent?.tokens.length === from ? node.parent.children : [];
+    const others = siblings.filter((other) => other !== node && other.shared === from);
+    return [{ text, alternatives: others.map((other) => textOf(other.tokens.slice(from))).filter(Boolean) }];
+  });
+}
+
+/** Return a tree of pieces, as `piecesOf` makes them. */
+export function treeOfPieces(pieces) {
+  const tree = new TextTree();
+  for (const { text, alternatives = [] } of pieces) {
+    const { current } = tree;
+    const place = { start: textOf(current.tokens).length, rest: 0, seed: null };
+    for (const other of [text, ...alternatives]) {
+      const tokens = [...current.tokens, pendingToken(other)];
+      if (alternatives.length) tree.insert(current, "generated", tokens, { start: null, done: null, place });
+      else tree.insert(current, "opened", tokens);
+    }
+    [tree.current] = current.children;
+  }
+  return tree;
+}
+
+/** Return the story of an exported file; null if another program wrote it. Raises an error with a sentence if it is damaged. */
 export function readExport(text) {
   let data;
   try {
     data = JSON.parse(text);
   } catch {
-    throw new Error("it is not JSON");
+    return null;
   }
+  return data?.format === FORMAT ? readData(data) : null;
+}
+
+/** Return the title, the tree and the settings of an exported object. Raises an error with a sentence if it is none. */
+export function readData(data) {
   if (data?.format !== FORMAT) throw new Error("it was not exported by this page");
   if (data.version !== VERSION) throw new Error(`its version is ${String(data.version)}, and this page reads version ${VERSION}`);
   if (!Array.isArray(data.nodes) || !Array.isArray(data.tokens)) throw new Error("it has no texts");
   // The file's numbers are replaced, so that they differ from those of all tokens of this tab.
   const tokens = new Map();
-  for (const token of data.tokens) {
+  for (const token of data.tokens.map(withDetails)) {
     checkToken(token);
     tokens.set(token.uid, makeToken(token));
   }
   for (const node of data.nodes) {
-    const isNode = Number.isInteger(node?.id) && (node.parent === null || Number.isInteger(node.parent)) && typeof node.kind === "string" && Array.isArray(node.uids) && isRun(node.run);
+    const isNode = Number.isInteger(node?.id) && (node.parent === null || Number.isInteger(node.parent)) && typeof node.kind === "string" && Array.isArray(node.uids) && [node.start, node.end].every(isCount) && isRun(node.run);
     if (!isNode) throw new Error("one of its texts is damaged");
   }
-  return { tree: TextTree.fromRecords(data.nodes.map((node) => ({ ...node, run: node.run ?? null })), tokens, data.current), settings: checkedSettings(data.settings) };
+  const tree = TextTree.fromRecords(data.nodes.map((node) => ({ ...node, run: node.run ?? null })), tokens, data.current);
+  return { title: typeof data.title === "string" ? data.title : null, tree, settings: checkedSettings(data.settings) };
 }
 
-/** Return the tree and the settings that another tab has stored. */
-export function readStored({ nodes, tokens, current, settings }) {
-  const own = new Map(Array.from(tokens, ([uid, token]) => [uid, makeToken(token)]));
-  return { tree: TextTree.fromRecords(nodes, own, current), settings };
+function isCount(value) {
+  return value === undefined || (Number.isInteger(value) && value >= 0);
 }
 
 function checkToken(token) {
@@ -88,7 +145,8 @@ function isTextOrNull(value) {
 function isRun(run) {
   if (run === null || run === undefined) return true;
   const isLine = (line, event) => line === null || line === undefined || (line.event === event && isTextOrNull(line.command) && isTextOrNull(line.finish_reason));
-  return typeof run === "object" && isLine(run.start, "start") && isLine(run.done, "done");
+  const isPlace = (place) => place === undefined || (["start", "rest"].every((name) => Number.isInteger(place?.[name])) && (place.seed === null || Number.isInteger(place.seed)));
+  return typeof run === "object" && isLine(run.start, "start") && isLine(run.done, "done") && isPlace(run.place);
 }
 
 function areBytes(value) {
@@ -132,6 +190,7 @@ function checkedSettings(settings) {
     preset: (value) => typeof value === "string",
     base: (value) => value === null || typeof value === "string",
     measure: (value) => typeof value === "string",
+    context: (value) => value !== null && typeof value === "object",
     usesTemplate: (value) => typeof value === "boolean",
     opening: (value) => value === null || typeof value === "string",
     messages: (value) => Array.isArray(value) && value.every(isMessage),

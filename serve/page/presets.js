@@ -4,6 +4,8 @@ import { element } from "./web/elements.js";
 import { visible } from "./web/format.js";
 import { download } from "./files.js";
 
+const FILE = "file:"; // the choice that stands for the file that was read; no preset has a colon in its name
+
 /**
  * The controls of presets. `apply(steps, settings)` shows a chain and its settings; `attempt` runs an action of a person,
  * and shows its error.
@@ -25,14 +27,21 @@ export class PresetControls {
   showList(presets) {
     this.choice.replaceChildren(element("option", { value: "" }, "the server\u2019s chain"),
       ...presets.filter((preset) => !preset.error).map(({ name, description }) => element("option", { value: name, title: description }, name)));
-    this.choice.value = this.name;
+    this.showChoice();
+  }
+
+  /** Show which preset is chosen, also if it came from a file. */
+  showChoice() {
+    this.choice.querySelector(`[value="${FILE}"]`)?.remove();
+    if (this.fileName) this.choice.append(element("option", { value: FILE }, visible(`${this.fileName} (file)`)));
+    this.choice.value = this.name || (this.fileName && FILE);
   }
 
   restore({ preset, base, fileName }) {
     this.name = preset ?? "";
     this.base = base ?? null;
     this.fileName = fileName ?? "";
-    this.choice.value = this.name;
+    this.showChoice();
   }
 
   async choose(name) {
@@ -42,7 +51,7 @@ export class PresetControls {
       const response = name ? await this.server.send(`/gen/presets/${encodeURIComponent(name)}`) : null;
       this.restore({ preset: name, base: response && (await response.text()) });
     } catch (error) {
-      this.choice.value = this.name;
+      this.showChoice();
       throw error;
     }
     this.notes.hidden = true;

@@ -22,7 +22,7 @@ export class LostError extends Error {}
 
 /**
  * The server. `watch` is called with its state when the state changes: `connecting`, `ready`, `loading` (the model is
- * loaded), `lost`, or `locked` (a key is needed).
+ * loaded), `stopping`, `lost`, or `locked` (a key is needed).
  */
 export class Server {
   constructor(watch) {
@@ -60,17 +60,17 @@ export class Server {
   async check() {
     try {
       const response = await fetch(address("/health"), { cache: "no-store", signal: AbortSignal.timeout(POLL_TIMEOUT) });
-      await response.text();
-      if (response.status === 503) this.become("loading");
+      const text = await response.text();
+      if (response.status === 503) this.become(text.includes("stopping") ? "stopping" : "loading");
       else if (this.state !== "locked") this.become("ready");
     } catch {
       this.become("lost");
     }
   }
 
-  /** Send a request; return the response. Raises `LostError`, `RequestError`, and the error of `signal`. */
-  async send(path, body, signal) {
-    return this.sendText(path, body === undefined ? undefined : JSON.stringify(body), "application/json", signal);
+  /** Send a request; return the response. Raises `LostError`, `RequestError`, and the error of `options.signal`. */
+  async send(path, body, options) {
+    return this.sendText(path, body === undefined ? undefined : JSON.stringify(body), "application/json", options);
   }
 
   /** Send objects, each as a line; return the response. Raises `LostError` and `RequestError`. */
@@ -78,18 +78,14 @@ export class Server {
     return this.sendText(path, new Blob(objects.map((object) => `${JSON.stringify(object)}\n`)), "application/x-ndjson");
   }
 
-  async sendText(path, body, type, signal) {
+  /** Send a text or a file. `options`: `signal`, and `method` if it is another one than GET or POST. */
+  async sendText(path, body, type, { signal, method = body === undefined ? "GET" : "POST" } = {}) {
     const headers = body === undefined ? {} : { "content-type": type };
     if (this.key) headers.authorization = `Bearer ${headerText(this.key)}`;
     let response;
     try {
-      response = await fetch(address(path), {
-        method: body === undefined ? "GET" : "POST",
-        headers,
-        body,
-        cache: "no-store",
-        signal,
-      });
+      const request = { method, headers, body, cache: "no-store", signal };
+      response = await fetch(address(path), request);
     } catch (error) {
       if (signal?.aborted) throw error;
       this.become("lost");
@@ -101,33 +97,37 @@ export class Server {
   }
 
   /** Send a request; return the JSON of the answer. */
-  async json(path, body, signal) {
-    const response = await this.send(path, body, signal);
+  async json(path, body, options) {
+    const response = await this.send(path, body, options);
     return parseJson(await response.text());
   }
 
   /** Send a request; yield the objects of the answer's lines as they arrive. */
   async *lines(path, body, signal) {
-    const response = await this.send(path, body, signal);
+    const response = await this.send(path, body, { signal });
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
-    while (true) {
-      let part;
-      try {
-        part = await reader.read();
-      } catch (error) {
-        if (signal?.aborted) throw error;
-        this.become("lost");
-        throw new LostError("The server went away while it was writing.");
+    try {
+      while (true) {
+        let part;
+        try {
+          part = await reader.read();
+        } catch (error) {
+          if (signal?.aborted) throw error;
+          this.become("lost");
+          throw new LostError("The server went away while it was writing.");
+        }
+        if (part.done) return;
+        const lines = (rest + part.value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) {
+          const event = JSON.parse(line);
+          if (event.event === "error") throw new RequestError(event, 200);
+          yield event;
+        }
       }
-      if (part.done) return;
-      const lines = (rest + part.value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) {
-        const event = JSON.parse(line);
-        if (event.event === "error") throw new RequestError(event, 200);
-        yield event;
-      }
+    } finally {
+      reader.cancel().catch(() => {}); // whoever reads no further lines ends the request
     }
   }
 }

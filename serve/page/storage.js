@@ -1,9 +1,14 @@
-// The state of a tab in IndexedDB, under the tab's own id, so that several tabs do not disturb each other.
+// The stories in IndexedDB. A story is open in one tab only, and nothing replaces what another tab has stored.
 
-const TAB_NAME = "gen-tab";
-const DATABASE = "gen-page";
-const MAX_AGE_DAYS = 30;
+const DATABASE = "gen-stories";
+const STORES = ["stories", "states", "tokens"];
 const LOCK_WAIT_MILLISECONDS = 600;
+const DAY = 86_400_000;
+const DAYS_OF_DELETED = 30;
+const DAYS_OF_EMPTY = 1;
+
+/** Another tab has stored the story since this one has read it. */
+export class TakenError extends Error {}
 
 /** Return a promise for the result of a request of IndexedDB. */
 function resultOf(request) {
@@ -17,103 +22,133 @@ function endOf(transaction) {
   return new Promise((resolve, reject) => {
     transaction.addEventListener("complete", () => resolve());
     transaction.addEventListener("abort", () => reject(transaction.error));
-    transaction.addEventListener("error", () => reject(transaction.error));
   });
 }
 
-function newId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+/**
+ * Return a new story for the list. `title` is null until a person gives it one; `file` is its name and version in the
+ * folder of the server, and whether it `isChanged` since; `revision` counts how often it was stored.
+ */
+export function newStory(facts = {}) {
+  const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return { title: null, when: Date.now(), words: 0, text: "", isEmpty: true, deleted: null, file: null, ...facts, id, revision: 0 };
 }
 
 function lockName(id) {
-  return `gen-tab-${id}`;
+  return `gen-story-${id}`;
 }
 
-/** Keep a lock until the tab is closed. Return false if another tab has it. */
-async function holdLock(name) {
-  if (!navigator.locks) return true; // only on pages without a secure origin
-  return new Promise((resolve) => {
-    navigator.locks.request(name, { signal: AbortSignal.timeout(LOCK_WAIT_MILLISECONDS) }, () => {
-      resolve(true);
-      return new Promise(() => {});
-    }).catch(() => resolve(false));
-  });
-}
-
-/** The store of this tab. Without IndexedDB, as in some private windows, nothing is kept. */
-export class TabStore {
-  constructor(database, id) {
+/** The stories of this browser. Without IndexedDB, as in some private windows, nothing is kept. */
+export class StoryStore {
+  constructor(database) {
     this.database = database;
-    this.id = id;
-    this.saved = new Set(); // the numbers of the tokens that are stored
+    this.saved = new Set(); // the numbers of the tokens that are stored, of the story that this tab has taken
+    this.release = null; // ends the lock of that story
   }
 
-  /**
-   * Open the store, and read the state of this tab. A duplicated tab has the id of the first one: it takes a copy of the
-   * state under a new id. Return the store, and the state or null.
-   */
   static async open() {
     let database = null;
     try {
       database = await openDatabase();
     } catch {
-      return [new TabStore(null, newId()), null];
+      return new StoryStore(null);
     }
-    const previous = sessionStorage.getItem(TAB_NAME);
-    const isOwn = previous !== null && (await holdLock(lockName(previous)));
-    const id = isOwn ? previous : newId();
-    if (!isOwn) await holdLock(lockName(id));
-    sessionStorage.setItem(TAB_NAME, id);
-    const store = new TabStore(database, id);
-    const state = previous === null ? null : await store.read(previous);
-    if (isOwn && state) for (const uid of state.tokens.keys()) store.saved.add(uid);
-    store.deleteOld();
-    return [store, state];
+    const store = new StoryStore(database);
+    store.purge();
+    return store;
   }
 
-  async read(id) {
-    const transaction = this.database.transaction(["tabs", "tokens"]);
-    const tab = await resultOf(transaction.objectStore("tabs").get(id));
-    if (!tab) return null;
-    const tokens = await resultOf(transaction.objectStore("tokens").getAll(rangeOf(id)));
-    return { ...tab.state, tokens: new Map(tokens.map(({ token }) => [token.uid, token])) };
+  get canKeep() {
+    return this.database !== null;
   }
 
-  /** Return the states of tabs that are closed, those that were used last first: `{id, when, state}`. */
-  async closedTabs() {
+  /** Take a story for this tab, until it takes another one. Return false if another tab has it. */
+  async take(id) {
+    const hasLock = !navigator.locks || (await new Promise((resolve) => { // pages without a secure origin have no locks
+      navigator.locks.request(lockName(id), { signal: AbortSignal.timeout(LOCK_WAIT_MILLISECONDS) }, () => {
+        resolve(true);
+        return new Promise((release) => {
+          this.release?.();
+          this.release = release;
+        });
+      }).catch(() => resolve(false));
+    }));
+    if (hasLock) this.saved = new Set();
+    return hasLock;
+  }
+
+  /** Return the ids of the stories that tabs have taken. */
+  async taken() {
+    const { held } = (await navigator.locks?.query()) ?? { held: [] };
+    return new Set(held.map(({ name }) => name.replace(lockName(""), "")));
+  }
+
+  /** Return the stories for the list, those that were changed last first. */
+  async list() {
     if (!this.database) return [];
-    const tabs = await resultOf(this.database.transaction("tabs").objectStore("tabs").getAll());
-    const locks = navigator.locks ? await navigator.locks.query() : { held: [] };
-    const open = new Set(locks.held.map(({ name }) => name));
-    const closed = tabs.filter(({ id }) => id !== this.id && !open.has(lockName(id))).toSorted((first, second) => second.when - first.when);
-    return Promise.all(closed.map(async ({ id, when }) => ({ id, when, state: await this.read(id) })));
+    const stories = await resultOf(this.database.transaction("stories").objectStore("stories").getAll());
+    return stories.toSorted((first, second) => second.when - first.when);
   }
 
-  /** Store a state. Tokens never change, so that only new ones are written. */
-  async write(state, tokens) {
+  /** Return a story with its state, and the tokens by their numbers; null if there is none. */
+  async read(id) {
+    if (!this.database) return null;
+    const transaction = this.database.transaction(STORES);
+    const [story, stored, chunks] = await Promise.all([
+      resultOf(transaction.objectStore("stories").get(id)), resultOf(transaction.objectStore("states").get(id)),
+      resultOf(transaction.objectStore("tokens").getAll(rangeOf(id)))]);
+    if (!story || !stored) return null;
+    return { story, state: { ...stored.state, tokens: new Map(chunks.flatMap(({ tokens }) => tokens.map((token) => [token.uid, token]))) } };
+  }
+
+  /** Say that this tab has read the tokens of a story, and need not store them again. */
+  keepTokens(tokens) {
+    this.saved = new Set(tokens.keys());
+  }
+
+  /**
+   * Store a story with its state. Tokens never change, so that only those are written whose numbers are not `saved`.
+   * Raises `TakenError`.
+   */
+  async write(story, state, tokens, saved = this.saved) {
     if (!this.database) return;
-    const transaction = this.database.transaction(["tabs", "tokens"], "readwrite");
-    const store = transaction.objectStore("tokens");
-    const added = [];
-    for (const [uid, token] of tokens) {
-      if (this.saved.has(uid)) continue;
-      store.put({ tab: this.id, uid, token });
-      added.push(uid);
+    const transaction = this.database.transaction(STORES, "readwrite");
+    const ended = endOf(transaction);
+    ended.catch(() => {}); // it is awaited below
+    const stored = await resultOf(transaction.objectStore("stories").get(story.id));
+    if ((stored?.revision ?? 0) !== story.revision) {
+      transaction.abort();
+      throw new TakenError();
     }
-    transaction.objectStore("tabs").put({ id: this.id, when: Date.now(), state });
-    await endOf(transaction);
-    for (const uid of added) this.saved.add(uid);
+    const added = Array.from(tokens.values()).filter(({ uid }) => !saved.has(uid));
+    if (added.length) transaction.objectStore("tokens").put({ story: story.id, uid: added[0].uid, tokens: added });
+    transaction.objectStore("states").put({ id: story.id, state });
+    transaction.objectStore("stories").put({ ...story, revision: story.revision + 1 });
+    await ended;
+    story.revision += 1;
+    for (const { uid } of added) saved.add(uid);
   }
 
-  /** Delete the states of tabs that were not used for a long time. */
-  async deleteOld() {
-    const tabs = await resultOf(this.database.transaction("tabs").objectStore("tabs").getAll());
-    const oldest = Date.now() - MAX_AGE_DAYS * 86_400_000;
-    for (const { id, when } of tabs) {
-      if (when >= oldest || id === this.id) continue;
-      const transaction = this.database.transaction(["tabs", "tokens"], "readwrite");
-      transaction.objectStore("tabs").delete(id);
-      transaction.objectStore("tokens").delete(rangeOf(id));
+  /** Change facts of a story in the list. */
+  async change(id, facts) {
+    if (!this.database) return;
+    const transaction = this.database.transaction("stories", "readwrite");
+    const stories = transaction.objectStore("stories");
+    const story = await resultOf(stories.get(id));
+    if (story) stories.put({ ...story, ...facts });
+    await endOf(transaction);
+  }
+
+  /** Remove stories that were deleted long ago, and those that have stayed empty. */
+  async purge() {
+    const [stories, taken] = await Promise.all([this.list(), this.taken()]);
+    const isOld = ({ deleted, when, isEmpty, title }) => (deleted === null
+      ? isEmpty && title === null && when < Date.now() - DAYS_OF_EMPTY * DAY
+      : deleted < Date.now() - DAYS_OF_DELETED * DAY);
+    for (const story of stories.filter((other) => isOld(other) && !taken.has(other.id))) {
+      const transaction = this.database.transaction(STORES, "readwrite");
+      for (const name of ["stories", "states"]) transaction.objectStore(name).delete(story.id);
+      transaction.objectStore("tokens").delete(rangeOf(story.id));
     }
   }
 }
@@ -125,8 +160,13 @@ function rangeOf(id) {
 async function openDatabase() {
   const request = indexedDB.open(DATABASE, 1);
   request.addEventListener("upgradeneeded", () => {
-    request.result.createObjectStore("tabs", { keyPath: "id" });
-    request.result.createObjectStore("tokens", { keyPath: ["tab", "uid"] });
+    for (const name of ["stories", "states"]) request.result.createObjectStore(name, { keyPath: "id" });
+    request.result.createObjectStore("tokens", { keyPath: ["story", "uid"] });
   });
   return resultOf(request);
+}
+
+/** Return the number of words, as the server counts them. */
+export function wordsOf(text) {
+  return text.split(/\s+/).filter(Boolean).length;
 }

@@ -47,6 +47,16 @@ export function textOf(tokens) {
   return tokens.map((token) => token.text).join("");
 }
 
+/** Return which part of a text another one replaces: `start` and `end` in the first text, and what is there instead. */
+export function changeOf(before, after) {
+  const most = Math.min(before.length, after.length);
+  let start = 0;
+  while (start < most && before[start] === after[start]) start += 1;
+  let kept = 0;
+  while (kept < most - start && before[before.length - 1 - kept] === after[after.length - 1 - kept]) kept += 1;
+  return { start, end: before.length - kept, inserted: after.slice(start, after.length - kept) };
+}
+
 export function isReasoning(token) {
   return token.part === "reasoning";
 }
@@ -74,6 +84,14 @@ function withoutStart(text, starts) {
 export function sharedLength(first, second) {
   let length = 0;
   while (length < first.length && length < second.length && first[length].uid === second[length].uid) length += 1;
+  return length;
+}
+
+/** Return the number of tokens with which both lists end, besides the `start` with which they begin. */
+export function keptLength(first, second, start) {
+  const most = Math.min(first.length, second.length) - start;
+  let length = 0;
+  while (length < most && first[first.length - 1 - length].uid === second[second.length - 1 - length].uid) length += 1;
   return length;
 }
 
@@ -133,20 +151,20 @@ function characterGroups(tokens) {
  */
 export function editTokens(tokens, start, end, inserted) {
   if (start === end && !inserted) return tokens;
-  const left = [];
-  const right = [];
-  let [before, after, offset, grammar] = ["", "", 0, undefined];
-  for (const group of characterGroups(tokens)) {
-    const text = textOf(group);
-    const groupEnd = offset + text.length;
-    if (groupEnd <= start) left.push(...group);
-    else if (offset >= end) right.push(...group);
-    else {
-      before += text.slice(0, Math.max(start - offset, 0));
-      after += text.slice(Math.max(end - offset, 0));
-    }
-    offset = groupEnd;
+  // The changed tokens, from `first` to `last`, divide no character. Before them, the text has `offset` characters.
+  let [first, last, offset, position] = [0, 0, 0, 0];
+  for (let index = 0, reach = 0; index < tokens.length; index += 1) {
+    position += tokens[index].text.length;
+    if (tokens[index].isOpen && index < tokens.length - 1) continue;
+    if (position <= start) [first, offset] = [index + 1, position];
+    else if (reach >= end) break;
+    [last, reach] = [index + 1, position];
   }
+  const left = tokens.slice(0, first);
+  const right = tokens.slice(last);
+  const changed = textOf(tokens.slice(first, last));
+  const [before, after] = [changed.slice(0, Math.max(start - offset, 0)), changed.slice(Math.max(end - offset, 0))];
+  let grammar;
   while (left.length > 1 && left.at(-1).text === "") left.pop(); // a space that was added before what is gone
   let text = before + inserted + after;
   if (!text) {
@@ -154,6 +172,9 @@ export function editTokens(tokens, start, end, inserted) {
     if (isPrompt(right[0])) ({ text, grammar } = right.shift());
     else if (isPrompt(left.at(-1))) ({ text, grammar } = left.pop());
   }
+  const isPending = (token) => token?.id === null && token.grammar === grammar;
+  while (text && isPending(left.at(-1))) text = left.pop().text + text; // what is typed is one text until it is tokenized
+  while (text && isPending(right[0])) text += right.shift().text;
   return [...left, ...(text ? [pendingToken(text, grammar)] : []), ...right];
 }
 
@@ -228,13 +249,18 @@ export function mendedTokens(tokens) {
   return mended;
 }
 
+/** Return whether the texts of tokens are those of their bytes, as a text area shows them. `first`: the place of the first one. */
+function areExact(tokens, first = 0) {
+  return withTexts(tokens).every((token, index) => token === tokens[index] && !token.text.includes("\r") && isAddedRightly(token, first + index));
+}
+
 /** Return whether the bytes of a token that are not shown can be those that a tokenizer has added. */
 function isAddedRightly({ event, added = 0, bytes, text, isOpen }, index) {
   if (added === 0) return text !== "" || Boolean(isOpen);
   return event === "prompt" && (index === 0 || (added === 1 && bytes[0] === 32));
 }
 
-/** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `branch` or `opened`. */
+/** A text in the tree, and how it came from its parent. `kind`: `start`, `typed`, `generated`, `accepted`, `branch` or `opened`. */
 export class TextNode {
   constructor({ id, parent, kind, tokens, run = null }) {
     this.id = id;
@@ -247,12 +273,35 @@ export class TextNode {
 
   /** The number of tokens that the text shares with its parent. */
   get shared() {
-    return this.parent ? sharedLength(this.tokens, this.parent.tokens) : 0;
+    return this.difference.start;
+  }
+
+  /** The numbers of tokens at the `start` and the `end` that the text shares with its parent. */
+  get difference() {
+    const before = this.parent?.tokens ?? [];
+    if (this.compared?.tokens !== this.tokens || this.compared.before !== before) {
+      const start = sharedLength(this.tokens, before);
+      this.compared = { tokens: this.tokens, before, start, end: keptLength(this.tokens, before, start) };
+    }
+    return this.compared;
+  }
+
+  /** The tokens that its parent does not have. */
+  get ownTokens() {
+    const { start, end } = this.difference;
+    return this.tokens.slice(start, this.tokens.length - end);
   }
 
   /** The part of the text that its parent does not have, or the whole text. */
   get ownText() {
-    return textOf(this.tokens.slice(this.shared)) || textOf(this.tokens);
+    return textOf(this.ownTokens) || textOf(this.tokens);
+  }
+
+  /** The text that the model has written, without what is before and after it. */
+  get written() {
+    const { start, rest } = this.run.place;
+    const text = textOf(this.tokens);
+    return text.slice(start, text.length - rest);
   }
 }
 
@@ -279,6 +328,29 @@ export class TextTree {
     let node = this.current;
     while (node && !node.run) node = node.parent;
     return node?.run ?? null;
+  }
+
+  /** The text of the last generation, before what was typed since; null without one. */
+  get generation() {
+    let node = this.current;
+    while (node && !node.run?.place) node = node.parent;
+    return node;
+  }
+
+  /**
+   * Return the texts that the model has written in the same place as another one: after the first `start` characters of
+   * their parent, and before its last `rest` ones.
+   */
+  alternatives({ parent, run: { place } }) {
+    return parent.children.filter(({ kind, run }) => kind === "generated" && run?.place?.start === place.start && run.place.rest === place.rest);
+  }
+
+  /** Remove a text that has no others after it. */
+  remove(node) {
+    this.nodes.delete(node.id);
+    node.parent.children = node.parent.children.filter((other) => other !== node);
+    this.past = this.past.filter((other) => other !== node);
+    this.redone = this.redone.filter((other) => other !== node);
   }
 
   /** Add a text after another one, and go to it. */
@@ -312,16 +384,27 @@ export class TextTree {
     this.goTo(copies.get(other.current));
   }
 
-  /** Mend the tokens of all texts, see `mendedTokens`. */
+  /** Mend the tokens of all texts, see `mendedTokens`. What a text has from an exact one is not read again. */
   mend() {
-    for (const node of this.nodes.values()) node.tokens = mendedTokens(node.tokens);
+    const exact = new Set();
+    const parts = new Map(Array.from(this.nodes.values(), (node) => [node, node.difference]));
+    for (const node of this.inOrder()) {
+      const { tokens, parent } = node;
+      let { start, end } = parts.get(node);
+      if (!exact.has(parent)) [start, end] = [0, 0];
+      let last = tokens.length - end;
+      while (start > 0 && tokens[start - 1].isOpen) start -= 1;
+      while (last > 0 && last < tokens.length && tokens[last - 1].isOpen) last += 1;
+      if (areExact(tokens.slice(start, last), start)) exact.add(node);
+      else node.tokens = mendedTokens(tokens);
+    }
   }
 
   /** Make all tokens a text that the server has not tokenized. What was known of them is gone. */
   forgetIds() {
     const pending = new Map();
     for (const node of this.nodes.values()) {
-      node.run = null;
+      node.run = node.run?.place ? { start: null, done: null, place: node.run.place } : null;
       node.tokens = node.tokens.map((token) => {
         if (!pending.has(token.uid)) pending.set(token.uid, pendingToken(token.text));
         return pending.get(token.uid);
@@ -361,13 +444,15 @@ export class TextTree {
     return ordered;
   }
 
-  /** Return the tree as plain objects for a file or a store. Tokens are named by their numbers. */
+  /** Return the tree as plain objects for a file or a store. Tokens are named by their numbers; the parent has the others. */
   asRecords() {
     return this.inOrder().map((node) => ({
       id: node.id,
       parent: node.parent?.id ?? null,
       kind: node.kind,
-      uids: node.tokens.map((token) => token.uid),
+      start: node.difference.start,
+      uids: node.ownTokens.map((token) => token.uid),
+      end: node.difference.end,
       run: node.run,
     }));
   }
@@ -378,8 +463,10 @@ export class TextTree {
     tree.nodes.clear();
     for (const record of records) {
       const parent = record.parent === null ? null : tree.nodes.get(record.parent);
-      const own = record.uids.map((uid) => tokens.get(uid));
-      if (parent === undefined || own.includes(undefined) || tree.nodes.has(record.id)) throw new Error("its texts do not form a tree");
+      const { start = 0, end = 0 } = record;
+      const before = parent?.tokens ?? [];
+      const own = [...before.slice(0, start), ...record.uids.map((uid) => tokens.get(uid)), ...before.slice(before.length - end)];
+      if (parent === undefined || start + end > before.length || own.includes(undefined) || tree.nodes.has(record.id)) throw new Error("its texts do not form a tree");
       const node = new TextNode({ id: record.id, parent, kind: record.kind, tokens: own, run: record.run });
       tree.nodes.set(node.id, node);
       parent?.children.push(node);

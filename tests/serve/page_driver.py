@@ -17,9 +17,10 @@ WAIT = f"""async (isTrue) => {{
     }}
 }}"""
 DO_WHAT_IS_DUE = """async () => {
-    await page.chain.settle().catch(() => {});
-    for (const call of [page.grammar.checkSoon, page.renderTemplateSoon, page.tokenizeSoon, page.nextAfterMove,
-                        page.saveSoon]) await call.settled();
+    await page.settings.chain.settle().catch(() => {});
+    const { settings, chat, writing, details, stories } = page;
+    for (const call of [settings.grammar.checkSoon, chat.renderTemplateSoon, writing.tokenizeSoon,
+                        details.nextAfterMove, stories.saveSoon]) await call.settled();
 }"""
 
 
@@ -156,6 +157,17 @@ class PageDriver:
         download.value.save_as(path)
         return download.value.suggested_filename
 
+    def export(self, path, kind="Story with details"):
+        """Save the story as a file. Returns its name."""
+        self.press("Export")
+        return self.download(kind, path)
+
+    def stories(self):
+        """Open the list of stories. Returns the items."""
+        self.press("Stories")
+        self.wait_for("document.querySelector('#story-list li')")
+        return self.get_by_role("list", name="Stories").get_by_role("listitem")
+
     def open_file(self, kind, path, content=None):
         """Choose a file, ``open`` or ``preset``, of this content if it is given."""
         if content is not None:
@@ -182,7 +194,7 @@ class PageDriver:
     def wait_for_next(self):
         """Wait until the table of the next token is that of the text."""
         self.settle()
-        self.wait_for("!page.updateNext.isRunning && !document.querySelector('#next.is-stale')")
+        self.wait_for("!page.details.updateNext.isRunning && !document.querySelector('#next.is-stale')")
 
     def next_shares(self):
         """The probabilities in the table of the next token, by token id."""

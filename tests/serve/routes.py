@@ -36,6 +36,8 @@ DECISION = {"input": "Hi", "questions": [{"type": "predicate", "instructions": "
 OWN_ROUTES = {
     "/gen/next": {"prompt": "The sea"},
     "/gen/generate": PROMPT,
+    "/gen/context": {"prompt": "The sea", "memory": "Blue."},
+    "/gen/export": {"text": "The sea"},
     "/gen/chain": {"chain": "min-p0.1"},
     "/gen/grammars/check": {"grammar": "json_object"},
     "/gen/presets/import": {"text": "chain: [dist]"},

@@ -230,3 +230,16 @@ def test_a_mismatch_has_its_place(http):
         found = http.post("/gen/grammars/check", json=body).json()
         assert found["matches"] is False
         assert (found["mismatch"]["line"], found["mismatch"]["column"]) == (line, column)
+
+
+@pytest.mark.parametrize("field", [{}, {"return_progress": True}])
+def test_lines_tell_how_far_the_prompt_is_read(http, field):
+    prompt = f"{field} " + "the sea was old " * 300
+    body = {"prompt": prompt, "max_tokens": 1, **field}
+    lines = [json.loads(line) for line in http.post("/gen/generate", json=body).text.splitlines()]
+    count = next(index for index, line in enumerate(lines) if line["event"] == "start")
+    total = lines[count]["prompt_tokens"]
+    read = [line["read_tokens"] for line in lines[:count]]
+    assert all(line["event"] == "reading" and line["prompt_tokens"] == total for line in lines[:count])
+    assert read == sorted(read)
+    assert len(read) >= 2 if field else not read

@@ -84,6 +84,7 @@ def bpe_page(shared_context, server):
 def reading_page(context, server):
     driver = ReadingPage(context, server)
     driver.set("Tokens", 5)
+    driver.set("Seed", 0)
     yield driver
     driver.tab.close()
     assert driver.errors == []
@@ -170,7 +171,6 @@ EMPTY = {
     "nothing typed": lambda _: None,
     "all text deleted": lambda page: page.text.fill(""),
     "undone to the beginning": lambda page: page.undo_all(),
-    "cursor before the text": lambda page: page.put(0, 0),
     "stopped before the first token, undone": stop_early,
 }
 
@@ -293,7 +293,7 @@ def test_a_text_typed_after_generated_tokens_is_not_divided_otherwise(page):
 def test_old_stores_and_files_are_mended(page, tmp_path):
     page.write("The sea", tokens=5)
     shown = page.value()
-    page.download("Export", tmp_path / "page.json")
+    page.export(tmp_path / "page.json")
     data = json.loads((tmp_path / "page.json").read_text())
     made = data["tokens"][-1]
     end = {**made, "uid": made["uid"] + 1, "id": 2, "bytes": list(b"</s>"), "token": "</s>", "text": ""}
@@ -312,11 +312,12 @@ def test_old_stores_and_files_are_mended(page, tmp_path):
 @pytest.mark.slow
 def test_an_export_cannot_hide_tokens(bpe_page, tmp_path):
     bpe_page.write("The sea", tokens=3)
-    bpe_page.download("Export", tmp_path / "page.json")
+    bpe_page.export(tmp_path / "page.json")
     data = json.loads((tmp_path / "page.json").read_text())
     data["tokens"][-1] |= {"added": len(data["tokens"][-1]["bytes"]), "text": ""}
+    data["title"] = "hidden"
     bpe_page.open_file("open", tmp_path / "hidden.json", json.dumps(data))
-    bpe_page.wait_until(lambda: bpe_page.branches.count() > 2)
+    bpe_page.wait_until(lambda: bpe_page.evaluate("page.stories.story.title") == "hidden")
     bpe_page.check_next()
 
 
@@ -325,18 +326,14 @@ def test_a_text_of_a_closed_tab_is_opened(context, server):
     first, other = (ReadingPage(context, server) for _ in range(2))
     text = first.write("The old king", tokens=4)
     first.settle()
-    other.press("Closed tabs")
-    expect(other.locator("#closed-note")).to_contain_text("No closed tab")  # it is open
-    other.press("Close list")
     first.tab.close()
-    other.press("Closed tabs")
-    other.get_by_role("list", name="Closed tabs").get_by_role("button").first.click()
-    assert other.value() == text
+    other.stories().get_by_role("button", name=text, exact=True).click()
+    expect(other.text).to_have_value(text)
     other.items.last.click()
     expect(other.why).to_contain_text("lies in")
     expect(other.get_by_role("spinbutton", name="Tokens", exact=True)).to_have_value("4")
     other.press("Undo")
-    assert other.value() == ""
+    assert other.value() == "The old king"
     other.press("Redo")
     other.check_next()
     assert other.errors == []
@@ -368,12 +365,12 @@ class HeldRequests:
 def test_actions_before_the_lists_have_come_wait_for_them(context, server, tmp_path):
     saved = ReadingPage(context, server)
     text = saved.write("The old", tokens=3)
-    saved.download("Export", tmp_path / "page.json")
+    saved.export(tmp_path / "page.json")
     for slow in SLOW:
         held = HeldRequests(context, f"**/{slow}")
         page = PageDriver(context, server.address, is_ready=False)
         page.wait_until(lambda held=held: held.routes)
-        for name in ("Generate", "Export", "Save report", "Save preset", "Compare", "Closed tabs"):
+        for name in ("Generate", "Export", "Save report", "Save preset", "Compare", "Stories"):
             assert page.get_by_role("button", name=name, exact=True).is_disabled(), (slow, name)
         assert page.text.is_disabled()
         page.keyboard.press("Control+Enter")

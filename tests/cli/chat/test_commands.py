@@ -82,6 +82,22 @@ def test_settings_change(chat):
     assert done.err == ""
 
 
+CARD = {"spec": "chara_card_v2", "data": {"description": "Odile waits."}}
+
+
+def test_memory_note_and_world_info_are_kept_with_the_chat(chat, home):
+    entry = {"uid": 0, "key": ["lamp"], "content": "It burns oil.", "sticky": 2}
+    (home / "work" / "world.json").write_text(json.dumps({"entries": {"0": entry}}))
+    done = chat("/memory A quiet story.", "/note short", "/world world.json", "one")
+    assert done.err.startswith("gen: note: world.json: entries[].sticky: it has no effect\n")
+    show = ("/memory", "/note", "/world")
+    resumed = chat(*show, "/memory none", "/note none", "/world none", *show, flags=("--resume",))
+    assert resumed.out.splitlines() == [
+        *("A quiet story.", "short", "lamp: It burns oil."),
+        *("there is no memory", "there is no author's note", "there is no world info"),
+    ]
+
+
 WRONG = {
     "/sete x": "/set?",
     "/": "/;",
@@ -99,6 +115,9 @@ WRONG = {
     "/preset nope": "nope",
     "/preset": "/preset needs",
     "/seed x": "/seed: 'x'",
+    "/world nothing.json": "nothing.json",
+    "/world card.json": "card.json: there is no world info in this file",
+    "/world a.gbnf": "a.gbnf: it is not JSON",
     "/grammar": "/grammar needs",
     "/grammar root ::= ": "/grammar",
     "/grammar a.gbnf": "/grammar file a.gbnf",
@@ -125,6 +144,7 @@ WRONG = {
 
 def test_a_wrong_command_prints_the_reason_and_the_chat_continues(chat, home):
     (home / "work" / "a.gbnf").touch()
+    (home / "work" / "card.json").write_text(json.dumps(CARD))
     done = chat(*WRONG, "/seed", code=1)
     assert done.out == "1\n"
     errors = done.err.splitlines()

@@ -403,11 +403,16 @@ CONFIRMED = {
     "/seed random": "the seed is random now",
     "/system Be kind.": "system = 'Be kind.'",
     "/system none": "there is no system message now",
+    "/memory A quiet story.": "memory = 'A quiet story.'",
+    "/note short": "author's note = 'short'",
+    "/note none": "there is no author's note now",
+    "/world world.json": "world info = 1 text",
 }
 
 
 def test_changes_of_settings_are_confirmed(terminal, home):
     (home / "work" / "mine.yaml").write_text("chain: [greedy]\nstop: ['#']\nseed: 5\n")
+    (home / "work" / "world.json").write_text('[{"keys": ["a"], "content": "b"}]')
     chat = terminal(columns=120, lines=60)
     for line in CONFIRMED:
         chat.send(line)

@@ -1,0 +1,157 @@
+// The alternatives of one place: the texts that the model has written there, and how much of one is accepted.
+
+import { byId, element } from "./web/elements.js";
+import { countText } from "./web/format.js";
+import { shortText } from "./branches.js";
+import { editTokens, textOf } from "./texts.js";
+
+const WORD = /^\s*\S+/;
+const LINE = /^\n*[^\n]+/;
+
+/** Return the seed of a text; none for one of another program. */
+function seedText({ run: { place } }) {
+  return place.seed === null ? "" : `seed ${place.seed}`;
+}
+
+/** The row of alternatives below the text, and their comparison. `writing` has the actions on the text. */
+export class Alternatives {
+  constructor(page, writing) {
+    this.page = page;
+    this.writing = writing;
+    this.accepted = null; // the text that was generated, how many of its characters are accepted, and the text with these
+    this.row = byId("alternatives");
+    this.row.addEventListener("click", (event) => {
+      const option = event.target.closest("[role=option]");
+      if (option) this.goTo(option.node);
+    });
+    this.row.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step || event.altKey) return;
+      event.preventDefault();
+      this.turn(step);
+    });
+    page.click("side-by-side", () => this.compare());
+    page.click("accept-word", () => this.acceptWord());
+    page.click("accept-line", () => this.acceptLine());
+    page.click("accept-rest", () => this.acceptRest());
+  }
+
+  get tree() {
+    return this.page.writer.tree;
+  }
+
+  /** Show the alternatives of the last place where the model has written. */
+  show(tree) {
+    const { generation } = tree;
+    if (tree.current !== this.accepted?.node) this.accepted = null;
+    byId("alternatives-area").hidden = !generation;
+    if (!generation) return;
+    const texts = tree.alternatives(generation);
+    const shown = this.accepted?.source ?? generation;
+    const hadFocus = this.row.contains(document.activeElement);
+    this.row.replaceChildren(...texts.map((node, number) => this.option(node, number, node === shown)));
+    const current = this.row.querySelector("[aria-selected=true]") ?? this.row.firstChild;
+    if (current) {
+      current.tabIndex = 0;
+      if (hadFocus) current.focus();
+      this.row.scrollLeft = current.offsetLeft - this.row.clientWidth / 2;
+    }
+  }
+
+  /** Show which buttons have an effect. */
+  showControls(isBusy) {
+    byId("side-by-side").disabled = isBusy || this.row.children.length < 2;
+    for (const id of ["accept-word", "accept-line"]) byId(id).disabled = isBusy || !this.proposal;
+    byId("accept-rest").hidden = !this.accepted;
+  }
+
+  option(node, number, isShown) {
+    const option = element("div", { role: "option", tabindex: "-1", "aria-selected": String(isShown), title: shortText(node.written) },
+      `${number + 1}`, element("span", { class: "note" }, ` ${seedText(node)}`));
+    option.node = node;
+    return option;
+  }
+
+  goTo(node) {
+    // What was typed after a text belongs to it.
+    let shown = node;
+    while (shown.children.at(-1)?.kind === "typed") shown = shown.children.at(-1);
+    this.writing.goTo(shown);
+  }
+
+  /** Go to the next alternative, or the one before. */
+  turn(step) {
+    const { generation } = this.tree;
+    if (!generation) return;
+    const texts = this.tree.alternatives(generation);
+    const node = texts[texts.indexOf(this.accepted?.source ?? generation) + step];
+    if (node) this.goTo(node);
+  }
+
+  /** Show the alternatives side by side, in full. */
+  compare() {
+    const texts = this.tree.alternatives(this.tree.generation);
+    const dialog = byId("alternatives-dialog");
+    const take = (node) => {
+      dialog.close();
+      this.goTo(node);
+    };
+    byId("alternatives-list").replaceChildren(...texts.map((node, number) => {
+      const name = `Alternative ${number + 1}`;
+      return element("article", { "aria-label": name }, element("h3", {}, [name, seedText(node), `${countText(node.written.split(/\s+/).filter(Boolean).length)} words`].filter(Boolean).join(", ")),
+        element("p", { dir: "auto" }, node.written.trim()), element("button", { type: "button", "aria-label": `Take alternative ${number + 1}`, onclick: () => take(node) }, "Take"));
+    }));
+    dialog.showModal();
+  }
+
+  /** The text that was generated at the end, and how many of its characters are accepted; null if there is none. */
+  get proposal() {
+    const { current } = this.tree;
+    if (this.accepted) return this.accepted;
+    return current.kind === "generated" && current.run?.place?.rest === 0 ? { source: current, length: 0, node: null } : null;
+  }
+
+  /** The generated text that is not accepted yet. */
+  get rest() {
+    return this.accepted ? this.accepted.source.written.slice(this.accepted.length) : "";
+  }
+
+  acceptWord() {
+    this.accept(WORD);
+  }
+
+  acceptLine() {
+    this.accept(LINE);
+  }
+
+  /** Keep as much more of the generated text as the pattern matches. The rest is shown, and not a part of the text. */
+  accept(pattern) {
+    const { proposal } = this;
+    if (!proposal || this.page.writer.isWriting || this.writing.isStarting) return;
+    const { source, node } = proposal;
+    const rest = source.written.slice(proposal.length);
+    const length = proposal.length + (pattern.exec(rest)?.[0].length ?? rest.length);
+    if (!source.written.slice(length).trim()) {
+      this.acceptRest();
+      return;
+    }
+    const end = source.run.place.start + length;
+    const tokens = editTokens(source.tokens, end, textOf(source.tokens).length, "");
+    if (node) node.tokens = tokens;
+    const shown = node ?? this.tree.add("accepted", tokens, { ...source.run, done: null }, source.parent);
+    this.accepted = { source, length, node: shown };
+    this.writing.showText();
+    this.page.editor.moveCursor();
+    this.writing.tokenizeSoon();
+  }
+
+  /** Show all of the text that was accepted in parts. */
+  acceptRest() {
+    if (!this.accepted) return;
+    const { source, node } = this.accepted;
+    this.writing.goTo(source);
+    this.tree.remove(node);
+    this.tree.past = this.tree.past.filter((other) => other !== source);
+    this.writing.showText();
+  }
+}

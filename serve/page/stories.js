@@ -1,0 +1,396 @@
+// The story of the tab: kept in the browser and in a folder of the server, and changed for another one.
+
+import { byId, element } from "./web/elements.js";
+import { visible } from "./web/format.js";
+import { download, exportData, linesOf, listenToFiles, piecesOf, readData, readExport, tokensOf, treeOfPieces } from "./files.js";
+import { afterPause } from "./server.js";
+import { isOvertaken, StoryFolder } from "./story_folder.js";
+import { StoryList, titleOf } from "./story_list.js";
+import { newStory, StoryStore, TakenError, wordsOf } from "./storage.js";
+import { changeOf, editTokens, reserveUids, textOf, TextTree } from "./texts.js";
+
+const TAB_NAME = "gen-tab"; // the story that a tab shows, also after a reload
+const SAVE_MILLISECONDS = 400;
+const FOLDER_MILLISECONDS = 2000;
+const OPEN_WHILE_WRITING = "The model is writing. Stop it first.";
+const UNSAVED = "This story is only in this tab now: ";
+const NO_ROOM = "the browser has no room for it. Download it, or delete other stories.";
+
+const CONTEXT = ["memory", "authors_note", "world_info"];
+
+function baseName(name) {
+  return name.replace(/\.[^.]*$/, "");
+}
+
+/** Return the story of a file with nothing but text; null if the file has another ending. */
+function readPlainText(name, content) {
+  if (!/\.(txt|md)$/i.test(name)) return null;
+  const [, title, text] = /^# (.+)\n\n([^]*?)\n?$/.exec(name.endsWith("md") ? content : "") ?? [null, baseName(name), content];
+  return { title, tree: treeOfPieces([{ text }]) };
+}
+
+/** The story that is shown, and its places. `page` is the page. */
+export class Stories {
+  constructor(page) {
+    this.page = page;
+    this.store = null;
+    this.story = newStory();
+    this.folder = new StoryFolder(page.server);
+    this.list = new StoryList(this);
+    this.lastSaved = 0;
+    this.saving = Promise.resolve(); // ends with the last save in the browser, and the next one in the folder
+    this.savingToFolder = Promise.resolve();
+    this.kept = ""; // what `contentKey` was when the story was opened or last saved
+    this.isUnsaved = false; // whether the last change is in this tab only
+    this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
+    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder());
+    page.click("open", () => byId("open-file").click());
+    page.click("export", () => byId("export-dialog").showModal());
+    page.click("report", () => this.saveReport());
+    page.click("export-unsaved", () => this.download("details"));
+    page.click("close-remarks", () => this.showRemarks([]));
+    for (const button of byId("export-dialog").querySelectorAll("[data-kind]")) {
+      button.addEventListener("click", () => page.attempt(() => this.download(button.dataset.kind)));
+    }
+    listenToFiles(byId("open-file"), (file) => page.attempt(() => this.read(file)));
+    byId("title").addEventListener("change", () => page.attempt(() => this.rename(this.story, byId("title").value)));
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
+    addEventListener("pagehide", () => this.save());
+    addEventListener("beforeunload", (event) => this.isUnsaved && event.preventDefault());
+  }
+
+  /** Open the store. Return the tree and the settings of the tab's story; null without one. */
+  async load() {
+    const [store] = await Promise.all([StoryStore.open(), this.page.inBackground(() => this.folder.list())]);
+    const id = sessionStorage.getItem(TAB_NAME);
+    const found = id === null ? null : await store.read(id);
+    const stored = found && (await this.page.inBackground(() => this.readState(found.state)));
+    this.store = store;
+    await (stored ? this.adopt(found.story, found.state.tokens) : this.take(this.story));
+    this.showStory();
+    return stored;
+  }
+
+  // The story of the tab.
+
+  async take(story) {
+    const isTaken = await this.store.take(story.id);
+    if (isTaken) {
+      this.story = story;
+      sessionStorage.setItem(TAB_NAME, story.id);
+    }
+    return isTaken;
+  }
+
+  /** Take a story that is stored, or a copy if another tab has it. */
+  async adopt(story, tokens) {
+    if (await this.take(story)) this.store.keepTokens(tokens);
+    else await this.takeCopy(story, `\u201c${titleOf(story)}\u201d is open in another tab.`);
+  }
+
+  /** Go on with a copy of a story, which has no file yet. */
+  async takeCopy(story, reason) {
+    const copy = newStory({ ...story, ...(story.text ? { title: `${titleOf(story)} (copy)` } : {}), file: null });
+    await this.take(copy);
+    this.showStory();
+    if (story.text) this.showRemarks([`${reason} This tab goes on with a copy, so that neither replaces the other.`]);
+  }
+
+  showStory() {
+    byId("title").value = this.story.title ?? "";
+    byId("title").placeholder = titleOf(this.story);
+    byId("kept").textContent = this.story.file ? visible(`${this.story.file.name}.txt`) : "";
+    this.kept = this.contentKey;
+    this.list.offerLast();
+    this.keepInFolder();
+  }
+
+  /** Write the story into the folder soon, if it is another one than there. */
+  keepInFolder() {
+    const { text, file } = this.story;
+    if (this.folder.isThere && text && (!file || file.isChanged)) this.saveToFolderSoon();
+  }
+
+  /** What differs if the story has changed. */
+  get contentKey() {
+    const { tree } = this.page.writer;
+    const { id, tokens } = tree.current;
+    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, id, tokens.length, textOf(tokens), this.page.settings.state()]) : "";
+  }
+
+  /** Show another story: its tree with its settings. `show` puts them in place. */
+  async change(show) {
+    if (this.page.writer.isWriting || this.page.writing.isStarting) throw new Error(OPEN_WHILE_WRITING);
+    this.page.details.closeWhy();
+    await this.save();
+    this.saveToFolderSoon.settled(); // which takes what it writes at once
+    this.showRemarks([]);
+    this.page.editor.show([]);
+    try {
+      await show();
+    } finally {
+      this.page.writing.movedInTree();
+      this.showStory();
+    }
+  }
+
+  /** Begin a story with the settings of the last one. */
+  async begin({ title = null, tree = new TextTree(), settings = {}, file = null }) {
+    await this.change(async () => {
+      await this.take(newStory({ title, file }));
+      tree.mend();
+      this.showState({ tree, settings: { ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, context: {}, ...settings } });
+    });
+  }
+
+  /** Open a story of the browser. */
+  async open(id) {
+    if (id === this.story.id) return;
+    const found = await this.store.read(id);
+    if (!found) throw new Error("This story is not in the browser any more.");
+    const stored = this.readState(found.state); // an error leaves all as it is
+    await this.change(async () => {
+      await this.adopt(found.story, found.state.tokens);
+      this.showState(stored);
+    });
+    await this.readNewerFile();
+  }
+
+  /** Show the text of the story's file if somebody else has changed it. The text of the browser is a branch then. */
+  async readNewerFile() {
+    const { story, page } = this;
+    const isTouched = () => !story.file || story.file.isChanged || this.story !== story || page.writer.isWriting;
+    if (isTouched()) return; // the next change of a file that has changed elsewhere tells it
+    const { name, version, text, data } = await this.folder.read(story.file.name).catch(() => story.file);
+    if (version === story.file.version || isTouched()) return;
+    const { tree, settings } = this.readFile(text, data);
+    page.settings.applyState(settings);
+    page.writer.tree.graft(tree);
+    story.file = { name, version, isChanged: false };
+    page.writing.movedInTree();
+    this.showStory();
+    this.showRemarks([`${name}.txt was changed elsewhere: this is its text. The one that this browser had is in Branches.`]);
+  }
+
+  /** Open a story that is only in the folder. */
+  async openFile(name) {
+    const { version, text, data } = await this.folder.read(name);
+    const { title, tree, settings } = this.readFile(text, data);
+    await this.begin({ title: title ?? name, tree, settings, file: { name, version, isChanged: false } });
+  }
+
+  /** Return the title, the tree and the settings of a file. If somebody has edited its text, the change is the last step. */
+  readFile(text, data) {
+    if (data === null) return { title: null, tree: treeOfPieces([{ text }]), settings: {} };
+    const found = readData(data);
+    const { tree } = found;
+    const { tokens } = tree.current;
+    const { start, end, inserted } = changeOf(textOf(tokens), text);
+    if (start !== end || inserted) tree.add("typed", editTokens(tokens, start, end, inserted));
+    return found;
+  }
+
+  /** Show the story of the tab after the page was loaded. */
+  restore(stored) {
+    this.showState(stored);
+    this.page.writing.movedInTree();
+    this.showStory();
+    this.page.inBackground(() => this.readNewerFile());
+  }
+
+  readState({ nodes, tokens, current, past, settings }) {
+    for (const uid of tokens.keys()) reserveUids(uid);
+    return { tree: TextTree.fromRecords(nodes, tokens, current, past), settings };
+  }
+
+  showState({ tree, settings }) {
+    this.page.settings.applyState(settings);
+    this.tokenizeAgain(tree, settings.model);
+    this.page.writer.tree = tree;
+  }
+
+  /** Let the server tokenize texts that another model has tokenized. Ids mean nothing to a model with other tokens. */
+  tokenizeAgain(tree, model) {
+    if (model === undefined || model === this.page.model) return;
+    tree.forgetIds();
+    this.page.showProblem(`The text was written with ${model}. It is tokenized again, so that its tokens have no details.`);
+  }
+
+  // Keeping it.
+
+  async save() {
+    this.saving = this.saving.then(() => this.page.inBackground(() => this.saveNow()));
+    return this.saving;
+  }
+
+  async saveNow() {
+    this.lastSaved = performance.now();
+    if (!this.store) return;
+    const { tree } = this.page.writer;
+    const { story } = this;
+    const text = textOf(tree.current.tokens);
+    const settings = structuredClone(this.page.settings.state());
+    story.isEmpty = tree.nodes.size === 1 && !settings.messages.length && !Object.keys(settings.context).length;
+    if (text !== story.text) Object.assign(story, { text, words: wordsOf(text), when: Date.now() });
+    const key = this.contentKey;
+    const isChanged = key !== this.kept;
+    this.kept = key;
+    if (!isChanged && !this.isUnsaved && story.revision > 0) return;
+    if (isChanged && story.file) story.file.isChanged = true;
+    byId("title").placeholder = titleOf(story);
+    if (text) byId("continue-story").hidden = true;
+    try {
+      const state = { settings, nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
+      await this.store.write(story, state, tokensOf(tree));
+      this.showSaved(this.store.canKeep || this.folder.isThere || !text ? null : "the browser keeps nothing here. Download it before you close the tab.");
+    } catch (error) {
+      if (error instanceof TakenError) {
+        await this.takeCopy(story, `\u201c${titleOf(story)}\u201d was changed in another tab.`);
+        await this.saveNow();
+        return;
+      }
+      this.showSaved(error?.name === "QuotaExceededError" ? NO_ROOM : `the browser could not store it (${error?.message ?? "unknown reason"}).`);
+    }
+    this.keepInFolder();
+  }
+
+  /** Do something in the folder after what is done there already. */
+  async inFolder(work) {
+    const done = this.savingToFolder.then(work);
+    this.savingToFolder = done.catch(() => {}); // the caller tells it
+    return done;
+  }
+
+  /** Show that the story is kept, or why not. */
+  showSaved(problem) {
+    this.isUnsaved = problem !== null;
+    byId("unsaved").hidden = !this.isUnsaved;
+    const words = this.isUnsaved ? UNSAVED + problem : "";
+    if (byId("unsaved-text").textContent !== words) byId("unsaved-text").textContent = words;
+    if (!this.isUnsaved) this.persistence ??= navigator.storage?.persist?.(); // or a browser may remove stories when its disk is full
+  }
+
+  /** Write the story as it is now into the folder, after what is written there already. */
+  async saveToFolder() {
+    const { story, page: { writer: { tree }, settings } } = this;
+    const { text, title } = story;
+    const data = exportData(title, tree, settings.state());
+    await this.inFolder(() => this.writeFile(story, title, text, data));
+  }
+
+  async writeFile(story, title, text, data) {
+    const name = title ?? `Story ${new Date(story.when).toISOString().slice(0, 10)}`;
+    try {
+      let file;
+      try {
+        file = await this.folder.write(story.file, name, text, data);
+      } catch (error) {
+        if (!isOvertaken(error)) throw error;
+        file = await this.folder.write(null, name, text, data);
+        this.showRemarks([`${story.file.name}.txt was changed or removed elsewhere. It stays so; this story is now ${file.name}.txt.`]);
+        if (title) story.title = file.name;
+        if (story === this.story) this.showStory();
+      }
+      story.file = { ...file, isChanged: text !== story.text };
+      await this.store.change(story.id, { file: story.file, title: story.title });
+      if (story === this.story) byId("kept").textContent = visible(`${file.name}.txt`);
+    } catch (error) {
+      byId("kept").textContent = "";
+      if (isOvertaken(error)) this.folder.isThere = false; // the server has no folder any more
+      this.showRemarks([`The story is not in the folder of the server: ${error.message} It is in this browser; the next change tries again.`]);
+    }
+  }
+
+  showRemarks(sentences) {
+    byId("remarks").replaceChildren(...sentences.map((sentence) => element("p", {}, visible(sentence))));
+    byId("remarks-area").hidden = sentences.length === 0;
+  }
+
+  // What a person does with stories of the list.
+
+  async rename(story, title) {
+    story.title = title.trim() || null;
+    if (story === this.story) {
+      this.showStory();
+      await this.save();
+    } else await this.store.change(story.id, { title: story.title });
+    if (story.file && story.title) await this.inFolder(() => this.renameFile(story));
+  }
+
+  async renameFile(story) {
+    const last = story.file;
+    const { text, data, version } = await this.folder.read(last.name);
+    if (version !== last.version) throw new Error(`${last.name}.txt was changed elsewhere, and keeps its name.`);
+    const file = await this.folder.write(null, story.title, text, data && { ...data, title: story.title });
+    await this.folder.delete(last);
+    story.file = { ...file, isChanged: last.isChanged };
+    await this.store.change(story.id, { file: story.file });
+    if (story === this.story) this.showStory();
+  }
+
+  async duplicate(id) {
+    if (id === this.story.id) await this.save();
+    const { story, state: { tokens, ...state } } = await this.store.read(id);
+    const copy = newStory({ ...story, title: `${titleOf(story)} (copy)`, when: Date.now(), file: null });
+    await this.store.write(copy, state, tokens, new Set());
+  }
+
+  /** Delete a story; if it is the one that is shown, begin a new one. Its file goes, too. */
+  async delete(story) {
+    if (story === this.story) await this.begin({});
+    await this.savingToFolder;
+    await this.store.change(story.id, { deleted: Date.now(), file: null });
+    if (story.file) await this.folder.delete(story.file).catch(() => {}); // one that was changed elsewhere stays
+  }
+
+  async undelete(story) {
+    await this.store.change(story.id, { deleted: null });
+  }
+
+  // Files.
+
+  /** Open a file as a new story. */
+  async read(file) {
+    await this.page.loaded;
+    let found;
+    try {
+      found = readPlainText(file.name, await file.text()) ?? readExport(await file.text()) ?? (await this.readForeign(file));
+    } catch (error) {
+      throw new Error(`${file.name} cannot be opened: ${error.message}.`, { cause: error });
+    }
+    await this.begin(found);
+    if (found.preset) await this.page.settings.presets.read(file.name, JSON.stringify(found.preset));
+    this.showRemarks(found.remarks ?? []);
+  }
+
+  /** Return the story of a file of another program, which the server reads. */
+  async readForeign(file) {
+    const response = await this.page.server.sendText(`/gen/import?name=${encodeURIComponent(file.name)}`, file, "application/octet-stream");
+    const { name, format, pieces, messages, settings: preset, remarks, ...others } = await response.json();
+    const context = Object.fromEntries(CONTEXT.map((field) => [field, others[field]]).filter(([, value]) => value));
+    const settings = { context, messages: (messages ?? []).map(({ role, content }) => ({ role, content })) };
+    return { title: name ?? baseName(file.name), tree: treeOfPieces(pieces), settings, preset, remarks: [`${file.name}: ${format}.`, ...remarks] };
+  }
+
+  /** Save the story as a file of a kind. */
+  async download(kind) {
+    const { story, page: { writer: { tree } } } = this;
+    const title = titleOf(story);
+    const text = textOf(tree.current.tokens);
+    const settings = this.page.settings.state();
+    const make = {
+      txt: () => text,
+      md: () => `# ${title}\n\n${text}\n`,
+      json: () => JSON.stringify(exportData(story.title, tree, settings)),
+      details: () => JSON.stringify(exportData(story.title, tree, settings, { hasDetails: true })),
+      koboldai: async () => (await this.page.server.send("/gen/export", { format: "koboldai", pieces: piecesOf(tree), ...settings.context })).text(),
+    }[kind];
+    const [ending, type] = { txt: ["txt", "text/plain"], md: ["md", "text/markdown"] }[kind] ?? ["json", "application/json"];
+    download(await make(), `${title.replace(/[\\/:*?"<>|\u2026\s]+/g, " ").trim()}.${ending}`, type);
+  }
+
+  async saveReport() {
+    const response = await this.page.server.sendLines("/gen/report", linesOf(this.page.writer.tree));
+    download(await response.text(), "report.html", "text/html");
+  }
+}
