@@ -20,13 +20,15 @@ from .completion_search import bytes_without_token, search_completion, spell, su
 from .errors import GrammarError, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
-from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, parse_json_schema, remove_unsupported
+from .json_schema import ONE_LINE_STYLE, finish, json_schema_to_lark, parse_json_schema, prepare, remove_unsupported
 from .json_text import JsonText, read_json_text
 from .matcher import new_matcher
 from .pattern_trial import check_patterns
 from .sample_text import hints_of
 from .schema_errors import loosen, schema_engine_error, schema_error
+from .schema_grammar import TranslatedParts, refused_keyword, translate_schema
 from .schema_options import replace_exclusive_options
+from .schema_references import References
 from .tokenizer import (
     BYTE_VOCABULARY,
     MAX_COMPLETION_BYTES,
@@ -151,7 +153,7 @@ class Grammar:
     def spell_text(self, text: str) -> JsonText:
         """Return a text in the spelling of the grammar. Only the spelling of JSON may be changed."""
         if self.kind == "json_schema":
-            return read_json_text(text)
+            return read_json_text(text, on_one_line=self.parsed.lenient_lark is None)
         return JsonText(text, starts=(0,), original_starts=(0,))
 
     @cached_property
@@ -441,8 +443,25 @@ def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
     schema = parse_json_schema(source)
     asks_for_lenience = schema.get("x-guidance", {}).get("lenient") is True
     is_lenient = is_lenient or asks_for_lenience
-    ignored_paths = remove_unsupported(schema, is_lenient=is_lenient)
+    references = References(schema)
+    ignored_paths = prepare(schema, references, is_lenient=is_lenient)
     replace_exclusive_options(schema, schema_engine_error)
+    parts = TranslatedParts(schema, refused_keyword)
+    if parts.parts:
+        try:
+            finish(schema)
+            return ParsedGrammar(
+                source,
+                "json_schema",
+                root,
+                schema=schema,
+                ignored_schema_paths=tuple(ignored_paths),
+                _lark=translate_schema(schema, parts, references) + _LARK_OPTIONS,
+            )
+        except GrammarError:
+            if not is_lenient:
+                raise
+    ignored_paths += remove_unsupported(schema, is_lenient=is_lenient)
     if is_lenient:
         ignored_paths += loosen(schema)
     return ParsedGrammar(

@@ -163,15 +163,12 @@ _UNSUPPORTED_KEYWORDS = (
 _OWNER_KEYWORDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
 
 
-def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
-    """Remove the keywords that llguidance does not support, and return their JSON pointers."""
-    # Unknown formats and keywords are removed, too, because JSON Schema defines them as annotations. A removed
-    # keyword makes the schema allow more JSON, never less. Unused definitions are not checked. Raises
-    # ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that resembles a known
-    # keyword, and for a reference without a target. Unless ``is_lenient``, also raises it for the first
-    # unsupported keyword that restricts JSON.
+def prepare(schema: dict[str, Any], references: References, *, is_lenient: bool) -> list[str]:
+    """Check and simplify a schema, and return the JSON pointers of the removed annotations."""
+    # Unknown formats and keywords are annotations, as JSON Schema defines them. Unused definitions are not checked.
+    # Raises ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that resembles a
+    # known keyword, and for a reference without a target.
     removed_pointers: list[str] = []
-    references = References(schema)
     for pointer, part in walk_schema(schema):
         check_values(SchemaPart(pointer, part))
         _check_subschemas(pointer, part)
@@ -181,7 +178,16 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
         simplify(part, references.target)
         if part.get("not") is True:
             _forbid_all(pointer, part)
-        for keyword in _unsupported_keywords(part):
+    return removed_pointers
+
+
+def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
+    """Remove the keywords that llguidance does not support, and return their JSON pointers."""
+    # A removed keyword makes the schema allow more JSON, never less. Unless ``is_lenient``, raises ``GrammarError``
+    # for the first unsupported keyword.
+    removed_pointers: list[str] = []
+    for pointer, part in walk_schema(schema):
+        for keyword in unsupported_keywords(part):
             if not is_lenient:
                 raise _unsupported_error(pointer, part, keyword)
             removed_pointers.append(f"{pointer}/{keyword}")
@@ -190,9 +196,14 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
             for keyword in inexact_limits(part):
                 removed_pointers.append(f"{pointer}/{keyword}")
                 del part[keyword]
+    finish(schema)
+    return removed_pointers
+
+
+def finish(schema: dict[str, Any]) -> None:
+    """Remove the identifiers, and raise ``GrammarError`` for common multiples that are too large."""
     _remove_identifiers(schema)
     _check_common_multiples(schema)
-    return removed_pointers
 
 
 def _remove_annotations(pointer: str, schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
@@ -250,7 +261,7 @@ def _check_subschemas(pointer: str, schema: Mapping[str, Any]) -> None:
             )
 
 
-def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
+def unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
     """Return the keywords of one schema that restrict JSON and that llguidance does not support."""
     keywords = [keyword for keyword in _UNSUPPORTED_KEYWORDS if keyword in schema]
     keywords += [keyword for keyword, owner in _OWNER_KEYWORDS.items() if keyword in schema and owner in keywords]

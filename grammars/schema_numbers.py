@@ -166,7 +166,7 @@ def _join_limits(part: SchemaPart) -> None:
     joined_parts = [part]
     for number, member in enumerate(limited_members):
         joined_parts.append(SchemaPart(f"{part.pointer}/allOf/{number}", member))
-    if any(_read_limits(joined.schema) is None for joined in joined_parts):
+    if any(read_limits(joined.schema) is None for joined in joined_parts):
         return
     steps = [_read_step(joined.schema, joined.pointer) for joined in joined_parts]
     if 0 in steps:
@@ -182,7 +182,7 @@ def _join_limits(part: SchemaPart) -> None:
             part.schema[keyword] = value
     known_steps = [step for step in steps if step is not None]
     if known_steps:
-        common_step = reduce(_least_common_multiple, known_steps)
+        common_step = reduce(least_common_multiple, known_steps)
         part.schema["multipleOf"] = WrittenNumber(plain_text(_as_decimal(common_step)))
 
 
@@ -298,7 +298,7 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
     if not allows_numbers:
         return
     _reject_extreme_limits(part, pointer)
-    limits = _read_limits(part)
+    limits = read_limits(part)
     step = _read_step(part, pointer)
     is_integer = "number" not in types
     if limits is None or step == 0:
@@ -328,7 +328,7 @@ def _reject_extreme_limits(part: Mapping[str, Any], pointer: str) -> None:
             raise _inexact_error(f"{pointer}/{keyword}", exact_value(part[keyword]))
 
 
-def _read_limits(part: Mapping[str, Any]) -> Range | None:
+def read_limits(part: Mapping[str, Any]) -> Range | None:
     """Return the range of a schema's limits; None if one of them is not a number."""
     limits = Range()
     for keyword in _RANGE_KEYWORDS:
@@ -349,6 +349,12 @@ def _read_limits(part: Mapping[str, Any]) -> Range | None:
         elif limits.high is None or limit < limits.high or (limit == limits.high and is_exclusive):
             limits = replace(limits, high=limit, has_high=not is_exclusive)
     return limits
+
+
+def range_of(schema: Mapping[str, Any]) -> Range:
+    """Return the range of the numbers of a schema whose values were checked."""
+    limits = read_limits(schema)
+    return Range() if limits is None else limits
 
 
 def _read_step(part: Mapping[str, Any], pointer: str) -> Fraction | None:
@@ -388,7 +394,7 @@ def _integer_pieces(
     )
     if step is None:
         return [integers.schema]
-    return _multiples(integers, _least_common_multiple(step, Fraction(1)))
+    return _multiples(integers, least_common_multiple(step, Fraction(1)))
 
 
 def _is_exact_limit(limit: int) -> bool:
@@ -436,7 +442,7 @@ def _multiples(piece: Range, step: Fraction) -> list[dict[str, Any]]:
     is_power_of_ten = step.numerator == 1 and step.denominator % 10 == 0
     if not is_power_of_ten:
         longer_steps = {
-            _least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))
+            least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))
         }
         for longer_step in sorted(longer_steps):
             schemas += _multiples_of_this_length(piece, longer_step)
@@ -467,7 +473,7 @@ def _decimals(step: Fraction) -> int:
     return next(count for count in range(_MAX_DECIMALS) if step * 10**count % 1 == 0)
 
 
-def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
+def least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
     return Fraction(math.lcm(first.numerator, second.numerator), math.gcd(first.denominator, second.denominator))
 
 

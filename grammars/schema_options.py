@@ -19,6 +19,7 @@ from .schema_keywords import ALL_RESTRICTING, TYPE_NAMES, Resolve
 from .schema_numbers import exact_value, is_number
 from .schema_parts import walk_schema
 from .schema_references import References
+from .schema_values import are_equal
 
 _MAX_ALTERNATIVES = 64  # maximum number of alternatives of one option, such as those of a nested ``anyOf``
 _MAX_REFERENCES = 20
@@ -180,19 +181,6 @@ def _type_of(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
-
-
-def are_equal(first: Any, second: Any) -> bool:
-    """Return True if two values are the same JSON: 1 and 1.0 are the same, but 1 and true are not."""
-    if _type_of(first) != _type_of(second):
-        return False
-    if isinstance(first, list):
-        return len(first) == len(second) and all(map(are_equal, first, second))
-    if is_number(first):
-        return exact_value(first) == exact_value(second)
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(are_equal(first[key], second[key]) for key in first)
-    return bool(first == second)
 
 
 def _prefix(schema: dict[str, Any]) -> list[Any]:

@@ -1,0 +1,146 @@
+"""From a JSON Schema to a grammar: as it is where llguidance takes it, otherwise translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .errors import LENIENT_HINT, GrammarError
+from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, unsupported_keywords
+from .json_strings import UnusualPatternError, is_terminal_empty, pattern_terminal
+from .rule_writer import TooManyRulesError
+from .schema_cases import Schema, TooManyCasesError
+from .schema_errors import schema_engine_error
+from .schema_keywords import shown
+from .schema_number_cases import UnwritableNumbersError
+from .schema_parts import iterate_subschemas, walk_from, walk_schema
+from .schema_references import References, SchemaPart
+from .schema_translation import SchemaTranslation, UntranslatableError
+from .schema_values import UnknownMatchError
+
+_START = "start: "
+
+
+class TranslatedParts:
+    """The parts of a schema that llguidance does not take."""
+
+    def __init__(self, schema: dict[str, Any], is_refused: Callable[[dict[str, Any]], str]) -> None:
+        self._schema = schema
+        self._is_refused = is_refused
+        self._is_plain_by_id: dict[int, bool] = {}
+        self._kept: list[Schema] = []
+        self.parts = [(part, keyword) for part in walk_schema(schema) if (keyword := is_refused(part.schema))]
+        self._ids = {id(part.schema) for part, _ in self.parts}
+
+    def is_plain(self, schema: Schema) -> bool:
+        """Return True if llguidance takes a schema and all that it contains or refers to."""
+        if not isinstance(schema, dict):
+            return True
+        if id(schema) not in self._is_plain_by_id:
+            self._kept.append(schema)
+            parts = walk_from(self._schema, SchemaPart("", schema))
+            self._is_plain_by_id[id(schema)] = not any(
+                id(part.schema) in self._ids or self._is_refused(part.schema) for part in parts
+            )
+        return self._is_plain_by_id[id(schema)]
+
+
+def refused_keyword(schema: dict[str, Any]) -> str:
+    """Return a keyword that llguidance does not take in a schema; empty if there is none."""
+    keywords = unsupported_keywords(schema)
+    if keywords:
+        return keywords[0]
+    if "oneOf" in schema:
+        return "oneOf"
+    patterns = schema.get("patternProperties", {})
+    if len(patterns) > 1 and _overlap(list(patterns)):
+        return "patternProperties"
+    for keyword in ("minProperties", "maxProperties"):
+        if keyword in schema and _refuses_counts(schema):
+            return keyword
+    return ""
+
+
+def _overlap(patterns: Sequence[str]) -> bool:
+    return bool(schema_engine_error({"patternProperties": {pattern: {"type": "null"} for pattern in patterns}}))
+
+
+def _refuses_counts(schema: dict[str, Any]) -> bool:
+    counts = {keyword: schema[keyword] for keyword in ("minProperties", "maxProperties") if keyword in schema}
+    names = {name: True for name in schema.get("properties", {})}
+    return bool(schema_engine_error({"type": "object", "properties": names, "required": schema.get("required", []), **counts}))
+
+
+def translate_schema(
+    schema: dict[str, Any], parts: TranslatedParts, references: References
+) -> str:
+    """Return a Lark grammar of the JSON on one line that matches a schema. Raises ``GrammarError``."""
+
+    def write(schemas: Sequence[Schema]) -> str | None:
+        standalone = Standalone(references.target).schema(schemas)
+        if len(schemas) > 1 and schema_engine_error(standalone):
+            return None
+        lark = json_schema_to_lark(standalone, ONE_LINE_STYLE)
+        return lark.removeprefix(_START).strip()
+
+    translation = SchemaTranslation(references.target, parts.is_plain, write)
+    try:
+        lark = translation.lark(schema)
+    except (TooManyCasesError, TooManyRulesError) as error:
+        raise translation_error(parts, f"{error}: has too many combinations") from None
+    except (UnusualPatternError, UntranslatableError, UnwritableNumbersError, UnknownMatchError) as error:
+        raise translation_error(parts, str(error)) from None
+    except RecursionError:
+        raise translation_error(parts, "it is nested too deeply") from None
+    if lark is None:
+        raise GrammarError("no JSON matches the schema")
+    return lark
+
+
+def translation_error(parts: TranslatedParts, reason: str) -> GrammarError:
+    part, keyword = parts.parts[0]
+    value = f" (here {shown(part.schema[keyword])})" if keyword in part.schema else ""
+    return GrammarError(f"{part.pointer}/{keyword}: {keyword!r} cannot be translated{value}: {reason}", advice=LENIENT_HINT)
+
+
+class Standalone:
+    """Copies of parts of a schema that have the targets of their references with them."""
+
+    def __init__(self, target: Callable[[dict[str, Any]], Any]) -> None:
+        self._target = target
+        self._definitions: dict[str, Schema] = {}
+        self._names: dict[int, str] = {}
+
+    def schema(self, schemas: Sequence[Schema]) -> dict[str, Any]:
+        """Return one schema that means that all these apply."""
+        if not schemas:
+            return {}
+        copies = [self._copy(schema) for schema in schemas]
+        whole = copies[0] if len(copies) == 1 and isinstance(copies[0], dict) else {"allOf": copies}
+        return {**whole, "$defs": self._definitions} if self._definitions else whole
+
+    def _copy(self, schema: Schema) -> Schema:
+        if not isinstance(schema, dict):
+            return schema
+        copy = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", "$schema", "$id", "x-guidance")}
+        for keyword, _ in _tables(schema):
+            copy[keyword] = {name: self._copy(part) for name, part in schema[keyword].items()}
+        for path, part in iterate_subschemas(schema):
+            keyword, slash, _ = path.partition("/")
+            if not slash:
+                copy[keyword] = self._copy(part)
+            elif isinstance(schema[keyword], list):
+                copy[keyword] = [self._copy(item) for item in schema[keyword]]
+        if "$ref" in schema:
+            copy["$ref"] = f"#/$defs/{self._name(self._target(schema))}"
+        return copy
+
+    def _name(self, target: Schema) -> str:
+        if id(target) not in self._names:
+            self._names[id(target)] = f"d{len(self._names)}"
+            self._definitions[self._names[id(target)]] = self._copy(target)
+        return self._names[id(target)]
+
+
+def _tables(schema: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    return [(keyword, schema[keyword]) for keyword in ("properties", "patternProperties") if isinstance(schema.get(keyword), dict)]
