@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .schema_case import UntranslatableError
+
 
 class RuleName(str):
     """The name of a rule."""
@@ -20,10 +22,6 @@ Alternative = tuple[Item, ...]
 class Rule(NamedTuple):
     repeated: list[Alternative]  # any number of these come first
     alternatives: list[Alternative]  # one of these comes then
-
-
-class TooManyRulesError(Exception):
-    """The grammar has too many rules."""
 
 
 _MAX_ALTERNATIVES = 20_000
@@ -51,7 +49,7 @@ class RuleWriter:
         self._rules[name] = Rule(list(repeated), list(alternatives))
         self._alternative_count += len(alternatives) + len(repeated)
         if self._alternative_count > _MAX_ALTERNATIVES:
-            raise TooManyRulesError
+            raise UntranslatableError(f"the translation needs more than {_MAX_ALTERNATIVES:,} rules")
 
     def lark(self, start: RuleName) -> str | None:
         """Return the grammar without rules that match no text; None if that is the start rule."""

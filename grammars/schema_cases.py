@@ -16,38 +16,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from itertools import combinations
 from typing import Any
 
-from .schema_keywords import TYPE_NAMES
+from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError
+from .schema_case_check import CaseCheck, is_number_case_empty, is_string_case_empty
 from .schema_numbers import is_number
 from .schema_values import Target, are_equal, array_items, dependencies, type_of
 
-JSON_TYPES = tuple(name for name in TYPE_NAMES if name != "integer")
-_MAX_CASES = 256
+_MAX_CASES = 400
+_MAX_PRODUCT = 60_000
 _MAX_DEPTH = 60
-
-Schema = Any  # true, false, or an object
-Case = tuple[dict[str, Any], ...]  # keywords of one type, all of which apply
-
-
-class Extra(StrEnum):
-    """What no keyword of JSON Schema says about a value."""
-
-    NOT_VALUES = "none of these values"  # numbers, strings, true and false
-    NOT_PATTERN = "a string in which the pattern is not found"
-    NOT_FORMAT = "a string that has not the format"
-    NOT_MULTIPLE = "a number that is not a multiple"
-    NOT_INTEGER = "a number that is not an integer"
-    NOT_UNIQUE = "an array with two equal items"
-    LATER_ITEM = "an array with an item that matches the schema, at this index or later"
-    SOME_KEY = "an object with a key that matches a schema, and whose value matches a schema"
-
-
-class TooManyCasesError(Exception):
-    """A schema that has too many cases. Its text is a keyword."""
-
+_MAX_COMPARED_DEPTH = 8
 
 _TYPE_KEYWORDS = {
     "string": ("minLength", "maxLength", "pattern", "format"),
@@ -67,8 +47,9 @@ UNTRANSLATED = ("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$re
 class SchemaCases:
     """The cases of the parts of one JSON Schema."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, check: CaseCheck) -> None:
         self._target = target
+        self._check = check
         self._cases: dict[tuple[int, str], list[Case]] = {}
         self._negated_cases: dict[tuple[int, str], list[Case]] = {}
         self._kept: list[Schema] = []  # the schemas whose ids are keys, so that the ids stay unique
@@ -115,16 +96,93 @@ class SchemaCases:
         self._depth += 1
         try:
             if self._depth > _MAX_DEPTH:
-                raise TooManyCasesError("$ref")
+                raise UntranslatableError("$ref: too many references in one another")
             return list(compute())
         finally:
             self._depth -= 1
 
     def _both(self, first: list[Case], second: list[Case], keyword: str) -> list[Case]:
-        if len(first) * len(second) > _MAX_CASES:
-            raise TooManyCasesError(keyword)
+        """Return the cases of JSON for which one case of each list is true."""
+        if len(first) * len(second) > _MAX_PRODUCT:
+            raise UntranslatableError(f"{keyword}: too many combinations")
         joined = (left + tuple(part for part in right if part not in left) for left in first for right in second)
-        return [case for case in joined if not _is_contradictory(case)]
+        cases = _distinct(case for case in joined if not self._is_contradictory(case))
+        if len(cases) > _MAX_CASES:
+            raise UntranslatableError(f"{keyword}: too many combinations")
+        return cases
+
+    def _is_contradictory(self, case: Case) -> bool:
+        """Return True if surely no JSON of the type matches the case. Little is compared."""
+        for noun in ("Length", "Items", "Properties"):
+            min_count = max((part.get(f"min{noun}", 0) for part in case), default=0)
+            max_count = min((part.get(f"max{noun}", math.inf) for part in case), default=math.inf)
+            if min_count > max_count:
+                return True
+        required = {name for part in case for name in part.get("required", ())}
+        for name in required:
+            schemas = [part["properties"][name] for part in case if name in part.get("properties", ())]
+            if False in schemas or _have_no_common_value(schemas):
+                return True
+        return False
+
+    # Proofs that no JSON matches
+
+    def is_empty(self, schemas: Sequence[Schema], depth: int = 0) -> bool:
+        """Return True if surely no JSON matches all the schemas."""
+        if any(schema is False for schema in schemas):
+            return True
+        if depth > _MAX_COMPARED_DEPTH:
+            return False
+        return all(
+            self.is_case_empty(case, type_name, depth)
+            for type_name in JSON_TYPES
+            for case in self.of_all(schemas, type_name)
+        )
+
+    def is_case_empty(self, case: Case, type_name: str, depth: int = 0) -> bool:
+        """Return True if surely no JSON of the type matches the case."""
+        values = self._check.values(case, type_name)
+        if values is not None:
+            return not values
+        if self._is_contradictory(case):
+            return True
+        match type_name:
+            case "number":
+                return is_number_case_empty(case)
+            case "string":
+                return is_string_case_empty(case)
+            case "array":
+                return self._is_array_empty(case, depth)
+        return self._is_object_empty(case, depth)
+
+    def _is_array_empty(self, case: Case, depth: int) -> bool:
+        parts = [array_items(part) for part in case]
+        min_count = max((part.get("minItems", 0) for part in case), default=0)
+        last = max((len(prefix) for prefix, _ in parts), default=0)
+        for index in range(min(min_count, last + 1)):
+            schemas = [prefix[index] if index < len(prefix) else rest for prefix, rest in parts]
+            if self.is_empty(schemas, depth + 1):
+                return True
+        return False
+
+    def _is_object_empty(self, case: Case, depth: int) -> bool:
+        required = {name for part in case for name in part.get("required", ())}
+        max_count = min((part.get("maxProperties", math.inf) for part in case), default=math.inf)
+        if len(required) > max_count:
+            return True
+        for name in required:
+            if not all(self._check.matches(name, part.get("propertyNames", True)) for part in case):
+                return True
+            if self.is_empty(self._check.schemas_of_name(name, case), depth + 1):
+                return True
+        return False
+
+    def exclude_each_other(self, first: Sequence[Schema], second: Schema) -> bool:
+        """Return True if surely no JSON matches both. False if that is not known."""
+        try:
+            return self.is_empty([*first, second])
+        except UntranslatableError:
+            return False
 
     def _of(self, schema: dict[str, Any], type_name: str) -> list[Case]:
         own = self._own_keywords(schema, type_name)
@@ -178,11 +236,14 @@ class SchemaCases:
     def _of_one(self, options: Sequence[Schema], type_name: str) -> list[Case]:
         cases: list[Case] = []
         for index, option in enumerate(options):
-            case_of_option = self.of(option, type_name)
-            for other_index, other in enumerate(options):
-                if other_index != index and case_of_option:
-                    case_of_option = self._both(case_of_option, self.of_not(other, type_name), "oneOf")
-            cases += case_of_option
+            others = [other for other_index, other in enumerate(options) if other_index != index]
+            for case in self.of(option, type_name):
+                only_cases = [case]
+                for other in others:
+                    common = self._both([case], self.of(other, type_name), "oneOf")
+                    if not all(self.is_case_empty(common_case, type_name) for common_case in common):
+                        only_cases = self._both(only_cases, self.of_not(other, type_name), "oneOf")
+                cases += only_cases
         return _distinct(cases)
 
     def _of_not(self, schema: dict[str, Any], type_name: str) -> list[Case]:
@@ -353,23 +414,24 @@ def _negated_counts(schema: dict[str, Any], noun: str) -> list[dict[str, Any]]:
     return negated
 
 
+def _have_no_common_value(schemas: Sequence[Schema]) -> bool:
+    """Return True if the schemas list values, and no value is in all the lists."""
+    lists = [values for schema in schemas if isinstance(schema, dict) if (values := listed_values(schema)) is not None]
+    if len(lists) < 2:
+        return False
+    return not any(all(any(are_equal(value, other) for other in values) for values in lists[1:]) for value in lists[0])
+
+
 def _distinct(cases: Iterable[Case]) -> list[Case]:
-    """Return the cases once each; only the case of all JSON if it is one of them."""
+    """Return the cases without those that are part of another: a case with more keywords matches less."""
     found: list[Case] = []
     for case in cases:
-        if not case:
-            return [()]
-        if case not in found:
-            found.append(case)
+        if any(_contains_all(case, other) for other in found):
+            continue
+        found = [other for other in found if not _contains_all(other, case)]
+        found.append(case)
     return found
 
 
-def _is_contradictory(case: Case) -> bool:
-    """Return True if surely no JSON of the type matches the case. Only counts and required keys are compared."""
-    for noun in ("Length", "Items", "Properties"):
-        min_count = max((part.get(f"min{noun}", 0) for part in case), default=0)
-        max_count = min((part.get(f"max{noun}", math.inf) for part in case), default=math.inf)
-        if min_count > max_count:
-            return True
-    required = {name for part in case for name in part.get("required", ())}
-    return any(part["properties"].get(name) is False for part in case if "properties" in part for name in required)
+def _contains_all(case: Case, other: Case) -> bool:
+    return len(case) >= len(other) and all(part in case for part in other)

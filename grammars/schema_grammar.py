@@ -8,15 +8,12 @@ from typing import Any
 from .errors import LENIENT_HINT, GrammarError
 from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, unsupported_keywords
 from .json_strings import UnusualPatternError, is_terminal_empty, pattern_terminal
-from .rule_writer import TooManyRulesError
-from .schema_cases import Schema, TooManyCasesError
+from .schema_case import Schema, UntranslatableError
 from .schema_errors import schema_engine_error
 from .schema_keywords import shown
-from .schema_number_cases import UnwritableNumbersError
 from .schema_parts import iterate_subschemas, walk_from, walk_schema
 from .schema_references import References, SchemaPart
-from .schema_translation import SchemaTranslation, UntranslatableError
-from .schema_values import UnknownMatchError
+from .schema_translation import SchemaTranslation
 
 _START = "start: "
 
@@ -86,9 +83,7 @@ def translate_schema(
     translation = SchemaTranslation(references.target, parts.is_plain, write)
     try:
         lark = translation.lark(schema)
-    except (TooManyCasesError, TooManyRulesError) as error:
-        raise translation_error(parts, f"{error}: has too many combinations") from None
-    except (UnusualPatternError, UntranslatableError, UnwritableNumbersError, UnknownMatchError) as error:
+    except (UnusualPatternError, UntranslatableError) as error:
         raise translation_error(parts, str(error)) from None
     except RecursionError:
         raise translation_error(parts, "it is nested too deeply") from None

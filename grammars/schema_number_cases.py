@@ -15,7 +15,7 @@ from typing import Any
 
 from ..common.strict_json import WrittenNumber
 from .rule_writer import Alternative, RuleName, RuleWriter
-from .schema_cases import Case, Extra
+from .schema_case import Case, Extra, UntranslatableError
 from .schema_numbers import Range, least_common_multiple, plain_text, range_of
 from .schema_values import exact_fraction
 
@@ -24,19 +24,11 @@ _MAX_REMAINDERS = 500
 _FRACTION = r"/\.[0-9]*[1-9][0-9]*/"
 
 
-class UnwritableNumbersError(Exception):
-    """Numbers for which no exact form is known. Its text is a sentence that begins with a keyword."""
-
-
 def number_alternatives(case: Case, writer: RuleWriter) -> Iterator[tuple[Any, ...]]:
     """Yield sequences of JSON Schemas, rules and expressions of Lark. Together, they match the numbers of a case."""
-    numbers = reduce(_intersection, map(range_of, case), Range())
+    numbers, step = range_and_step(case)
     if numbers.is_empty:
         return
-    steps = [exact_fraction(part["multipleOf"]) for part in case if "multipleOf" in part]
-    if any("type" in part for part in case):
-        steps.append(Fraction(1))
-    step = reduce(least_common_multiple, steps) if steps else None
     excluded = [exact_fraction(value) for part in case for value in part.get(Extra.NOT_VALUES, ())]
     other_steps = [exact_fraction(part[Extra.NOT_MULTIPLE]) for part in case if Extra.NOT_MULTIPLE in part]
     if any(Extra.NOT_INTEGER in part for part in case):
@@ -58,9 +50,18 @@ def number_alternatives(case: Case, writer: RuleWriter) -> Iterator[tuple[Any, .
             yield from _non_integers(piece)
             inner_steps = [other for other in other_steps if other != 1]
             if any(other.denominator != 1 for other in inner_steps):
-                raise UnwritableNumbersError("multipleOf: 'not' with a fraction has no exact form")
+                raise UntranslatableError("multipleOf: 'not' with a fraction has no exact form")
             if len(inner_steps) == len(other_steps):
                 yield from _integers_by_remainder(piece, Fraction(1), inner_steps, writer)
+
+
+def range_and_step(case: Case) -> tuple[Range, Fraction | None]:
+    """Return the range of the numbers of a case, and of what number they are multiples."""
+    numbers = reduce(_intersection, map(range_of, case), Range())
+    steps = [exact_fraction(part["multipleOf"]) for part in case if "multipleOf" in part]
+    if any("type" in part for part in case):
+        steps.append(Fraction(1))
+    return numbers, reduce(least_common_multiple, steps) if steps else None
 
 
 def _intersection(first: Range, second: Range) -> Range:
@@ -119,7 +120,7 @@ def _non_integers(numbers: Range) -> Iterator[tuple[Any, ...]]:
     """Yield the numbers of a range that are not integers."""
     low, high = numbers.low, numbers.high
     if any(limit is not None and limit % 1 for limit in (low, high)):
-        raise UnwritableNumbersError("minimum, maximum: beside 'not', no exact form is known for decimals")
+        raise UntranslatableError("minimum, maximum: beside 'not', no exact form is known for decimals")
     if high is None or high > 0:
         positive = Range(low=Decimal(0) if low is None else max(low, Decimal(0)), high=high, has_high=False)
         yield (_schema_of_range(positive, Fraction(1)), _FRACTION)
@@ -138,10 +139,10 @@ def _integers_by_remainder(
     """Yield the multiples of a step in a range that are no multiples of other steps, read digit by digit."""
     # A range without an end is divided: numbers of few digits are listed, and longer ones are read.
     if any(value.denominator != 1 for value in (step, *other_steps)):
-        raise UnwritableNumbersError("multipleOf: beside 'not', steps with decimals have no exact form")
+        raise UntranslatableError("multipleOf: beside 'not', steps with decimals have no exact form")
     modulus = math.lcm(step.numerator, *(value.numerator for value in other_steps))
     if modulus > _MAX_REMAINDERS:
-        raise UnwritableNumbersError(f"multipleOf: beside 'not', a common multiple of {modulus:,} is too large")
+        raise UntranslatableError(f"multipleOf: beside 'not', a common multiple of {modulus:,} is too large")
 
     def is_member(value: int) -> bool:
         return value % step.numerator == 0 and all(value % other.numerator for other in other_steps)
@@ -149,7 +150,7 @@ def _integers_by_remainder(
     limits = [abs(int(limit)) + 1 for limit in (numbers.low, numbers.high) if limit is not None]
     digit_count = len(str(max(limits, default=0)))
     if digit_count > 3:
-        raise UnwritableNumbersError("minimum, maximum: beside 'not', no exact form is known for large limits")
+        raise UntranslatableError("minimum, maximum: beside 'not', no exact form is known for large limits")
     end = 10**digit_count
     for value in range(1 - end, end):
         if is_member(value) and _contains(numbers, value):

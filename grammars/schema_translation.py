@@ -24,15 +24,13 @@ from .json_strings import (
 )
 from .matcher import new_matcher
 from .rule_writer import Alternative, RuleName, RuleWriter
-from .schema_cases import JSON_TYPES, Case, Extra, Schema, SchemaCases
+from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError
+from .schema_case_check import CaseCheck, string_terminal_of_case
+from .schema_cases import SchemaCases
 from .schema_number_cases import number_alternatives
 from .schema_numbers import exact_value, is_number, plain_text
 from .schema_values import Target, ValueCheck, are_equal, array_items, comparable_text, exact_fraction, is_integer
 from .tokenizer import BYTE_VOCABULARY
-
-
-class UntranslatableError(Exception):
-    """A schema for which no exact translation is known. Its text is a sentence that begins with a keyword."""
 
 
 _SEPARATOR = '", "'
@@ -62,10 +60,10 @@ class SchemaTranslation:
     def __init__(
         self, target: Target, is_plain: Callable[[Schema], bool], write_schemas: WriteSchemas
     ) -> None:
-        self._cases = SchemaCases(target)
         self._is_plain = is_plain
         self._write_schemas = write_schemas
-        self._check = ValueCheck(target, self._has_format)
+        self._check = CaseCheck(target, self._has_format)
+        self._cases = SchemaCases(target, self._check)
         self._writer = RuleWriter()
         self._names: dict[tuple[int, ...], RuleName] = {}
         self._kept: list[Schema] = []  # schemas whose ids are keys
@@ -111,7 +109,7 @@ class SchemaTranslation:
             for keyword in ("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"):
                 if keyword in part:
                     raise UntranslatableError(f"{keyword}: no exact form is known")
-        values = self.values_of_case(case, type_name)
+        values = self._check.values(case, type_name)
         if values is not None:
             for value in values:
                 yield self._value_items(value)
@@ -134,45 +132,6 @@ class SchemaTranslation:
         return text
 
     # Values
-
-    def values_of_case(self, case: Case, type_name: str) -> list[Any] | None:
-        """Return the values of a case; None if they are not listed."""
-        listed = [part["enum"] for part in case if "enum" in part]
-        if not listed and type_name == "boolean":
-            listed = [[True, False]]
-        if not listed and type_name == "null":
-            listed = [[None]]
-        if not listed:
-            return None
-        return [value for value in listed[0] if all(self._matches_part(value, part) for part in case)]
-
-    def _matches_part(self, value: Any, part: dict[Any, Any]) -> bool:
-        if not self._check.matches(value, {key: item for key, item in part.items() if not isinstance(key, Extra)}):
-            return False
-        return all(self._has_extra(value, key, item) for key, item in part.items() if isinstance(key, Extra))
-
-    def _has_extra(self, value: Any, extra: Extra, argument: Any) -> bool:
-        match extra:
-            case Extra.NOT_VALUES:
-                return not any(are_equal(value, other) for other in argument)
-            case Extra.NOT_PATTERN:
-                return not self._check.matches(value, {"pattern": argument})
-            case Extra.NOT_FORMAT:
-                return not self._check.matches(value, {"format": argument})
-            case Extra.NOT_MULTIPLE:
-                return (exact_fraction(value) / exact_fraction(argument)).denominator != 1
-            case Extra.NOT_INTEGER:
-                return not is_integer(value)
-            case Extra.NOT_UNIQUE:
-                return not self._check.matches(value, {"uniqueItems": True})
-            case Extra.LATER_ITEM:
-                start, schema = argument
-                return any(self._check.matches(item, schema) for item in value[start:])
-        key_schema, value_schema = argument
-        return any(
-            self._check.matches(key, key_schema) and self._check.matches(item, value_schema)
-            for key, item in value.items()
-        )
 
     def _has_format(self, name: str, value: str) -> bool:
         lark = f"start: {self._write({'type': 'string', 'format': name})}\n"
@@ -207,7 +166,7 @@ class SchemaTranslation:
             if text is not None:
                 yield (text,)
             return
-        terminal = string_case_terminal(case)
+        terminal = string_terminal_of_case(case)
         if not is_terminal_empty(terminal):
             yield (self._writer.terminal(terminal),)
 
@@ -286,7 +245,7 @@ class SchemaTranslation:
         values: dict[str, Any] = {}
         for type_name in JSON_TYPES:
             for case in self._cases.of_all(schemas, type_name):
-                case_values = self.values_of_case(case, type_name)
+                case_values = self._check.values(case, type_name)
                 if case_values is None:
                     raise UntranslatableError("uniqueItems: no exact form is known unless the items are listed")
                 values |= {comparable_text(value): value for value in case_values}
@@ -309,8 +268,7 @@ class SchemaTranslation:
         values = {}
         for name in names:
             is_allowed = all(self._check.matches(name, schema) for schema in name_schemas)
-            schemas = [schema for part in case for schema in self._check.schemas_of_key(name, part)]
-            values[name] = schemas if is_allowed else [False]
+            values[name] = self._check.schemas_of_name(name, case) if is_allowed else [False]
         witnesses = {
             name: [index for index, (key_schema, _) in enumerate(keys) if self._check.matches(name, key_schema)]
             for name in names
@@ -363,7 +321,7 @@ class SchemaTranslation:
             for schema, sign in zip((*pattern_schemas, *conditions), signs, strict=True):
                 key_schemas.append(schema if sign else self._cases.negation(schema))
             self._kept += key_schemas
-            terminals = [string_case_terminal(key) for key in self._cases.of_all(key_schemas, "string")]
+            terminals = [string_terminal_of_case(key) for key in self._cases.of_all(key_schemas, "string")]
             terminals = [terminal for terminal in terminals if not is_terminal_empty(terminal)]
             if not terminals:
                 continue
@@ -439,26 +397,6 @@ def _contains_conditions(case: Case) -> Iterator[_Contains]:
 
 def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
     return chain.from_iterable(combinations(items, size) for size in range(len(items) + 1))
-
-
-def string_case_terminal(case: Case) -> str:
-    """Return an expression of terminals for the strings of a case."""
-    terms = [ANY_STRING]
-    for part in case:
-        if "enum" in part:
-            terms.append(f"({' | '.join(map(string_terminal, part['enum']))})")
-        if "minLength" in part or "maxLength" in part:
-            terms.append(length_terminal(part.get("minLength", 0), part.get("maxLength")))
-        if "pattern" in part:
-            terms.append(pattern_terminal(part["pattern"]))
-        if Extra.NOT_PATTERN in part:
-            terms.append(f"~{pattern_terminal(part[Extra.NOT_PATTERN])}")
-        if Extra.NOT_VALUES in part:
-            terms.append(f"~({' | '.join(map(string_terminal, part[Extra.NOT_VALUES]))})")
-        for keyword in ("format", Extra.NOT_FORMAT):
-            if keyword in part:
-                raise UntranslatableError(f"format: {part[keyword]!r} has no exact form beside 'not' or in a key")
-    return " & ".join(terms)
 
 
 def _key_terminal(name: str) -> str:

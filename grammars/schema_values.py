@@ -8,13 +8,10 @@ from itertools import combinations
 from typing import Any
 
 from .json_strings import json_string, matches_terminal, pattern_terminal
+from .schema_case import UntranslatableError
 from .schema_numbers import exact_value, is_number, range_of
 
 Target = Callable[[dict[str, Any]], Any]  # a function that returns the target of a schema's ``$ref``
-
-
-class UnknownMatchError(Exception):
-    """A keyword whose meaning is not known here. Its text is the keyword."""
 
 
 def type_of(value: Any) -> str:
@@ -59,7 +56,7 @@ class ValueCheck:
         self._matches_format = format_terminal
 
     def matches(self, value: Any, schema: Any) -> bool:
-        """Return True if the value matches the schema. Raises ``UnknownMatchError``, ``UnusualPatternError``."""
+        """Return True if the value matches the schema. Raises ``UntranslatableError``, ``UnusualPatternError``."""
         if not isinstance(schema, dict):
             return schema is True
         type_name = type_of(value)
@@ -110,7 +107,7 @@ class ValueCheck:
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
             return False
         if "unevaluatedItems" in schema:
-            raise UnknownMatchError("unevaluatedItems")
+            raise UntranslatableError("unevaluatedItems: no exact form is known")
         prefix, rest = array_items(schema)
         if not all(map(self.matches, value, prefix)):
             return False
@@ -126,7 +123,7 @@ class ValueCheck:
         if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
             return False
         if "unevaluatedProperties" in schema:
-            raise UnknownMatchError("unevaluatedProperties")
+            raise UntranslatableError("unevaluatedProperties: no exact form is known")
         if not value.keys() >= set(schema.get("required", ())):
             return False
         if "propertyNames" in schema and not all(self.matches(key, schema["propertyNames"]) for key in value):
