@@ -21,6 +21,7 @@ from .errors import GrammarError, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
 from .json_schema import ONE_LINE_STYLE, finish, json_schema_to_lark, parse_json_schema, prepare, remove_unsupported
+from .key_order import KeyOrder, ranks_of_keys
 from .json_text import JsonText, read_json_text
 from .matcher import new_matcher
 from .pattern_trial import check_patterns
@@ -132,7 +133,8 @@ class Grammar:
     def matches(self, text: str | bytes) -> bool:
         """Return True if the text is a complete sentence of the grammar.
 
-        Under a JSON Schema, strings may have any escape of JSON, and numbers any spelling.
+        Under a JSON Schema, strings may have any escape of JSON, numbers any spelling, and objects any order of
+        their keys.
         """
         try:
             whole_text = text if isinstance(text, str) else text.decode()
@@ -142,6 +144,9 @@ class Grammar:
         except UnicodeEncodeError:
             return False  # no sentence contains half of a surrogate pair
         data = data.strip(self.ignored_outer_whitespace.encode())
+        return self._is_sentence(data) or self.in_key_order(data.decode(errors="replace")) is not None
+
+    def _is_sentence(self, data: bytes) -> bool:
         grammar = self.text_matching_grammar
         state = grammar.start()
         tokens = grammar.vocabulary.tokenize(data, special=self.has_token_references)
@@ -149,6 +154,13 @@ class Grammar:
             state.check_limits()
             return False
         return state.is_complete
+
+    def in_key_order(self, text: str) -> str | None:
+        """Return a JSON text with its keys in the order of the schema; None if there is no such text."""
+        if self.parsed.schema is None:
+            return None
+        order = KeyOrder(ranks_of_keys(self.parsed.schema))
+        return order.find(text, _OrderedState(self.text_matching_grammar.start()))
 
     def spell_text(self, text: str) -> JsonText:
         """Return a text in the spelling of the grammar. Only the spelling of JSON may be changed."""
@@ -373,6 +385,22 @@ def shortest_completion(grammar: Grammar, text: bytes, excluded_bytes: frozenset
 
 # Without this option, llguidance's masks for forced text allow only the tokens of its canonical tokenization.
 _LARK_OPTIONS = '%llguidance {"no_forcing": true}\n'
+
+
+class _OrderedState:
+    """The state of a JSON text whose keys are being ordered."""
+
+    def __init__(self, state: GrammarState) -> None:
+        self._state = state
+
+    @property
+    def is_complete(self) -> bool:
+        return self._state.is_complete
+
+    def after(self, text: str) -> _OrderedState | None:
+        state = self._state.copy()
+        data = list(text.encode())
+        return _OrderedState(state) if state.accept_prefix(data) == len(data) else None
 
 
 @dataclass(frozen=True, eq=False)

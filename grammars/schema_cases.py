@@ -15,7 +15,8 @@ Each step is an equivalence, for JSON ``x`` of one type:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
@@ -54,7 +55,7 @@ class SchemaCases:
         self._negated_cases: dict[tuple[int, str], list[Case]] = {}
         self._kept: list[Schema] = []  # the schemas whose ids are keys, so that the ids stay unique
         self._negations: dict[int, dict[str, Any]] = {}
-        self._depth = 0
+        self._open: set[tuple[int, str, bool]] = set()  # the schemas whose cases are being found
 
     def of_all(self, schemas: Iterable[Schema], type_name: str) -> list[Case]:
         """Return the cases of JSON of one type that matches all the schemas."""
@@ -69,7 +70,8 @@ class SchemaCases:
             return [()] if schema else []
         key = (id(schema), type_name)
         if key not in self._cases:
-            self._cases[key] = self._at_depth(lambda: self._of(schema, type_name))
+            with self._opened((*key, True)):
+                self._cases[key] = self._of(schema, type_name)
             self._kept.append(schema)
         return self._cases[key]
 
@@ -79,7 +81,8 @@ class SchemaCases:
             return [] if schema else [()]
         key = (id(schema), type_name)
         if key not in self._negated_cases:
-            self._negated_cases[key] = self._at_depth(lambda: _distinct(self._of_not(schema, type_name)))
+            with self._opened((*key, False)):
+                self._negated_cases[key] = _distinct(self._of_not(schema, type_name))
             self._kept.append(schema)
         return self._negated_cases[key]
 
@@ -92,14 +95,15 @@ class SchemaCases:
         self._kept.append(schema)
         return self._negations.setdefault(id(schema), {"not": schema})
 
-    def _at_depth(self, compute: Any) -> list[Case]:
-        self._depth += 1
+    @contextmanager
+    def _opened(self, key: tuple[int, str, bool]) -> Iterator[None]:
+        if key in self._open or len(self._open) > _MAX_DEPTH:
+            raise UntranslatableError("$ref: the cases of a part depend on themselves")
+        self._open.add(key)
         try:
-            if self._depth > _MAX_DEPTH:
-                raise UntranslatableError("$ref: too many references in one another")
-            return list(compute())
+            yield
         finally:
-            self._depth -= 1
+            self._open.remove(key)
 
     def _both(self, first: list[Case], second: list[Case], keyword: str) -> list[Case]:
         """Return the cases of JSON for which one case of each list is true."""
@@ -177,6 +181,12 @@ class SchemaCases:
                 return True
         return False
 
+    def _is_surely_empty(self, case: Case, type_name: str) -> bool:
+        try:
+            return self.is_case_empty(case, type_name)
+        except UntranslatableError:
+            return False
+
     def exclude_each_other(self, first: Sequence[Schema], second: Schema) -> bool:
         """Return True if surely no JSON matches both. False if that is not known."""
         try:
@@ -241,7 +251,7 @@ class SchemaCases:
                 only_cases = [case]
                 for other in others:
                     common = self._both([case], self.of(other, type_name), "oneOf")
-                    if not all(self.is_case_empty(common_case, type_name) for common_case in common):
+                    if not all(self._is_surely_empty(common_case, type_name) for common_case in common):
                         only_cases = self._both(only_cases, self.of_not(other, type_name), "oneOf")
                 cases += only_cases
         return _distinct(cases)
