@@ -11,6 +11,7 @@ from .json_strings import UnusualPatternError, is_terminal_empty, pattern_termin
 from .schema_case import Schema, UntranslatableError
 from .schema_errors import schema_engine_error
 from .schema_keywords import shown
+from .schema_numbers import inexact_keywords
 from .schema_parts import iterate_subschemas, walk_from, walk_schema
 from .schema_references import References, SchemaPart
 from .schema_translation import SchemaTranslation
@@ -44,7 +45,7 @@ class TranslatedParts:
 
 def refused_keyword(schema: dict[str, Any]) -> str:
     """Return a keyword that llguidance does not take in a schema; empty if there is none."""
-    keywords = unsupported_keywords(schema)
+    keywords = unsupported_keywords(schema) + inexact_keywords(schema)
     if keywords:
         return keywords[0]
     if "oneOf" in schema:
@@ -77,7 +78,10 @@ def translate_schema(
         standalone = Standalone(references.target).schema(schemas)
         if len(schemas) > 1 and schema_engine_error(standalone):
             return None
-        lark = json_schema_to_lark(standalone, ONE_LINE_STYLE)
+        try:
+            lark = json_schema_to_lark(standalone, ONE_LINE_STYLE)
+        except GrammarError as error:
+            raise UntranslatableError(str(error)) from None
         return lark.removeprefix(_START).strip()
 
     translation = SchemaTranslation(references.target, parts.is_plain, write)

@@ -7,16 +7,17 @@ or not integers, the digits are read one after another: the remainder of what wa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import Any
 
 from ..common.strict_json import WrittenNumber
+from .number_texts import range_terminal
 from .rule_writer import Alternative, RuleName, RuleWriter
 from .schema_case import Case, Extra, UntranslatableError
-from .schema_numbers import Range, least_common_multiple, plain_text, range_of
+from .schema_numbers import Range, first_integer, last_integer, least_common_multiple, plain_text, range_of
 from .schema_values import exact_fraction
 
 _MAX_LISTED = 2_000
@@ -43,11 +44,11 @@ def number_alternatives(case: Case, writer: RuleWriter) -> Iterator[tuple[Any, .
         return
     for piece in _without_values(numbers, excluded):
         if not other_steps:
-            yield (_schema_of_range(piece, step),)
+            yield _of_range(piece, step, writer)
         elif step is not None:
             yield from _integers_by_remainder(piece, step, other_steps, writer)
         else:
-            yield from _non_integers(piece)
+            yield from _non_integers(piece, writer)
             inner_steps = [other for other in other_steps if other != 1]
             if any(other.denominator != 1 for other in inner_steps):
                 raise UntranslatableError("multipleOf: 'not' with a fraction has no exact form")
@@ -88,20 +89,18 @@ def as_decimal(value: Fraction) -> Decimal:
     return Decimal(int(scaled)).scaleb(-digits) if scaled.denominator == 1 else Decimal(value.numerator) / value.denominator
 
 
-def _schema_of_range(numbers: Range, step: Fraction | None) -> dict[str, Any]:
-    """Return the schema of the numbers of a range that are multiples of a step."""
-    keywords: dict[str, Any] = {"type": "number"}
-    if step is not None and step.denominator == 1:
-        keywords["type"] = "integer"
-    if step is not None and step != 1:
-        keywords["multipleOf"] = _written(step)
+def _of_range(numbers: Range, step: Fraction | None, writer: RuleWriter) -> tuple[Any, ...]:
+    """Return the numbers of a range that are multiples of a step."""
+    if step is None or step == 1:
+        if numbers == Range():
+            return ({"type": "number" if step is None else "integer"},)
+        return (writer.terminal(range_terminal(numbers, is_integer=step is not None)),)
+    schema: dict[str, Any] = {"type": "number", "multipleOf": _written(step)}
     if numbers.low is not None:
-        keyword = "minimum" if numbers.has_low else "exclusiveMinimum"
-        keywords[keyword] = WrittenNumber(plain_text(numbers.low))
+        schema["minimum" if numbers.has_low else "exclusiveMinimum"] = WrittenNumber(plain_text(numbers.low))
     if numbers.high is not None:
-        keyword = "maximum" if numbers.has_high else "exclusiveMaximum"
-        keywords[keyword] = WrittenNumber(plain_text(numbers.high))
-    return keywords
+        schema["maximum" if numbers.has_high else "exclusiveMaximum"] = WrittenNumber(plain_text(numbers.high))
+    return (schema,)
 
 
 def _without_values(numbers: Range, values: list[Fraction]) -> Iterator[Range]:
@@ -116,19 +115,19 @@ def _without_values(numbers: Range, values: list[Fraction]) -> Iterator[Range]:
         yield numbers
 
 
-def _non_integers(numbers: Range) -> Iterator[tuple[Any, ...]]:
+def _non_integers(numbers: Range, writer: RuleWriter) -> Iterator[tuple[Any, ...]]:
     """Yield the numbers of a range that are not integers."""
     low, high = numbers.low, numbers.high
     if any(limit is not None and limit % 1 for limit in (low, high)):
         raise UntranslatableError("minimum, maximum: beside 'not', no exact form is known for decimals")
     if high is None or high > 0:
         positive = Range(low=Decimal(0) if low is None else max(low, Decimal(0)), high=high, has_high=False)
-        yield (_schema_of_range(positive, Fraction(1)), _FRACTION)
+        yield (*_of_range(positive, Fraction(1), writer), _FRACTION)
     if low is None or low < 0:
         top = Decimal(-1) if high is None else min(high, Decimal(-1))
         negative = Range(low=low, high=top, has_low=False)
         if not negative.is_empty:
-            yield (_schema_of_range(negative, Fraction(1)), _FRACTION)
+            yield (*_of_range(negative, Fraction(1), writer), _FRACTION)
         if high is None or high >= 0:
             yield ('"-0"', _FRACTION)
 
@@ -137,7 +136,6 @@ def _integers_by_remainder(
     numbers: Range, step: Fraction, other_steps: list[Fraction], writer: RuleWriter
 ) -> Iterator[Alternative]:
     """Yield the multiples of a step in a range that are no multiples of other steps, read digit by digit."""
-    # A range without an end is divided: numbers of few digits are listed, and longer ones are read.
     if any(value.denominator != 1 for value in (step, *other_steps)):
         raise UntranslatableError("multipleOf: beside 'not', steps with decimals have no exact form")
     modulus = math.lcm(step.numerator, *(value.numerator for value in other_steps))
@@ -147,37 +145,78 @@ def _integers_by_remainder(
     def is_member(value: int) -> bool:
         return value % step.numerator == 0 and all(value % other.numerator for other in other_steps)
 
-    limits = [abs(int(limit)) + 1 for limit in (numbers.low, numbers.high) if limit is not None]
-    digit_count = len(str(max(limits, default=0)))
-    if digit_count > 3:
-        raise UntranslatableError("minimum, maximum: beside 'not', no exact form is known for large limits")
-    end = 10**digit_count
-    for value in range(1 - end, end):
-        if is_member(value) and _contains(numbers, value):
-            yield (f'"{value}"',)
-    for sign, is_open in (("", numbers.high is None), ('"-"', numbers.low is None)):
-        if is_open:
-            rule = _long_numbers(digit_count + 1, modulus, is_member, writer)
-            yield (sign, rule) if sign else (rule,)
+    first = None if numbers.low is None else first_integer(numbers.low, numbers.has_low)
+    last = None if numbers.high is None else last_integer(numbers.high, numbers.has_high)
+    if last is None or last >= 0:
+        for rule in _digits(max(first or 0, 0), last, modulus, is_member, writer):
+            yield (rule,)
+    if first is None or first < 0:
+        least = 1 if last is None or last >= 0 else -last
+        for rule in _digits(least, None if first is None else -first, modulus, is_member, writer):
+            yield ('"-"', rule)
 
 
-def _long_numbers(min_digits: int, modulus: int, is_member: Any, writer: RuleWriter) -> RuleName:
-    """Return the rule of the numbers with at least so many digits that belong to a set."""
+def _digits(
+    first: int, last: int | None, modulus: int, is_member: Callable[[int], bool], writer: RuleWriter
+) -> Iterator[RuleName]:
+    """Yield rules of the members of a set from one number to another, one rule for each number of digits."""
+    min_count = len(str(first))
+    max_count = None if last is None else len(str(last))
+    greatest = 10**min_count - 1
+    if last is None or last > greatest:
+        yield _numbers_of_length(str(first), str(greatest), modulus, is_member, writer)
+    else:
+        yield _numbers_of_length(str(first), str(last), modulus, is_member, writer)
+        return
+    inner_max_count = None if max_count is None else max_count - 1
+    if inner_max_count is None or inner_max_count > min_count:
+        yield _long_numbers(min_count + 1, inner_max_count, modulus, is_member, writer)
+    if max_count is not None:
+        yield _numbers_of_length(str(10 ** (max_count - 1)), str(last), modulus, is_member, writer)
+
+
+def _numbers_of_length(
+    low: str, high: str, modulus: int, is_member: Callable[[int], bool], writer: RuleWriter
+) -> RuleName:
+    """Return the rule of the members of a set between two numbers with the same number of digits."""
+    rules: dict[tuple[int, bool, bool, int], RuleName] = {}
+
+    def rule(index: int, is_at_low: bool, is_at_high: bool, remainder: int) -> RuleName:
+        state = (index, is_at_low, is_at_high, remainder)
+        if state in rules:
+            return rules[state]
+        rules[state] = writer.new_name("n")
+        alternatives: list[Alternative] = []
+        if index == len(low):
+            alternatives = [()] if is_member(remainder) else []
+        else:
+            least = int(low[index]) if is_at_low else 0
+            greatest = int(high[index]) if is_at_high else 9
+            for digit in range(least, greatest + 1):
+                is_still_low, is_still_high = is_at_low and digit == least, is_at_high and digit == greatest
+                next_rule = rule(index + 1, is_still_low, is_still_high, (remainder * 10 + digit) % modulus)
+                alternatives.append((f'"{digit}"', next_rule))
+        writer.set(rules[state], alternatives)
+        return rules[state]
+
+    return rule(0, True, True, 0)
+
+
+def _long_numbers(
+    min_count: int, max_count: int | None, modulus: int, is_member: Callable[[int], bool], writer: RuleWriter
+) -> RuleName:
+    """Return the rule of the members of a set with a number of digits between two limits."""
+    counted = min_count if max_count is None else max_count  # more digits are not counted
     names = {
-        (missing, remainder): writer.new_name("n") for missing in range(min_digits) for remainder in range(modulus)
+        (count, remainder): writer.new_name("n") for count in range(1, counted + 1) for remainder in range(modulus)
     }
-    start = writer.new_name("n")
-    for (missing, remainder), name in names.items():
-        alternatives: list[Alternative] = [()] if missing == 0 and is_member(remainder) else []
-        for digit in range(10):
-            next_state = (max(missing - 1, 0), (remainder * 10 + digit) % modulus)
-            alternatives.append((f'"{digit}"', names[next_state]))
+    for (count, remainder), name in names.items():
+        alternatives: list[Alternative] = [()] if count >= min_count and is_member(remainder) else []
+        if count != max_count:
+            next_count = min(count + 1, counted)
+            for digit in range(10):
+                alternatives.append((f'"{digit}"', names[next_count, (remainder * 10 + digit) % modulus]))
         writer.set(name, alternatives)
-    writer.set(start, [(f'"{digit}"', names[min_digits - 1, digit % modulus]) for digit in range(1, 10)])
+    start = writer.new_name("n")
+    writer.set(start, [(f'"{digit}"', names[1, digit % modulus]) for digit in range(1, 10)])
     return start
-
-
-def _contains(numbers: Range, value: int) -> bool:
-    is_above = numbers.low is None or value > numbers.low or (value == numbers.low and numbers.has_low)
-    is_below = numbers.high is None or value < numbers.high or (value == numbers.high and numbers.has_high)
-    return is_above and is_below

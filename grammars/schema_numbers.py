@@ -104,17 +104,17 @@ class Range:
         """Return the multiples of a step in the range, divided by the step; None if their number is infinite."""
         if self.low is None or self.high is None:
             return None
-        first = _first_integer(Fraction(self.low) / step, self.has_low)
-        last = _last_integer(Fraction(self.high) / step, self.has_high)
+        first = first_integer(Fraction(self.low) / step, self.has_low)
+        last = last_integer(Fraction(self.high) / step, self.has_high)
         return range(first, last + 1)
 
 
-def _first_integer(low: Fraction | Decimal, has_low: bool) -> int:
+def first_integer(low: Fraction | Decimal, has_low: bool) -> int:
     """Return the least integer of a range that has a lower limit."""
     return math.ceil(low) if has_low else math.floor(low) + 1
 
 
-def _last_integer(high: Fraction | Decimal, has_high: bool) -> int:
+def last_integer(high: Fraction | Decimal, has_high: bool) -> int:
     """Return the greatest integer of a range that has an upper limit."""
     return math.floor(high) if has_high else math.ceil(high) - 1
 
@@ -152,6 +152,18 @@ def inexact_limits(part: Mapping[str, Any]) -> list[str]:
         else:
             break
     return inexact_keywords
+
+
+def inexact_keywords(part: Mapping[str, Any]) -> list[str]:
+    """Return the keywords of one schema whose numbers masks cannot represent exactly."""
+    keywords = inexact_limits(part)
+    for keyword in ("const", "enum"):
+        if keyword in part:
+            try:
+                _exact_instance(part[keyword], "")
+            except GrammarError:
+                keywords.append(keyword)
+    return keywords
 
 
 def _join_limits(part: SchemaPart) -> None:
@@ -374,8 +386,8 @@ def _integer_pieces(
     limits: Range, step: Fraction | None, part: Mapping[str, Any], pointer: str
 ) -> list[dict[str, Any]]:
     """Return schemas whose union are the integers of a range that are multiples of a step."""
-    first = None if limits.low is None else _first_integer(limits.low, limits.has_low)
-    last = None if limits.high is None else _last_integer(limits.high, limits.has_high)
+    first = None if limits.low is None else first_integer(limits.low, limits.has_low)
+    last = None if limits.high is None else last_integer(limits.high, limits.has_high)
     if first is not None:
         is_supported = last is not None or first < _MAX_WHOLE_PART
         if not is_supported or not _is_exact_limit(first):
