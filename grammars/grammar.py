@@ -20,16 +20,13 @@ from .completion_search import bytes_without_token, search_completion, spell, su
 from .errors import GrammarError, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
-from .json_schema import ONE_LINE_STYLE, finish, json_schema_to_lark, parse_json_schema, prepare, remove_unsupported
 from .key_order import KeyOrder, ranks_of_keys
 from .json_text import JsonText, read_json_text
 from .matcher import new_matcher
 from .pattern_trial import check_patterns
 from .sample_text import hints_of
-from .schema_errors import loosen, schema_engine_error, schema_error
-from .schema_grammar import TranslatedParts, refused_keyword, translate_schema
-from .schema_options import replace_exclusive_options
-from .schema_references import References
+from .schema_errors import schema_error
+from .schema_grammar import compile_schema
 from .tokenizer import (
     BYTE_VOCABULARY,
     MAX_COMPLETION_BYTES,
@@ -416,7 +413,8 @@ class ParsedGrammar:
     gbnf: GbnfGrammar | None = None  # the rules of a GBNF grammar; None for the other kinds
     schema: dict[str, Any] | None = None  # the JSON Schema without ignored keywords; None for the other kinds
     ignored_schema_paths: tuple[str, ...] = ()  # the JSON pointers of ignored keywords of a JSON Schema
-    # translation to Lark that allows any whitespace in JSON, for matching; None for the other kinds
+    translated_schema_paths: tuple[str, ...] = ()  # the JSON pointers of the keywords that were translated
+    # the grammar with any whitespace in JSON, for matching; None for a translated schema and for the other kinds
     lenient_lark: str | None = None
     _lark: str = ""  # the translation, except for GBNF
 
@@ -468,38 +466,16 @@ def parse_grammar(
 
 
 def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
-    schema = parse_json_schema(source)
-    asks_for_lenience = schema.get("x-guidance", {}).get("lenient") is True
-    is_lenient = is_lenient or asks_for_lenience
-    references = References(schema)
-    ignored_paths = prepare(schema, references, is_lenient=is_lenient)
-    replace_exclusive_options(schema, schema_engine_error)
-    parts = TranslatedParts(schema, refused_keyword)
-    if parts.parts:
-        try:
-            finish(schema)
-            return ParsedGrammar(
-                source,
-                "json_schema",
-                root,
-                schema=schema,
-                ignored_schema_paths=tuple(ignored_paths),
-                _lark=translate_schema(schema, parts, references) + _LARK_OPTIONS,
-            )
-        except GrammarError:
-            if not is_lenient:
-                raise
-    ignored_paths += remove_unsupported(schema, is_lenient=is_lenient)
-    if is_lenient:
-        ignored_paths += loosen(schema)
+    grammar = compile_schema(source, is_lenient=is_lenient)
     return ParsedGrammar(
         source,
         "json_schema",
         root,
-        schema=schema,
-        ignored_schema_paths=tuple(ignored_paths),
-        lenient_lark=json_schema_to_lark(schema, {}) + _LARK_OPTIONS,
-        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _LARK_OPTIONS,
+        schema=grammar.schema,
+        ignored_schema_paths=grammar.ignored_paths,
+        translated_schema_paths=grammar.translated_paths,
+        lenient_lark=None if grammar.lenient_lark is None else grammar.lenient_lark + _LARK_OPTIONS,
+        _lark=grammar.lark + _LARK_OPTIONS,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -9,13 +10,23 @@ from .json_strings import (
     ANY_STRING,
     UnusualPatternError,
     is_terminal_empty,
+    json_string,
     length_terminal,
     pattern_terminal,
     string_terminal,
 )
+from .matcher import new_matcher
 from .schema_case import Case, Extra, UntranslatableError
 from .schema_number_cases import range_and_step
 from .schema_values import ValueCheck, are_equal, exact_fraction, is_integer
+from .tokenizer import BYTE_VOCABULARY
+
+
+def matches_format(name: str, value: str) -> bool:
+    """Return True if a string has a format that llguidance knows."""
+    matcher = new_matcher(BYTE_VOCABULARY, f'start: %json {{"type": "string", "format": {json.dumps(name)}}}\n')
+    data = json_string(value).encode()
+    return matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting()
 
 
 class CaseCheck(ValueCheck):

@@ -3,31 +3,146 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from itertools import combinations, islice
+from typing import Any, NamedTuple
 
 from .errors import LENIENT_HINT, GrammarError
-from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, unsupported_keywords
+from .json_schema import (
+    ONE_LINE_STYLE,
+    check_common_multiples,
+    json_schema_to_lark,
+    parse_json_schema,
+    prepare,
+    remove_unsupported,
+    unsupported_keywords,
+)
 from .json_strings import UnusualPatternError, is_terminal_empty, pattern_terminal
 from .schema_case import Schema, UntranslatableError
-from .schema_errors import schema_engine_error
+from .schema_case_check import CaseCheck, matches_format
+from .schema_cases import SchemaCases, listed_values
+from .schema_errors import find_invalid_part, loosen, schema_engine_error
 from .schema_keywords import shown
 from .schema_numbers import inexact_keywords
 from .schema_parts import iterate_subschemas, walk_from, walk_schema
 from .schema_references import References, SchemaPart
 from .schema_translation import SchemaTranslation
+from .schema_values import comparable_text
 
 _START = "start: "
+
+
+class SchemaGrammar(NamedTuple):
+    """A JSON Schema as a grammar."""
+
+    schema: dict[str, Any]  # without what was ignored
+    lark: str  # the JSON on one line
+    lenient_lark: str | None  # JSON with any whitespace; None if the schema was translated
+    ignored_paths: tuple[str, ...]
+    translated_paths: tuple[str, ...]  # the JSON pointers of the keywords that made a translation necessary
+
+
+def compile_schema(source: str, *, is_lenient: bool) -> SchemaGrammar:
+    """Return a JSON Schema as a grammar. Raises ``GrammarError``."""
+    schema = parse_json_schema(source)
+    options = schema.get("x-guidance", {})
+    is_lenient = is_lenient or options.get("lenient") is True
+    references = References(schema)
+    ignored_paths = prepare(schema, references, is_lenient=is_lenient)
+    if options.get("coerce_one_of") is True:
+        ignored_paths += _read_as_any_of(schema)
+    else:
+        replace_exclusive_options(schema, SchemaCases(references.target, CaseCheck(references.target, matches_format)))
+    parts = TranslatedParts(schema, refused_keyword)
+    if not parts.parts and (refused := _refused_part(schema)) is not None:
+        parts = TranslatedParts(schema, refused_keyword, refused)
+    if parts.parts:
+        try:
+            lark = translate_schema(schema, parts, references)
+        except GrammarError:
+            if not is_lenient:
+                raise
+        else:
+            paths = tuple(f"{part.pointer}/{keyword}" for part, keyword in parts.parts)
+            return SchemaGrammar(schema, lark, None, tuple(ignored_paths), paths)
+    ignored_paths += remove_unsupported(schema)
+    if is_lenient:
+        ignored_paths += [*_read_as_any_of(schema), *loosen(schema)]
+    strict_lark, lenient_lark = (json_schema_to_lark(schema, style) for style in (ONE_LINE_STYLE, {}))
+    return SchemaGrammar(schema, strict_lark, lenient_lark, tuple(ignored_paths), ())
+
+
+def _read_as_any_of(schema: dict[str, Any]) -> list[str]:
+    """Write ``anyOf`` for each ``oneOf``, and return the paths."""
+    parts = [part for part in walk_schema(schema) if "oneOf" in part.schema]
+    for part in parts:
+        use_any_of(part.schema)
+    return [f"{part.pointer}/oneOf (read as anyOf)" for part in parts]
+
+
+# Parts of llguidance's messages about schemas that can be translated
+_TRANSLATABLE = ("circular references with sibling keys", "are not disjoint", "min/maxProperties only supported")
+
+
+def _refused_part(schema: dict[str, Any]) -> SchemaPart | None:
+    """Return the part that llguidance refuses because of keywords that apply together; None if there is none."""
+    if not any("allOf" in part.schema or "$ref" in part.schema for part in walk_schema(schema)):
+        return None
+    message = schema_engine_error(schema)
+    if not any(text in message for text in _TRANSLATABLE):
+        return None
+    return find_invalid_part(schema, message)[0]
+
+
+_MAX_PAIRS = 3_000  # of options of one ``oneOf``
+
+
+def replace_exclusive_options(schema: dict[str, Any], cases: SchemaCases) -> None:
+    """Write ``anyOf`` for each ``oneOf`` of which no two options match the same JSON."""
+    for part in [part.schema for part in walk_schema(schema) if part.schema.get("oneOf")]:
+        others = {keyword: value for keyword, value in part.items() if keyword != "oneOf"}
+        if _are_different_values(part["oneOf"]) or _exclude_each_other(part["oneOf"], others, cases):
+            use_any_of(part)
+
+
+def _are_different_values(options: Sequence[Schema]) -> bool:
+    """Return True if all options list values, and no two options list the same one."""
+    values: list[str] = []
+    for option in options:
+        listed = listed_values(option) if isinstance(option, dict) else None
+        if listed is None:
+            return False
+        values += {comparable_text(value) for value in listed}
+    return len(set(values)) == len(values)
+
+
+def _exclude_each_other(options: Sequence[Schema], others: dict[str, Any], cases: SchemaCases) -> bool:
+    pairs = list(islice(combinations(options, 2), _MAX_PAIRS + 1))
+    return len(pairs) <= _MAX_PAIRS and all(cases.exclude_each_other([others, first], second) for first, second in pairs)
+
+
+def use_any_of(schema: dict[str, Any]) -> None:
+    """Write the options of ``oneOf`` as ``anyOf``."""
+    options = {"anyOf": schema.pop("oneOf")}
+    if "anyOf" in schema:
+        schema["allOf"] = [*schema.get("allOf", []), options]
+    else:
+        schema |= options
 
 
 class TranslatedParts:
     """The parts of a schema that llguidance does not take."""
 
-    def __init__(self, schema: dict[str, Any], is_refused: Callable[[dict[str, Any]], str]) -> None:
+    def __init__(
+        self, schema: dict[str, Any], is_refused: Callable[[dict[str, Any]], str], refused: SchemaPart | None = None
+    ) -> None:
         self._schema = schema
         self._is_refused = is_refused
         self._is_plain_by_id: dict[int, bool] = {}
         self._kept: list[Schema] = []
         self.parts = [(part, keyword) for part in walk_schema(schema) if (keyword := is_refused(part.schema))]
+        if refused is not None:
+            keyword = next((name for name in ("$ref", "allOf", "patternProperties") if name in refused.schema), "")
+            self.parts.append((refused, keyword))
         self._ids = {id(part.schema) for part, _ in self.parts}
 
     def is_plain(self, schema: Schema) -> bool:
@@ -79,6 +194,7 @@ def translate_schema(
         if len(schemas) > 1 and schema_engine_error(standalone):
             return None
         try:
+            check_common_multiples(standalone)
             lark = json_schema_to_lark(standalone, ONE_LINE_STYLE)
         except GrammarError as error:
             raise UntranslatableError(str(error)) from None

@@ -14,7 +14,9 @@ from functools import reduce
 from typing import Any
 
 from ..common.strict_json import WrittenNumber
+from .json_strings import terminal_of_text
 from .number_texts import range_terminal
+from .json_schema import is_multiple_supported
 from .rule_writer import Alternative, RuleName, RuleWriter
 from .schema_case import Case, Extra, UntranslatableError
 from .schema_numbers import Range, first_integer, last_integer, least_common_multiple, plain_text, range_of
@@ -36,14 +38,15 @@ def number_alternatives(case: Case, writer: RuleWriter) -> Iterator[tuple[Any, .
         other_steps.append(Fraction(1))
     if step is not None and any((step / other).denominator == 1 for other in other_steps):
         return
+    is_supported = not other_steps and (step is None or is_multiple_supported(step))
     multiples = None if step is None else numbers.multiples(step)
-    if other_steps and step is not None and multiples is not None and len(multiples) <= _MAX_LISTED:
+    if not is_supported and step is not None and multiples is not None and len(multiples) <= _MAX_LISTED:
         for value in (step * index for index in multiples):
             if value not in excluded and all((value / other).denominator != 1 for other in other_steps):
-                yield ({"const": _written(value)},)
+                yield (terminal_of_text(plain_text(as_decimal(value))),)
         return
     for piece in _without_values(numbers, excluded):
-        if not other_steps:
+        if is_supported:
             yield _of_range(piece, step, writer)
         elif step is not None:
             yield from _integers_by_remainder(piece, step, other_steps, writer)
@@ -137,10 +140,10 @@ def _integers_by_remainder(
 ) -> Iterator[Alternative]:
     """Yield the multiples of a step in a range that are no multiples of other steps, read digit by digit."""
     if any(value.denominator != 1 for value in (step, *other_steps)):
-        raise UntranslatableError("multipleOf: beside 'not', steps with decimals have no exact form")
+        raise UntranslatableError("multipleOf: steps with decimals have no exact form here")
     modulus = math.lcm(step.numerator, *(value.numerator for value in other_steps))
     if modulus > _MAX_REMAINDERS:
-        raise UntranslatableError(f"multipleOf: beside 'not', a common multiple of {modulus:,} is too large")
+        raise UntranslatableError(f"multipleOf: a common multiple of {modulus:,} is too large")
 
     def is_member(value: int) -> bool:
         return value % step.numerator == 0 and all(value % other.numerator for other in other_steps)

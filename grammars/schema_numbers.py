@@ -309,7 +309,6 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
     allows_numbers = isinstance(types, list) and ("number" in types or "integer" in types)
     if not allows_numbers:
         return
-    _reject_extreme_limits(part, pointer)
     limits = read_limits(part)
     step = _read_step(part, pointer)
     is_integer = "number" not in types
@@ -334,7 +333,16 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
     part["allOf"] = [*part.get("allOf", []), {"anyOf": options}]
 
 
-def _reject_extreme_limits(part: Mapping[str, Any], pointer: str) -> None:
+def reject_extreme_numbers(part: Mapping[str, Any], pointer: str) -> None:
+    """Raise ``GrammarError`` for a number with which computing would take much time."""
+    for keyword in ("const", "enum"):
+        remaining = [part.get(keyword)]
+        while remaining:
+            value = remaining.pop()
+            if isinstance(value, list | dict):
+                remaining += value.values() if isinstance(value, dict) else value
+            elif is_number(value) and _is_extreme(exact_value(value)):
+                raise _inexact_error(f"{pointer}/{keyword}", exact_value(value))
     for keyword in LIMIT_KEYWORDS:
         if is_number(part.get(keyword)) and _is_extreme(exact_value(part[keyword])):
             raise _inexact_error(f"{pointer}/{keyword}", exact_value(part[keyword]))

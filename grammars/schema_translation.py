@@ -22,15 +22,13 @@ from .json_strings import (
     string_terminal,
     terminal_of_text,
 )
-from .matcher import new_matcher
 from .rule_writer import Alternative, RuleName, RuleWriter
 from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError
-from .schema_case_check import CaseCheck, string_terminal_of_case
+from .schema_case_check import CaseCheck, matches_format, string_terminal_of_case
 from .schema_cases import SchemaCases
 from .schema_number_cases import number_alternatives
 from .schema_numbers import exact_value, is_number, plain_text
 from .schema_values import Target, ValueCheck, are_equal, array_items, comparable_text, exact_fraction, is_integer
-from .tokenizer import BYTE_VOCABULARY
 
 
 _SEPARATOR = '", "'
@@ -62,7 +60,7 @@ class SchemaTranslation:
     ) -> None:
         self._is_plain = is_plain
         self._write_schemas = write_schemas
-        self._check = CaseCheck(target, self._has_format)
+        self._check = CaseCheck(target, matches_format)
         self._cases = SchemaCases(target, self._check)
         self._writer = RuleWriter()
         self._names: dict[tuple[int, ...], RuleName] = {}
@@ -132,12 +130,6 @@ class SchemaTranslation:
         return text
 
     # Values
-
-    def _has_format(self, name: str, value: str) -> bool:
-        lark = f"start: {self._write({'type': 'string', 'format': name})}\n"
-        matcher = new_matcher(BYTE_VOCABULARY, lark)
-        data = json.dumps(value, ensure_ascii=False).encode()
-        return matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting()
 
     def _value_items(self, value: Any) -> Alternative:
         """Return a value as it is written."""
