@@ -1,13 +1,14 @@
-"""JSON Schemas of MaskBench: which ones gen takes, whether its masks are right, and what they cost, beside llguidance.
+"""JSON Schemas of MaskBench, beside llguidance: which are taken, whether masks are right, and what they cost.
 
 python -m benchmarks.maskbench PATH [--only TEXT] [--limit N] [--jobs N] [--refusals] [--json FILE]
 
-PATH is a folder of MaskBench's files, or a .jsonl.gz with an ``id``, a ``schema`` and ``tests`` in each line. A schema
-passes if it compiles, all its valid instances are accepted, and no invalid one is. An instance is the text that
-json.dumps writes. It goes through the masks token by token, and once more in the spelling of the grammar (`1e1` as
-`10`) if it was not accepted. llguidance gets the same schema, tokens and style, with its own limits and slices, and is
-asked for complete masks, without forced tokens, as gen asks.
-Each schema is compiled and followed in another process, which has 60 s of processor time and 4 GB of memory.
+PATH is a folder of MaskBench's files, or a .jsonl.gz with an ``id``, a ``schema`` and ``tests`` in each line. A
+schema passes if it compiles, all its valid instances are accepted, and no invalid one is. An instance is what
+json.dumps writes, or that in the spelling of grammars (``10`` for ``1e1``). Its tokens go through the masks.
+
+llguidance alone gets the same schemas, tokens and style, with its own limits and slices. Its masks are complete,
+as gen's are, and become an array of booleans, too. Other processes compile and follow the schemas, with 60 s of
+processor time for each, and 4 GB of memory.
 """
 
 from __future__ import annotations
@@ -19,10 +20,8 @@ import multiprocessing
 import re
 import resource
 import signal
-import statistics
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -32,17 +31,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter, process_time, thread_time
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 from logitsmith.engine import Model, Vocabulary, locate
-from logitsmith.grammars import GrammarError, compile_grammar
+from logitsmith.grammars import GrammarError, GrammarState, compile_grammar
 from logitsmith.grammars.json_schema import ONE_LINE_STYLE
 from logitsmith.grammars.json_text import read_json_text
 from logitsmith.grammars.tokenizer import tokenizer_of
 from numpy.typing import NDArray
 
+SIDES = ("gen", "llguidance")
 VERDICTS = ("passes", "refused", "wrong acceptance", "wrong refusal", "too slow", "crash")
 CPU_SECONDS = 60
 MAX_WAIT_SECONDS = 10 * CPU_SECONDS  # on a machine so busy that the process gets no processor time
@@ -57,15 +57,6 @@ class Result:
     message: str = ""
     compile_seconds: float = 0.0
     mask_seconds: list[float] = field(default_factory=list)
-
-
-class _State(Protocol):
-    """The state of a text: a `GrammarState`, or `_PeerState`."""
-
-    def mask(self) -> NDArray[np.bool_]: ...
-    def accept_prefix(self, tokens: list[int]) -> int: ...
-    @property
-    def is_complete(self) -> bool: ...
 
 
 class _PeerState:
@@ -91,23 +82,24 @@ class _PeerState:
         return self._matcher.is_accepting()
 
 
-Compile = Callable[[str], Callable[[], _State]]
+State = GrammarState | _PeerState
+Start = Callable[[], State]
+Compile = Callable[[str], Start]
 
 
 def _compilers(vocabulary: Vocabulary) -> dict[str, Compile]:
-    """Return a function for each side that compiles a schema, and returns what starts a text."""
+    """Return each side's function that compiles a schema."""
+    style = {"x-guidance": ONE_LINE_STYLE}
     peer_tokenizer = tokenizer_of(vocabulary).with_slices(LLTokenizer.general_slices())
 
-    def own(source: str) -> Callable[[], _State]:
+    def own(source: str) -> Start:
         return compile_grammar(source, vocabulary, kind="json_schema").start
 
-    def peer(source: str) -> Callable[[], _State]:
+    def peer(source: str) -> Start:
         schema = json.loads(source)
-        keywords = schema if isinstance(schema, dict) else {"allOf": [schema]}
-        styled = json.dumps({**keywords, "x-guidance": ONE_LINE_STYLE | keywords.get("x-guidance", {})})
-        matcher = LLMatcher(
-            peer_tokenizer, f'start: %json {styled}\n%llguidance {{"no_forcing": true}}\n', log_level=0
-        )
+        styled = json.dumps({**(schema if isinstance(schema, dict) else {"allOf": [schema]}), **style})
+        lark = f'start: %json {styled}\n%llguidance {{"no_forcing": true}}\n'
+        matcher = LLMatcher(peer_tokenizer, lark, log_level=0)
         if matcher.is_error():
             raise GrammarError(matcher.get_error().split("\n")[0])
         return lambda: _PeerState(matcher.deep_copy(), vocabulary.size)
@@ -130,29 +122,36 @@ def judge(compile_schema: Compile, tokenizer: LLTokenizer, case: dict[str, Any])
         text = json.dumps(test["data"], ensure_ascii=False)
         texts = dict.fromkeys((text, read_json_text(text).text))
         try:
-            is_accepted = any(_accepts(start(), tokenizer, spelling, times) for spelling in texts)
+            places = [_refusal_place(start(), tokenizer, spelling, times) for spelling in texts]
         except GrammarError as error:
             faults["too slow"] = str(error)
             continue
-        if is_accepted != test["valid"]:
-            faults["wrong acceptance" if is_accepted else "wrong refusal"] = text
+        if None in places and not test["valid"]:
+            faults["wrong acceptance"] = text
+        elif None not in places and test["valid"]:
+            faults["wrong refusal"] = next(filter(None, places))
     verdict = next((verdict for verdict in VERDICTS if verdict in faults), "passes")
     return Result(verdict, faults.get(verdict, ""), compile_seconds, times)
 
 
-def _accepts(state: _State, tokenizer: LLTokenizer, text: str, times: list[float]) -> bool:
-    """Return True if the masks allow each token of a text and its end. Adds the time of each mask."""
+def _refusal_place(state: State, tokenizer: LLTokenizer, text: str, times: list[float]) -> str | None:
+    """Return the text around the first token that a mask does not allow; None if the text is a sentence.
+
+    Adds the time of each mask.
+    """
     try:
         data = text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    for token in tokenizer.tokenize_bytes(data):
+        return repr(text)
+    tokens = tokenizer.tokenize_bytes(data)
+    for index, token in enumerate(tokens):
         began = thread_time()
         mask = state.mask()
         times.append(thread_time() - began)
         if not mask[token] or not state.accept_prefix([token]):
-            return False
-    return state.is_complete
+            before, after = tokenizer.decode_str(tokens[:index]), tokenizer.decode_str(tokens[index:])
+            return f"{before[-80:]} ⟦here⟧ {after[:80]}"
+    return None if state.is_complete else f"{text[-80:]} ⟦here⟧"
 
 
 def _serve(connection: Connection) -> None:
@@ -174,6 +173,9 @@ class _Worker:
     """A process that judges one case at a time, and is started anew after a case that ended it."""
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, other_end = context.Pipe()
         self._process = context.Process(target=_serve, args=(other_end,), daemon=True)
@@ -188,7 +190,7 @@ class _Worker:
             self._process.kill()
         self._process.join()
         code = self._process.exitcode or 0
-        self.__init__()  # type: ignore[misc]
+        self._start()
         if -code in {signal.SIGXCPU, signal.SIGKILL}:
             return Result("too slow", f"takes more than {CPU_SECONDS} s of processor time")
         return Result("crash", signal.Signals(-code).name if code < 0 else f"exit code {code}")
@@ -234,18 +236,14 @@ def _judge_all(cases: Sequence[dict[str, Any]], jobs: int) -> Results:
 
     def judge_case(index: int) -> dict[str, Result]:
         worker = idle.get()
-        sides = ("gen", "llguidance") if index % 2 else ("llguidance", "gen")
+        sides = SIDES if index % 2 else reversed(SIDES)
         results = {side: worker.judge(side, cases[index]) for side in sides}
         idle.put(worker)
         return results
 
-    results: Results = {}
     with ThreadPoolExecutor(jobs) as pool:
-        for case, result in zip(cases, pool.map(judge_case, range(len(cases))), strict=True):
-            results[case["id"]] = result
-            if sys.stderr.isatty():
-                print(f"\r{len(results)} of {len(cases)}", end="", file=sys.stderr, flush=True)
-    return results
+        results = pool.map(judge_case, range(len(cases)))
+        return {case["id"]: result for case, result in zip(cases, results, strict=True)}
 
 
 def _summary(result: Result) -> dict[str, Any]:
@@ -257,35 +255,32 @@ def _group(identifier: str) -> str:
 
 
 def _print_verdicts(results: Results) -> None:
-    print(f"{'group':12} {'engine':11} {'schemas':>7} " + " ".join(f"{verdict:>8}" for verdict in VERDICTS))
+    print(f"{'group':12} {'engine':11} {'schemas':>7} " + " ".join(f"{verdict:>9}" for verdict in VERDICTS))
     for group in ("people", "Handwritten", "Synthesized"):
-        for side in ("gen", "llguidance"):
+        for side in SIDES:
             counts = Counter(by_side[side].verdict for key, by_side in results.items() if _group(key) == group)
-            columns = " ".join(f"{counts[verdict]:{max(8, len(verdict))}}" for verdict in VERDICTS)
+            columns = " ".join(f"{counts[verdict]:{max(9, len(verdict))}}" for verdict in VERDICTS)
             print(f"{group:12} {side:11} {counts.total():7} {columns}")
 
 
 def _print_times(results: Results) -> None:
-    both_pass = [
-        by_side for by_side in results.values() if {result.verdict for result in by_side.values()} == {"passes"}
-    ]
-    print(f"\n{'':24} {'mean':>8} {'median':>8} {'99 %':>8}")
+    both_pass = [by_side for by_side in results.values() if {r.verdict for r in by_side.values()} == {"passes"}]
+    print(f"\n{'':26} {'mean':>8} {'median':>8} {'99 %':>8}")
     means = {}
-    for side in ("gen", "llguidance"):
-        compiles = [by_side[side].compile_seconds for by_side in results.values()]
-        masks = [seconds for by_side in results.values() for seconds in by_side[side].mask_seconds]
-        shared = [seconds for by_side in both_pass for seconds in by_side[side].mask_seconds]
-        _print_line(f"{side}: compile, ms", compiles, 1e3)
-        _print_line(f"{side}: mask, µs", masks, 1e6)
-        _print_line("  where both pass, µs", shared, 1e6)
-        means[side] = statistics.fmean(shared) if shared else float("nan")
+    for side in SIDES:
+        compiles = [by_side[side].compile_seconds * 1e3 for by_side in results.values()]
+        masks = _mask_times(results.values(), side)
+        shared_masks = _mask_times(both_pass, side)
+        means[side] = np.mean(shared_masks)
+        for title, values in (("compile, ms", compiles), ("mask, µs", masks), ("  both pass", shared_masks)):
+            figures = (np.mean(values), np.median(values), np.percentile(values, 99))
+            print(f"{side:11} {title:14}", *(f"{figure:8.2f}" for figure in figures))
     ratio = means["gen"] / means["llguidance"]
     print(f"ratio of the means of a mask over the {len(both_pass)} schemas that both pass: {ratio:.3f}")
 
 
-def _print_line(title: str, seconds: Sequence[float], factor: float) -> None:
-    values = np.asarray(seconds or [float("nan")]) * factor
-    print(f"{title:24} {values.mean():8.2f} {np.median(values):8.2f} {np.percentile(values, 99):8.2f}")
+def _mask_times(results: Iterable[dict[str, Result]], side: str) -> list[float]:
+    return [seconds * 1e6 for by_side in results for seconds in by_side[side].mask_seconds] or [float("nan")]
 
 
 def _print_faults(results: Results) -> None:
@@ -305,7 +300,7 @@ def _print_refusals(results: Results) -> None:
     ]
     for kind, entries in groupby(sorted(refused), key=lambda entry: entry[0]):
         lines = [f"  {key}: {message}" for _, key, message in entries]
-        print(f"\n{len(lines)} × {kind}", *lines, sep="\n")
+        print(f"\n{len(lines)} schemas: {kind}", *lines, sep="\n")
 
 
 if __name__ == "__main__":
