@@ -18,10 +18,8 @@ from .schema_references import SchemaPart
 
 TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")  # the types of JSON Schema
 
-# The formats that llguidance supports. It rejects other formats.
-_FORMATS_OF_LLGUIDANCE = (
-    *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),
-)
+# The formats that are left to llguidance. It rejects those that it does not support.
+_FORMATS_OF_LLGUIDANCE = ("duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 FORMATS = (*_FORMATS_OF_LLGUIDANCE, *FORMAT_PATTERNS)  # All formats of JSON Schema
 
 # the keywords that may restrict JSON, by the type of the JSON that they restrict

@@ -107,6 +107,18 @@ TAKEN = {
         ['"*"', '"\\\\"', '"a("', '"[z-a]"'],
     ),
     "a format of pointers": ({"format": "json-pointer"}, ['"/a~0/b~1"', '""'], ['"a"', '"/~2"']),
+    "a format of days": ({"format": "date"}, ['"2024-02-29"', '"2000-02-29"'], ['"2021-02-29"', '"1900-02-29"']),
+    "a format of seconds": (
+        {"format": "time"},
+        ['"23:59:60Z"', '"08:30:06.283185-08:00"'],
+        ['"22:59:60Z"', '"23:59:60+01:00"', '"24:00:00Z"', '"12:00:00"'],
+    ),
+    "a format of both": (
+        {"format": "date-time"},
+        ['"1998-12-31t23:59:60.1z"'],
+        ['"1998-12-31T22:59:60Z"', '"2021-02-29T00:00:00Z"'],
+    ),
+    "a format of names": ({"format": "idn-hostname"}, ['"a.l-b"', '"a-b--c.d"'], ['"xn--X"', '"XN--aa"', '"a-"']),
     "a format with a pattern": ({"format": "iri", "pattern": "^http:"}, ['"http://ö"'], ['"ftp://ö"', '"ö"']),
 }  # fmt: skip
 
