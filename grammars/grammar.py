@@ -20,8 +20,8 @@ from .completion_search import bytes_without_token, search_completion, spell, su
 from .errors import GrammarError, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
-from .key_order import KeyOrder, ranks_of_keys
 from .json_text import JsonText, read_json_text
+from .key_order import KeyOrder, ranks_of_keys
 from .matcher import new_matcher
 from .pattern_trial import check_patterns
 from .sample_text import hints_of

@@ -5,12 +5,19 @@ A number is written without an exponent. It may end with zeros after the point.
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from itertools import product
 
 from .schema_numbers import Range, plain_text
 
 _ANY_INTEGER = "(?:0|[1-9][0-9]*)"
 _NOTHING = "(/a/ & /b/)"
+_MAX_ENDINGS = 2_000
+# Divisors whose multiples are read by their remainder. The regex of 9 has 240,000 characters.
+_DIVISORS = (3, 7)
 
 
 def range_terminal(numbers: Range, *, is_integer: bool) -> str:
@@ -97,3 +104,67 @@ def _integers_to(greatest: int) -> str:
         if int(digit) > smallest:
             options.append(f"{digits[:index]}[{smallest}-{int(digit) - 1}][0-9]{{{len(digits) - index - 1}}}")
     return f"(?:{'|'.join(options)})"
+
+
+def multiples_terminal(step: Fraction) -> str | None:
+    """Return a terminal of Lark for the multiples of a step, with any sign; None if none is known."""
+    if step.numerator == 1:
+        return _multiples_of_part(step.denominator)
+    if step.denominator != 1:
+        return None
+    divisor = step.numerator
+    digit_count = 0
+    while divisor % 2 == 0 or divisor % 5 == 0:
+        divisor //= math.gcd(divisor, 10)
+        digit_count += 1
+    terms = [_by_last_digits(step.numerator // divisor, digit_count)]
+    for factor in _DIVISORS:
+        if divisor % factor == 0:
+            divisor //= factor
+            terms.append(rf"/-?(?:{_by_remainder(factor)})(?:\.0+)?/")
+    if divisor != 1 or None in terms:
+        return None
+    return f"({' & '.join(term for term in terms if term is not None)})"
+
+
+def _multiples_of_part(denominator: int) -> str | None:
+    """Return a terminal for the multiples of one part of a whole, such as 0.25."""
+    if denominator > _MAX_ENDINGS:
+        return None
+    fractions = [plain_text(Decimal(part) / Decimal(denominator)) for part in range(denominator)]
+    if any(Fraction(text) * denominator != part for part, text in enumerate(fractions)):
+        return None  # such as a third
+    endings = [text.removeprefix("0").removeprefix(".") for text in fractions]
+    return rf"/-?{_ANY_INTEGER}(?:\.(?:{'|'.join(endings)})0*)?/".replace("(?:|", "(?:0|")
+
+
+def _by_last_digits(divisor: int, digit_count: int) -> str | None:
+    """Return a terminal for the multiples of a number that divides 10 ** ``digit_count``."""
+    end = 10**digit_count
+    if end // divisor > _MAX_ENDINGS:
+        return None
+    multiples = range(0, end, divisor)
+    short = "|".join(map(str, multiples))
+    endings = "|".join(f"{multiple:0{digit_count}}" if digit_count else "" for multiple in multiples)
+    return rf"/-?(?:{short}|[1-9][0-9]*(?:{endings}))(?:\.0+)?/"
+
+
+@cache
+def _by_remainder(divisor: int) -> str:
+    """Return a regex of the multiples of a number, as the ways through its remainders from zero to zero."""
+    edges: dict[tuple[int, int], str] = {}  # the regex from a remainder to another; -1 is the end
+    for remainder in range(divisor):
+        for target in range(divisor):
+            digits = "".join(str(digit) for digit in range(10) if (remainder * 10 + digit) % divisor == target)
+            if digits:
+                edges[remainder, target] = f"[{digits}]"
+    # Each remainder but zero is left out in turn: the ways through it become ways between its neighbors.
+    for left_out in range(1, divisor):
+        loop = edges.pop((left_out, left_out), None)
+        around = "" if loop is None else f"(?:{loop})*"
+        before = {source: edges.pop((source, left_out)) for source, target in list(edges) if target == left_out}
+        after = {target: edges.pop((left_out, target)) for source, target in list(edges) if source == left_out}
+        for source, target in product(before, after):
+            way = f"(?:{before[source]}){around}(?:{after[target]})"
+            edges[source, target] = f"{edges[source, target]}|{way}" if (source, target) in edges else way
+    return f"(?:{edges[0, 0]})+"

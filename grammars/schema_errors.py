@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..common.errors import Advice, Word
+from ..common.errors import Advice
 from .errors import LENIENT_HINT, REGEX_ERROR, GrammarError, first_line
 from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
 from .matcher import new_matcher

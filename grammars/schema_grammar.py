@@ -16,7 +16,7 @@ from .json_schema import (
     remove_unsupported,
     unsupported_keywords,
 )
-from .json_strings import UnusualPatternError, is_terminal_empty, pattern_terminal
+from .json_strings import UnusualPatternError
 from .schema_case import Schema, UntranslatableError
 from .schema_case_check import CaseCheck, matches_format
 from .schema_cases import SchemaCases, listed_values
@@ -180,7 +180,7 @@ def _overlap(patterns: Sequence[str]) -> bool:
 
 def _refuses_counts(schema: dict[str, Any]) -> bool:
     counts = {keyword: schema[keyword] for keyword in ("minProperties", "maxProperties") if keyword in schema}
-    names = {name: True for name in schema.get("properties", {})}
+    names = dict.fromkeys(schema.get("properties", {}), True)
     return bool(schema_engine_error({"type": "object", "properties": names, "required": schema.get("required", []), **counts}))
 
 

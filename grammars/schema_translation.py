@@ -8,17 +8,12 @@ llguidance takes itself stays a JSON Schema inside of the grammar.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 from .json_strings import (
-    ANY_STRING,
     is_terminal_empty,
-    json_string,
-    length_terminal,
-    pattern_terminal,
     string_terminal,
     terminal_of_text,
 )
@@ -28,8 +23,7 @@ from .schema_case_check import CaseCheck, matches_format, string_terminal_of_cas
 from .schema_cases import SchemaCases
 from .schema_number_cases import number_alternatives
 from .schema_numbers import exact_value, is_number, plain_text
-from .schema_values import Target, ValueCheck, are_equal, array_items, comparable_text, exact_fraction, is_integer
-
+from .schema_values import Target, array_items, comparable_text
 
 _SEPARATOR = '", "'
 _MAX_KEY_CLASSES = 6  # maximum number of patterns and conditions of the keys of one object
@@ -114,8 +108,8 @@ class SchemaTranslation:
             return
         match type_name:
             case "number":
-                for items in number_alternatives(case, self._writer):
-                    yield tuple(self._write(item) if isinstance(item, dict) else item for item in items)
+                for numbers in number_alternatives(case):
+                    yield (self._write(numbers) if isinstance(numbers, dict) else self._writer.terminal(numbers),)
             case "string":
                 yield from self._of_string(case)
             case "array":
@@ -392,4 +386,4 @@ def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _key_terminal(name: str) -> str:
-    return terminal_of_text(f"{json_string(name)}: ")
+    return f'{string_terminal(name)} ": "'
