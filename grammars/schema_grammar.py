@@ -16,7 +16,7 @@ from .json_schema import (
     remove_unsupported,
     unsupported_keywords,
 )
-from .json_strings import UnusualPatternError
+from .json_strings import NO_STRING, UnusualPatternError
 from .schema_case import Schema, UntranslatableError
 from .schema_case_check import CaseCheck, matches_format
 from .schema_cases import SchemaCases, listed_values
@@ -29,6 +29,7 @@ from .schema_translation import SchemaTranslation
 from .schema_values import comparable_text
 
 _START = "start: "
+_UNSATISFIABLE = "Unsatisfiable schema"  # the beginning of llguidance's message
 
 
 class SchemaGrammar(NamedTuple):
@@ -80,13 +81,16 @@ def _read_as_any_of(schema: dict[str, Any]) -> list[str]:
 
 
 # Parts of llguidance's messages about schemas that can be translated
-_TRANSLATABLE = ("circular references with sibling keys", "are not disjoint", "min/maxProperties only supported")
+_TRANSLATABLE = (
+    "circular references with sibling keys",
+    "are not disjoint",
+    "min/maxProperties only supported",
+    _UNSATISFIABLE,
+)
 
 
 def _refused_part(schema: dict[str, Any]) -> SchemaPart | None:
     """Return the part that llguidance refuses because of keywords that apply together; None if there is none."""
-    if not any("allOf" in part.schema or "$ref" in part.schema for part in walk_schema(schema)):
-        return None
     message = schema_engine_error(schema)
     if not any(text in message for text in _TRANSLATABLE):
         return None
@@ -191,13 +195,16 @@ def translate_schema(
 
     def write(schemas: Sequence[Schema]) -> str | None:
         standalone = Standalone(references.target).schema(schemas)
-        if len(schemas) > 1 and schema_engine_error(standalone):
-            return None
         try:
             check_common_multiples(standalone)
             lark = json_schema_to_lark(standalone, ONE_LINE_STYLE)
         except GrammarError as error:
             raise UntranslatableError(str(error)) from None
+        message = schema_engine_error(standalone)
+        if message.startswith(_UNSATISFIABLE):
+            return NO_STRING
+        if message and len(schemas) > 1:
+            return None
         return lark.removeprefix(_START).strip()
 
     translation = SchemaTranslation(references.target, parts.is_plain, write)

@@ -13,6 +13,7 @@ from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 from .json_strings import (
+    NO_STRING,
     is_terminal_empty,
     string_terminal,
     terminal_of_text,
@@ -83,7 +84,8 @@ class SchemaTranslation:
         if all(map(self._is_plain, schemas)):
             text = self._write_schemas(schemas)
             if text is not None:
-                yield (text,)
+                if text != NO_STRING:
+                    yield (text,)
                 return
         free_types = []
         for type_name in JSON_TYPES:
@@ -149,7 +151,7 @@ class SchemaTranslation:
         has_extra = any(isinstance(key, Extra) for part in case for key in part)
         if not has_extra:
             text = self._write_schemas([{"type": "string", **part} for part in case])
-            if text is not None:
+            if text is not None and text != NO_STRING:
                 yield (text,)
             return
         terminal = string_terminal_of_case(case)
