@@ -165,9 +165,9 @@ _OWNER_KEYWORDS = {"then": "if", "else": "if", "minContains": "contains", "maxCo
 
 def prepare(schema: dict[str, Any], references: References, *, is_lenient: bool) -> list[str]:
     """Check and simplify a schema, and return the JSON pointers of the removed annotations."""
-    # Unknown formats and keywords are annotations, as JSON Schema defines them. Unused definitions are not checked.
-    # Raises ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that resembles a
-    # known keyword, and for a reference without a target.
+    # Unknown formats and keywords are annotations, as JSON Schema defines them. Unused definitions are not
+    # checked. Raises ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that
+    # resembles a known keyword, and for a reference without a target.
     removed_pointers: list[str] = []
     for pointer, part in walk_schema(schema):
         check_values(SchemaPart(pointer, part))

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 
 from .errors import GrammarError
@@ -23,7 +23,6 @@ from .regex_tree import (
     Group,
     Node,
     Position,
-    Repetition,
     compile_class,
 )
 from .tokenizer import BYTE_VOCABULARY
@@ -101,27 +100,27 @@ def _parts(node: Node, flags: int) -> list[_Part]:
         case CharacterClass(source):
             return [_Part(_class_regex(source, flags))]
         case Position(sign):
-            if sign in "^A":
-                return [_Part("", True, True, is_at_start=True)]
-            if sign in "$Z":
-                return [_Part("", True, True, is_at_end=True)]
-            raise UnusualPatternError(f"a pattern has \\{sign}")
+            return [_part_of_position(sign)]
         case Group(inner, added, removed):
             return _parts(inner, (flags | added) & ~removed)
         case Alternatives(nodes):
             return _merge_free(part for inner in nodes for part in _parts(inner, flags))
         case Concatenation(nodes):
-            parts = [_NOTHING]
-            for inner in nodes:
-                inner_parts = _parts(inner, flags)
-                joined = (_joined(first, second) for first, second in product(parts, inner_parts))
-                parts = [part for part in joined if part is not None]
-                if len(parts) > _MAX_ALTERNATIVES:
-                    raise UnusualPatternError("a pattern has too many alternatives with ^ or $")
-            return parts
-        case Repetition(inner, min_count, max_count):
-            return _repeated(_parts(inner, flags), min_count, max_count)
-    raise TypeError(node)
+            return reduce(_joined_parts, (_parts(inner, flags) for inner in nodes), [_NOTHING])
+    return _repeated(_parts(node.node, flags), node.min_count, node.max_count)
+
+
+def _part_of_position(sign: str) -> _Part:
+    if sign not in "^A$Z":
+        raise UnusualPatternError(f"a pattern has \\{sign}")
+    return _Part("", True, True, is_at_start=sign in "^A", is_at_end=sign in "$Z")
+
+
+def _joined_parts(first: list[_Part], second: list[_Part]) -> list[_Part]:
+    parts = [part for pair in product(first, second) if (part := _joined(*pair)) is not None]
+    if len(parts) > _MAX_ALTERNATIVES:
+        raise UnusualPatternError("a pattern has too many alternatives with ^ or $")
+    return parts
 
 
 def _merge_free(parts: Iterable[_Part]) -> list[_Part]:
@@ -196,12 +195,16 @@ def _without_escaped(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return ranges without the characters that JSON escapes."""
     for character in _ESCAPED:
         code = ord(character)
-        ranges = [
-            piece
-            for first, last in ranges
-            for piece in ((first, min(last, code - 1)), (max(first, code + 1), last))
-            if piece[0] <= piece[1] and not (first == last == code)
-        ] if any(first <= code <= last for first, last in ranges) else ranges
+        ranges = (
+            [
+                piece
+                for first, last in ranges
+                for piece in ((first, min(last, code - 1)), (max(first, code + 1), last))
+                if piece[0] <= piece[1] and not (first == last == code)
+            ]
+            if any(first <= code <= last for first, last in ranges)
+            else ranges
+        )
     return sorted(set(ranges))
 
 

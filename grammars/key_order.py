@@ -1,7 +1,7 @@
 """The keys of a JSON text in the order in which a grammar writes them.
 
-JSON is the same in any order of its keys, but masks have one. A text is brought into it by trials: at each place of
-a key, each key that remains is tried, first those that the schema names first.
+JSON is the same in any order of its keys, but masks have one. A text is brought into it by trials: at each place
+of a key, each key that remains is tried, first those that the schema names first.
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ class KeyOrder:
             for next_state, text in self._literal("[", state):
                 yield from self._items(value, next_state, text)
         else:
-            text = value.text if isinstance(value, _Number) else (json_string(value) if isinstance(value, str) else json.dumps(value))
+            text = (
+                value.text
+                if isinstance(value, _Number)
+                else (json_string(value) if isinstance(value, str) else json.dumps(value))
+            )
             yield from self._literal(text, state)
 
     def _literal(self, text: str, state: TextState) -> Iterator[tuple[TextState, str]]:
@@ -87,8 +91,7 @@ class KeyOrder:
             return
         for placed_state, placed in self._place(items[0], state):
             separator = ", " if len(items) > 1 else ""
-            next_state = placed_state.after(separator) if separator else placed_state
-            if next_state is not None:
+            for next_state, _ in self._literal(separator, placed_state):
                 yield from self._items(items[1:], next_state, text + placed + separator)
 
     def _members(
@@ -103,8 +106,7 @@ class KeyOrder:
                 for placed_state, placed in self._place(value, key_state):
                     others = members[:index] + members[index + 1 :]
                     separator = ", " if others else ""
-                    next_state = placed_state.after(separator) if separator else placed_state
-                    if next_state is not None:
+                    for next_state, _ in self._literal(separator, placed_state):
                         yield from self._members(others, next_state, text + key_text + placed + separator)
 
 

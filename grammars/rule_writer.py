@@ -45,7 +45,9 @@ class RuleWriter:
         """Return the name of a terminal with this expression."""
         return self._terminals.setdefault(expression, f"T{len(self._terminals)}")
 
-    def set(self, name: RuleName, alternatives: Sequence[Alternative], repeated: Sequence[Alternative] = ()) -> None:
+    def add(
+        self, name: RuleName, alternatives: Sequence[Alternative], repeated: Sequence[Alternative] = ()
+    ) -> None:
         self._rules[name] = Rule(list(repeated), list(alternatives))
         self._alternative_count += len(alternatives) + len(repeated)
         if self._alternative_count > _MAX_ALTERNATIVES:

@@ -28,3 +28,13 @@ class Extra(StrEnum):
 
 class UntranslatableError(Exception):
     """A schema for which no exact translation is known. Its text is a sentence that begins with a keyword."""
+
+
+def greatest(case: Case, keyword: str) -> int:
+    """Return the greatest value of a lower limit in a case; 0 if there is none."""
+    return max((part[keyword] for part in case if keyword in part), default=0)
+
+
+def least(case: Case, keyword: str) -> int | None:
+    """Return the least value of an upper limit in a case; None if there is none."""
+    return min((part[keyword] for part in case if keyword in part), default=None)

@@ -18,7 +18,7 @@ from .json_strings import (
 from .matcher import new_matcher
 from .schema_case import Case, Extra, UntranslatableError
 from .schema_number_cases import range_and_step
-from .schema_values import ValueCheck, are_equal, exact_fraction, is_integer
+from .schema_values import ValueCheck, exact_fraction
 from .tokenizer import BYTE_VOCABULARY
 
 
@@ -53,28 +53,27 @@ class CaseCheck(ValueCheck):
         return all(self._has_extra(value, key, item) for key, item in part.items() if isinstance(key, Extra))
 
     def _has_extra(self, value: Any, extra: Extra, argument: Any) -> bool:
-        match extra:
-            case Extra.NOT_VALUES:
-                return not any(are_equal(value, other) for other in argument)
-            case Extra.NOT_PATTERN:
-                return not self.matches(value, {"pattern": argument})
-            case Extra.NOT_FORMAT:
-                return not self.matches(value, {"format": argument})
-            case Extra.NOT_MULTIPLE:
-                return (exact_fraction(value) / exact_fraction(argument)).denominator != 1
-            case Extra.NOT_INTEGER:
-                return not is_integer(value)
-            case Extra.NOT_UNIQUE:
-                return not self.matches(value, {"uniqueItems": True})
-            case Extra.LATER_ITEM:
-                start, schema = argument
-                return any(self.matches(item, schema) for item in value[start:])
+        negated = _NEGATED.get(extra)
+        if negated is not None:
+            return not self.matches(value, {negated: argument})
+        if extra is Extra.LATER_ITEM:
+            first_index, schema = argument
+            return any(self.matches(item, schema) for item in value[first_index:])
         key_schema, value_schema = argument
         return any(
-            self.matches(key, key_schema) and self.matches(item, value_schema)
-            for key, item in value.items()
+            self.matches(key, key_schema) and self.matches(item, value_schema) for key, item in value.items()
         )
 
+
+# the keywords that say the opposite
+_NEGATED = {
+    Extra.NOT_VALUES: "enum",
+    Extra.NOT_PATTERN: "pattern",
+    Extra.NOT_FORMAT: "format",
+    Extra.NOT_MULTIPLE: "multipleOf",
+    Extra.NOT_INTEGER: "type",
+    Extra.NOT_UNIQUE: "uniqueItems",
+}
 
 
 def string_terminal_of_case(case: Case) -> str:
@@ -95,8 +94,6 @@ def string_terminal_of_case(case: Case) -> str:
             if keyword in part:
                 raise UntranslatableError(f"format: {part[keyword]!r} has no exact form beside 'not' or in a key")
     return " & ".join(terms)
-
-
 
 
 def is_string_case_empty(case: Case) -> bool:

@@ -1,8 +1,8 @@
 """The JSON that a JSON Schema allows, as cases: lists of keywords that all apply to JSON of one type.
 
-``allOf``, ``anyOf``, ``oneOf``, ``not``, ``if``, references and dependencies are resolved: the schema allows exactly
-the JSON of which one case is true. A negated keyword becomes another keyword, such as ``exclusiveMaximum`` for a
-negated ``minimum``. What no keyword of JSON Schema says is told by `Extra`.
+``allOf``, ``anyOf``, ``oneOf``, ``not``, ``if``, references and dependencies are resolved: the schema allows
+exactly the JSON of which one case is true. A negated keyword becomes another keyword, such as
+``exclusiveMaximum`` for a negated ``minimum``. What no keyword of JSON Schema says is told by `Extra`.
 
 Each step is an equivalence, for JSON ``x`` of one type:
 
@@ -14,13 +14,12 @@ Each step is an equivalence, for JSON ``x`` of one type:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
-from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError
+from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError, greatest, least
 from .schema_case_check import CaseCheck, is_number_case_empty, is_string_case_empty
 from .schema_numbers import is_number
 from .schema_values import Target, are_equal, array_items, dependencies, type_of
@@ -50,7 +49,7 @@ class SchemaCases:
 
     def __init__(self, target: Target, check: CaseCheck) -> None:
         self._target = target
-        self._check = check
+        self.check = check
         self._cases: dict[tuple[int, str], list[Case]] = {}
         self._negated_cases: dict[tuple[int, str], list[Case]] = {}
         self._kept: list[Schema] = []  # the schemas whose ids are keys, so that the ids stay unique
@@ -118,9 +117,8 @@ class SchemaCases:
     def _is_contradictory(self, case: Case) -> bool:
         """Return True if surely no JSON of the type matches the case. Little is compared."""
         for noun in ("Length", "Items", "Properties"):
-            min_count = max((part.get(f"min{noun}", 0) for part in case), default=0)
-            max_count = min((part.get(f"max{noun}", math.inf) for part in case), default=math.inf)
-            if min_count > max_count:
+            max_count = least(case, f"max{noun}")
+            if max_count is not None and greatest(case, f"min{noun}") > max_count:
                 return True
         required = {name for part in case for name in part.get("required", ())}
         for name in required:
@@ -145,7 +143,7 @@ class SchemaCases:
 
     def is_case_empty(self, case: Case, type_name: str, depth: int = 0) -> bool:
         """Return True if surely no JSON of the type matches the case."""
-        values = self._check.values(case, type_name)
+        values = self.check.values(case, type_name)
         if values is not None:
             return not values
         if self._is_contradictory(case):
@@ -161,7 +159,7 @@ class SchemaCases:
 
     def _is_array_empty(self, case: Case, depth: int) -> bool:
         parts = [array_items(part) for part in case]
-        min_count = max((part.get("minItems", 0) for part in case), default=0)
+        min_count = greatest(case, "minItems")
         last = max((len(prefix) for prefix, _ in parts), default=0)
         for index in range(min(min_count, last + 1)):
             schemas = [prefix[index] if index < len(prefix) else rest for prefix, rest in parts]
@@ -171,13 +169,13 @@ class SchemaCases:
 
     def _is_object_empty(self, case: Case, depth: int) -> bool:
         required = {name for part in case for name in part.get("required", ())}
-        max_count = min((part.get("maxProperties", math.inf) for part in case), default=math.inf)
-        if len(required) > max_count:
+        max_count = least(case, "maxProperties")
+        if max_count is not None and len(required) > max_count:
             return True
         for name in required:
-            if not all(self._check.matches(name, part.get("propertyNames", True)) for part in case):
+            if not all(self.check.matches(name, part.get("propertyNames", True)) for part in case):
                 return True
-            if self.is_empty(self._check.schemas_of_name(name, case), depth + 1):
+            if self.is_empty(self.check.schemas_of_name(name, case), depth + 1):
                 return True
         return False
 
@@ -259,19 +257,21 @@ class SchemaCases:
     def _of_not(self, schema: dict[str, Any], type_name: str) -> list[Case]:
         types = schema.get("type", type_name)
         types = [types] if isinstance(types, str) else types
-        cases: list[Case] = []
-        if type_name not in types:
-            if type_name != "number" or "integer" not in types:
-                return [()]
-            cases.append(({Extra.NOT_INTEGER: True},))
+        is_integer = type_name == "number" and "number" not in types and "integer" in types
+        if type_name not in types and not is_integer:
+            return [()]
+        cases: list[Case] = [({Extra.NOT_INTEGER: "integer"},)] if is_integer else []
         if type_name in _TYPE_KEYWORDS:
             cases += [(keywords,) for keywords in self._negated_keywords(schema, type_name)]
-        for untranslated in UNTRANSLATED:
-            if untranslated in schema:
-                cases.append(({untranslated: schema[untranslated]},))
+        cases += [({keyword: schema[keyword]},) for keyword in UNTRANSLATED if keyword in schema]
         values = listed_values(schema)
         if values is not None:
             cases += self._of_other_values([value for value in values if type_of(value) == type_name], type_name)
+        return [*cases, *self._of_not_applied(schema, type_name)]
+
+    def _of_not_applied(self, schema: dict[str, Any], type_name: str) -> list[Case]:
+        """Return the cases of JSON that does not match one of the schemas that the schema applies to it."""
+        cases: list[Case] = []
         if "$ref" in schema:
             cases += self.of_not(self._target(schema), type_name)
         for member in schema.get("allOf", ()):
@@ -279,10 +279,7 @@ class SchemaCases:
         if "not" in schema:
             cases += self.of(schema["not"], type_name)
         if "if" in schema:
-            met = self.of(schema["if"], type_name)
-            cases += self._both(met, self.of_not(schema.get("then", True), type_name), "if")
-            unmet = self.of_not(schema["if"], type_name)
-            cases += self._both(unmet, self.of_not(schema.get("else", True), type_name), "if")
+            cases += self._of_unmet_condition(schema, type_name)
         if type_name == "object":
             for name, dependency in dependencies(schema):
                 has_key: list[Case] = [({"required": [name]},)]
@@ -294,6 +291,14 @@ class SchemaCases:
             for first, second in combinations(schema["oneOf"], 2):
                 cases += self._both(self.of(first, type_name), self.of(second, type_name), "oneOf")
         return cases
+
+    def _of_unmet_condition(self, schema: dict[str, Any], type_name: str) -> list[Case]:
+        met = self.of(schema["if"], type_name)
+        unmet = self.of_not(schema["if"], type_name)
+        return [
+            *self._both(met, self.of_not(schema.get("then", True), type_name), "if"),
+            *self._both(unmet, self.of_not(schema.get("else", True), type_name), "if"),
+        ]
 
     def _of_none(self, options: Sequence[Schema], type_name: str) -> list[Case]:
         cases: list[Case] = [()]
@@ -426,10 +431,14 @@ def _negated_counts(schema: dict[str, Any], noun: str) -> list[dict[str, Any]]:
 
 def _have_no_common_value(schemas: Sequence[Schema]) -> bool:
     """Return True if the schemas list values, and no value is in all the lists."""
-    lists = [values for schema in schemas if isinstance(schema, dict) if (values := listed_values(schema)) is not None]
+    lists = [
+        values for schema in schemas if isinstance(schema, dict) if (values := listed_values(schema)) is not None
+    ]
     if len(lists) < 2:
         return False
-    return not any(all(any(are_equal(value, other) for other in values) for values in lists[1:]) for value in lists[0])
+    return not any(
+        all(any(are_equal(value, other) for other in values) for values in lists[1:]) for value in lists[0]
+    )
 
 
 def _distinct(cases: Iterable[Case]) -> list[Case]:

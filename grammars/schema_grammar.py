@@ -52,7 +52,9 @@ def compile_schema(source: str, *, is_lenient: bool) -> SchemaGrammar:
     if options.get("coerce_one_of") is True:
         ignored_paths += _read_as_any_of(schema)
     else:
-        replace_exclusive_options(schema, SchemaCases(references.target, CaseCheck(references.target, matches_format)))
+        replace_exclusive_options(
+            schema, SchemaCases(references.target, CaseCheck(references.target, matches_format))
+        )
     parts = TranslatedParts(schema, refused_keyword)
     if not parts.parts and (refused := _refused_part(schema)) is not None:
         parts = TranslatedParts(schema, refused_keyword, refused)
@@ -121,7 +123,9 @@ def _are_different_values(options: Sequence[Schema]) -> bool:
 
 def _exclude_each_other(options: Sequence[Schema], others: dict[str, Any], cases: SchemaCases) -> bool:
     pairs = list(islice(combinations(options, 2), _MAX_PAIRS + 1))
-    return len(pairs) <= _MAX_PAIRS and all(cases.exclude_each_other([others, first], second) for first, second in pairs)
+    return len(pairs) <= _MAX_PAIRS and all(
+        cases.exclude_each_other([others, first], second) for first, second in pairs
+    )
 
 
 def use_any_of(schema: dict[str, Any]) -> None:
@@ -137,7 +141,10 @@ class TranslatedParts:
     """The parts of a schema that llguidance does not take."""
 
     def __init__(
-        self, schema: dict[str, Any], is_refused: Callable[[dict[str, Any]], str], refused: SchemaPart | None = None
+        self,
+        schema: dict[str, Any],
+        is_refused: Callable[[dict[str, Any]], str],
+        refused: SchemaPart | None = None,
     ) -> None:
         self._schema = schema
         self._is_refused = is_refused
@@ -183,14 +190,18 @@ def _overlap(patterns: Sequence[str]) -> bool:
 
 
 def _refuses_counts(schema: dict[str, Any]) -> bool:
-    counts = {keyword: schema[keyword] for keyword in ("minProperties", "maxProperties") if keyword in schema}
+    counts: dict[str, Any] = {
+        keyword: schema[keyword] for keyword in ("minProperties", "maxProperties") if keyword in schema
+    }
     names = dict.fromkeys(schema.get("properties", {}), True)
-    return bool(schema_engine_error({"type": "object", "properties": names, "required": schema.get("required", []), **counts}))
+    return bool(
+        schema_engine_error(
+            {"type": "object", "properties": names, "required": schema.get("required", []), **counts}
+        )
+    )
 
 
-def translate_schema(
-    schema: dict[str, Any], parts: TranslatedParts, references: References
-) -> str:
+def translate_schema(schema: dict[str, Any], parts: TranslatedParts, references: References) -> str:
     """Return a Lark grammar of the JSON on one line that matches a schema. Raises ``GrammarError``."""
 
     def write(schemas: Sequence[Schema]) -> str | None:
@@ -222,7 +233,9 @@ def translate_schema(
 def translation_error(parts: TranslatedParts, reason: str) -> GrammarError:
     part, keyword = parts.parts[0]
     value = f" (here {shown(part.schema[keyword])})" if keyword in part.schema else ""
-    return GrammarError(f"{part.pointer}/{keyword}: {keyword!r} cannot be translated{value}: {reason}", advice=LENIENT_HINT)
+    return GrammarError(
+        f"{part.pointer}/{keyword}: {keyword!r} cannot be translated{value}: {reason}", advice=LENIENT_HINT
+    )
 
 
 class Standalone:
@@ -244,7 +257,11 @@ class Standalone:
     def _copy(self, schema: Schema) -> Schema:
         if not isinstance(schema, dict):
             return schema
-        copy = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", "$schema", "$id", "x-guidance")}
+        copy = {
+            key: value
+            for key, value in schema.items()
+            if key not in ("$defs", "definitions", "$schema", "$id", "x-guidance")
+        }
         for keyword, _ in _tables(schema):
             copy[keyword] = {name: self._copy(part) for name, part in schema[keyword].items()}
         for path, part in iterate_subschemas(schema):
@@ -265,4 +282,8 @@ class Standalone:
 
 
 def _tables(schema: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    return [(keyword, schema[keyword]) for keyword in ("properties", "patternProperties") if isinstance(schema.get(keyword), dict)]
+    return [
+        (keyword, schema[keyword])
+        for keyword in ("properties", "patternProperties")
+        if isinstance(schema.get(keyword), dict)
+    ]

@@ -55,7 +55,9 @@ def _multiples(step: Fraction) -> str:
     terminal = multiples_terminal(step)
     if terminal is None:
         text = plain_text(as_decimal(step))
-        raise UntranslatableError(f"multipleOf: no exact form is known for the multiples of {text} beside other keywords")
+        raise UntranslatableError(
+            f"multipleOf: no exact form is known for the multiples of {text} beside other keywords"
+        )
     return terminal
 
 
@@ -81,8 +83,8 @@ def range_and_step(case: Case) -> tuple[Range, Fraction | None]:
 
 
 def _intersection(first: Range, second: Range) -> Range:
-    low = max((first, second), key=lambda limits: _low_key(limits))
-    high = min((first, second), key=lambda limits: _high_key(limits))
+    low = max((first, second), key=_low_key)
+    high = min((first, second), key=_high_key)
     return Range(low.low, high.high, low.has_low, high.has_high)
 
 
@@ -101,7 +103,11 @@ def _written(value: Fraction) -> WrittenNumber:
 def as_decimal(value: Fraction) -> Decimal:
     digits = 400
     scaled = value * 10**digits
-    return Decimal(int(scaled)).scaleb(-digits) if scaled.denominator == 1 else Decimal(value.numerator) / value.denominator
+    return (
+        Decimal(int(scaled)).scaleb(-digits)
+        if scaled.denominator == 1
+        else Decimal(value.numerator) / value.denominator
+    )
 
 
 def _without_values(numbers: Range, values: list[Fraction]) -> Iterator[Range]:

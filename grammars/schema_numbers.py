@@ -336,7 +336,7 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
 def reject_extreme_numbers(part: Mapping[str, Any], pointer: str) -> None:
     """Raise ``GrammarError`` for a number with which computing would take much time."""
     for keyword in ("const", "enum"):
-        remaining = [part.get(keyword)]
+        remaining: list[Any] = [part.get(keyword)]
         while remaining:
             value = remaining.pop()
             if isinstance(value, list | dict):

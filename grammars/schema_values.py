@@ -59,12 +59,27 @@ class ValueCheck:
         """Return True if the value matches the schema. Raises ``UntranslatableError``, ``UnusualPatternError``."""
         if not isinstance(schema, dict):
             return schema is True
-        type_name = type_of(value)
-        if "type" in schema and not has_type(value, schema["type"]):
-            return False
-        if not self._matches_applicators(value, schema):
-            return False
-        match type_name:
+        return (
+            _is_allowed(value, schema) and self._matches_others(value, schema) and self._matches_own(value, schema)
+        )
+
+    def _matches_others(self, value: Any, schema: dict[str, Any]) -> bool:
+        """Return True if the value matches the schemas that this schema applies to it."""
+        applied = [*schema.get("allOf", ())]
+        if "$ref" in schema:
+            applied.append(self._target(schema))
+        if "if" in schema:
+            applied.append(schema.get("then" if self.matches(value, schema["if"]) else "else", True))
+        return (
+            all(self.matches(value, member) for member in applied)
+            and ("anyOf" not in schema or any(self.matches(value, option) for option in schema["anyOf"]))
+            and ("oneOf" not in schema or sum(self.matches(value, option) for option in schema["oneOf"]) == 1)
+            and ("not" not in schema or not self.matches(value, schema["not"]))
+        )
+
+    def _matches_own(self, value: Any, schema: dict[str, Any]) -> bool:
+        """Return True if the value matches the keywords of its type."""
+        match type_of(value):
             case "number":
                 return _matches_number(exact_fraction(value), schema)
             case "string":
@@ -73,27 +88,6 @@ class ValueCheck:
                 return self._matches_array(value, schema)
             case "object":
                 return self._matches_object(value, schema)
-        return True
-
-    def _matches_applicators(self, value: Any, schema: dict[str, Any]) -> bool:
-        """Return True if the value matches the keywords that apply to all types."""
-        if "const" in schema and not are_equal(value, schema["const"]):
-            return False
-        if "enum" in schema and not any(are_equal(value, other) for other in schema["enum"]):
-            return False
-        if "$ref" in schema and not self.matches(value, self._target(schema)):
-            return False
-        if not all(self.matches(value, member) for member in schema.get("allOf", ())):
-            return False
-        if "anyOf" in schema and not any(self.matches(value, option) for option in schema["anyOf"]):
-            return False
-        if "oneOf" in schema and sum(self.matches(value, option) for option in schema["oneOf"]) != 1:
-            return False
-        if "not" in schema and self.matches(value, schema["not"]):
-            return False
-        if "if" in schema:
-            branch = "then" if self.matches(value, schema["if"]) else "else"
-            return self.matches(value, schema.get(branch, True))
         return True
 
     def _matches_string(self, value: str, schema: dict[str, Any]) -> bool:
@@ -145,6 +139,15 @@ class ValueCheck:
             if matches_terminal(pattern_terminal(pattern), json_string(key)):
                 schemas.append(part)
         return schemas or [schema.get("additionalProperties", True)]
+
+
+def _is_allowed(value: Any, schema: dict[str, Any]) -> bool:
+    """Return True if the schema allows the type of the value, and lists the value if it lists any."""
+    if "type" in schema and not has_type(value, schema["type"]):
+        return False
+    if "const" in schema and not are_equal(value, schema["const"]):
+        return False
+    return "enum" not in schema or any(are_equal(value, other) for other in schema["enum"])
 
 
 def has_type(value: Any, types: str | list[str]) -> bool:
