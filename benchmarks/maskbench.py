@@ -4,7 +4,8 @@ python -m benchmarks.maskbench PATH [--only TEXT] [--limit N] [--jobs N] [--refu
 
 PATH is a folder of MaskBench's files, or a .jsonl.gz with an ``id``, a ``schema`` and ``tests`` in each line. A
 schema passes if it compiles, all its valid instances are accepted, and no invalid one is. An instance is what
-json.dumps writes, or that in the spelling of grammars (``10`` for ``1e1``). Its tokens go through the masks.
+json.dumps writes, or that in the spelling of grammars (``10`` for ``1e1``), or with its keys in the order of the
+schema. Its tokens go through the masks.
 
 llguidance alone gets the same schemas, tokens and style, with its own limits and slices. Its masks are complete,
 as gen's are, and become an array of booleans, too. Other processes compile and follow the schemas, with 60 s of
@@ -39,6 +40,7 @@ from logitsmith.engine import Model, Vocabulary, locate
 from logitsmith.grammars import GrammarError, GrammarState, compile_grammar
 from logitsmith.grammars.json_schema import ONE_LINE_STYLE
 from logitsmith.grammars.json_text import read_json_text
+from logitsmith.grammars.key_order import KeyOrder, ranks_of_keys
 from logitsmith.grammars.tokenizer import tokenizer_of
 from numpy.typing import NDArray
 
@@ -107,6 +109,27 @@ def _compilers(vocabulary: Vocabulary) -> dict[str, Compile]:
     return {"gen": own, "llguidance": peer}
 
 
+@dataclass(frozen=True)
+class _OrderedText:
+    """A text whose keys are being ordered."""
+
+    start: Start
+    tokenizer: LLTokenizer
+    text: str = ""
+
+    def after(self, text: str) -> _OrderedText | None:
+        whole_text = self.text + text
+        tokens = self.tokenizer.tokenize_bytes(whole_text.encode("utf-8", "replace"))
+        is_allowed = self.start().accept_prefix(tokens) == len(tokens)
+        return _OrderedText(self.start, self.tokenizer, whole_text) if is_allowed else None
+
+    @property
+    def is_complete(self) -> bool:
+        state = self.start()
+        state.accept_prefix(self.tokenizer.tokenize_bytes(self.text.encode("utf-8", "replace")))
+        return state.is_complete
+
+
 def judge(compile_schema: Compile, tokenizer: LLTokenizer, case: dict[str, Any]) -> Result:
     """Compile a schema, and follow its instances."""
     began = perf_counter()
@@ -126,6 +149,9 @@ def judge(compile_schema: Compile, tokenizer: LLTokenizer, case: dict[str, Any])
         except GrammarError as error:
             faults["too slow"] = str(error)
             continue
+        if None not in places:
+            ordered = KeyOrder(ranks_of_keys(case["schema"])).find(text, _OrderedText(start, tokenizer))
+            places += [] if ordered is None else [None]
         if None in places and not test["valid"]:
             faults["wrong acceptance"] = text
         elif None not in places and test["valid"]:

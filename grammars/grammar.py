@@ -70,6 +70,9 @@ def compile_grammar(
 def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None = None) -> Grammar:
     vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
     grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
+    if grammar.engine_error and parsed.lenient_lark is not None:
+        parsed = parsed.translated
+        grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
     if grammar.engine_error and parsed.schema is not None:
         raise schema_error(grammar.engine_error, parsed.schema)
     if grammar.engine_error:
@@ -416,11 +419,17 @@ class ParsedGrammar:
     translated_schema_paths: tuple[str, ...] = ()  # the JSON pointers of the keywords that were translated
     # the grammar with any whitespace in JSON, for matching; None for a translated schema and for the other kinds
     lenient_lark: str | None = None
+    is_lenient: bool = False  # True if unsupported keywords of a JSON Schema are ignored
     _lark: str = ""  # the translation, except for GBNF
 
     def check_use(self) -> None:
         """Raise ``GrammarError`` for a schema that compiles, but whose texts llguidance cannot follow."""
         _ = self._was_use_checked
+
+    @cached_property
+    def translated(self) -> ParsedGrammar:
+        """The schema after llguidance has refused it: the parts that it refuses are translated if possible."""
+        return _parse_schema(self.source, self.root, self.is_lenient, is_refused=True)
 
     @cached_property
     def _was_use_checked(self) -> bool:
@@ -465,8 +474,8 @@ def parse_grammar(
             return ParsedGrammar(source, kind, root, has_token_references, _lark=f"{source}\n{_LARK_OPTIONS}")
 
 
-def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
-    grammar = compile_schema(source, is_lenient=is_lenient)
+def _parse_schema(source: str, root: str, is_lenient: bool, *, is_refused: bool = False) -> ParsedGrammar:
+    grammar = compile_schema(source, is_lenient=is_lenient, is_refused=is_refused)
     return ParsedGrammar(
         source,
         "json_schema",
@@ -475,6 +484,7 @@ def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
         ignored_schema_paths=grammar.ignored_paths,
         translated_schema_paths=grammar.translated_paths,
         lenient_lark=None if grammar.lenient_lark is None else grammar.lenient_lark + _LARK_OPTIONS,
+        is_lenient=is_lenient,
         _lark=grammar.lark + _LARK_OPTIONS,
     )
 

@@ -25,7 +25,7 @@ from .schema_numbers import is_number
 from .schema_values import Target, are_equal, array_items, dependencies, type_of
 
 _MAX_CASES = 400
-_MAX_PRODUCT = 60_000
+_MAX_PRODUCTS = 200_000  # maximum number of pairs of cases that are joined for one schema
 _MAX_DEPTH = 60
 _MAX_COMPARED_DEPTH = 8
 
@@ -54,6 +54,7 @@ class SchemaCases:
         self._negated_cases: dict[tuple[int, str], list[Case]] = {}
         self._kept: list[Schema] = []  # the schemas whose ids are keys, so that the ids stay unique
         self._negations: dict[int, dict[str, Any]] = {}
+        self._remaining_products = _MAX_PRODUCTS
         self._open: set[tuple[int, str, bool]] = set()  # the schemas whose cases are being found
 
     def of_all(self, schemas: Iterable[Schema], type_name: str) -> list[Case]:
@@ -106,7 +107,8 @@ class SchemaCases:
 
     def _both(self, first: list[Case], second: list[Case], keyword: str) -> list[Case]:
         """Return the cases of JSON for which one case of each list is true."""
-        if len(first) * len(second) > _MAX_PRODUCT:
+        self._remaining_products -= len(first) * len(second)
+        if self._remaining_products < 0:
             raise UntranslatableError(f"{keyword}: too many combinations")
         joined = (left + tuple(part for part in right if part not in left) for left in first for right in second)
         cases = _distinct(case for case in joined if not self._is_contradictory(case))

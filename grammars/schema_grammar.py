@@ -23,8 +23,8 @@ from .schema_cases import SchemaCases, listed_values
 from .schema_errors import find_invalid_part, loosen, schema_engine_error
 from .schema_keywords import shown
 from .schema_numbers import inexact_keywords
-from .schema_parts import iterate_subschemas, walk_from, walk_schema
-from .schema_references import References, SchemaPart
+from .schema_parts import children, iterate_subschemas, walk_from, walk_schema
+from .schema_references import References, SchemaPart, find_target
 from .schema_translation import SchemaTranslation
 from .schema_values import comparable_text
 
@@ -42,8 +42,9 @@ class SchemaGrammar(NamedTuple):
     translated_paths: tuple[str, ...]  # the JSON pointers of the keywords that made a translation necessary
 
 
-def compile_schema(source: str, *, is_lenient: bool) -> SchemaGrammar:
+def compile_schema(source: str, *, is_lenient: bool, is_refused: bool = False) -> SchemaGrammar:
     """Return a JSON Schema as a grammar. Raises ``GrammarError``."""
+    # ``is_refused``: llguidance has refused the grammar, so the parts that it refuses are found and translated.
     schema = parse_json_schema(source)
     options = schema.get("x-guidance", {})
     is_lenient = is_lenient or options.get("lenient") is True
@@ -56,8 +57,8 @@ def compile_schema(source: str, *, is_lenient: bool) -> SchemaGrammar:
             schema, SchemaCases(references.target, CaseCheck(references.target, matches_format))
         )
     parts = TranslatedParts(schema, refused_keyword)
-    if not parts.parts and (refused := _refused_part(schema)) is not None:
-        parts = TranslatedParts(schema, refused_keyword, refused)
+    if is_refused and not parts.parts:
+        parts = TranslatedParts(schema, refused_keyword, _refused_parts(schema))
     if parts.parts:
         try:
             lark = translate_schema(schema, parts, references)
@@ -91,12 +92,24 @@ _TRANSLATABLE = (
 )
 
 
-def _refused_part(schema: dict[str, Any]) -> SchemaPart | None:
-    """Return the part that llguidance refuses because of keywords that apply together; None if there is none."""
+def _refused_parts(schema: dict[str, Any]) -> list[SchemaPart]:
+    """Return the parts that llguidance refuses because of keywords that apply together."""
     message = schema_engine_error(schema)
     if not any(text in message for text in _TRANSLATABLE):
-        return None
-    return find_invalid_part(schema, message)[0]
+        return []
+    # Its message is about one part. Other references that lead back to themselves may have keywords beside them.
+    joined = [part for part in walk_schema(schema) if "$ref" in part.schema and len(part.schema) > 1]
+    recursive = [part for part in joined if _leads_back(schema, part)]
+    return [find_invalid_part(schema, message)[0], *recursive]
+
+
+def _leads_back(schema: dict[str, Any], part: SchemaPart) -> bool:
+    """Return True if the target of a part's reference contains the target again."""
+    target = find_target(schema, part.schema["$ref"])
+    if target is None:
+        return False
+    below = (inner for child in children(schema, target) for inner in walk_from(schema, child))
+    return any(inner.schema is target.schema for inner in below)
 
 
 _MAX_PAIRS = 3_000  # of options of one ``oneOf``
@@ -144,16 +157,16 @@ class TranslatedParts:
         self,
         schema: dict[str, Any],
         is_refused: Callable[[dict[str, Any]], str],
-        refused: SchemaPart | None = None,
+        others: Sequence[SchemaPart] = (),
     ) -> None:
         self._schema = schema
         self._is_refused = is_refused
         self._is_plain_by_id: dict[int, bool] = {}
         self._kept: list[Schema] = []
         self.parts = [(part, keyword) for part in walk_schema(schema) if (keyword := is_refused(part.schema))]
-        if refused is not None:
-            keyword = next((name for name in ("$ref", "allOf", "patternProperties") if name in refused.schema), "")
-            self.parts.append((refused, keyword))
+        for part in others:
+            keyword = next((name for name in ("$ref", "allOf", "patternProperties") if name in part.schema), "")
+            self.parts.append((part, keyword))
         self._ids = {id(part.schema) for part, _ in self.parts}
 
     def is_plain(self, schema: Schema) -> bool:
