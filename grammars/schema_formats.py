@@ -81,6 +81,7 @@ FORMAT_PATTERNS = {
     for name, pattern in (
         ("date", _DATE),
         ("date-time", f"{_DATE}[Tt]{_TIME}"),
+        ("byte", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
         ("idn-email", rf"{_LOCAL_PART}(?:\.{_LOCAL_PART})*@{_HOST}"),
         ("idn-hostname", _HOST),
         ("iri", _uri(_UNICODE, is_relative=False)),
@@ -92,4 +93,9 @@ FORMAT_PATTERNS = {
         ("uri-reference", _uri(_ASCII, is_relative=True)),
         ("uri-template", _URI_TEMPLATE),
     )
+}
+
+# the limits of OpenAPI's formats of integers
+NUMBER_FORMATS = {
+    f"int{bits}": {"minimum": -(2 ** (bits - 1)), "maximum": 2 ** (bits - 1) - 1} for bits in (32, 64)
 }

@@ -235,20 +235,40 @@ def translate_schema(schema: dict[str, Any], parts: TranslatedParts, references:
     try:
         lark = translation.lark(schema)
     except (UnusualPatternError, UntranslatableError) as error:
-        raise translation_error(parts, str(error)) from None
+        raise translation_error(schema, parts, str(error)) from None
     except RecursionError:
-        raise translation_error(parts, "it is nested too deeply") from None
+        raise translation_error(schema, parts, "it is nested too deeply") from None
     if lark is None:
         raise GrammarError("no JSON matches the schema")
     return lark
 
 
-def translation_error(parts: TranslatedParts, reason: str) -> GrammarError:
-    part, keyword = parts.parts[0]
+# what to write instead of a keyword that has no exact form
+_ADVICE = {
+    "uniqueItems": "list the allowed items in enum, or ",
+    "unevaluatedProperties": "name the properties and write additionalProperties, or ",
+    "unevaluatedItems": "write items, or ",
+    "$dynamicRef": "write $ref, or ",
+    "$recursiveRef": "write $ref, or ",
+    "multipleOf": "limit the numbers with minimum and maximum to at most 2,000 multiples, or ",
+    "minLength": "write a smaller number, or ",
+    "minItems": "write a smaller number, or ",
+    "pattern": "write the pattern without look-around, back-references and word borders, or ",
+}
+
+
+def translation_error(schema: dict[str, Any], parts: TranslatedParts, reason: str) -> GrammarError:
+    """Return the error for a part that has no exact translation. ``reason`` begins with a keyword."""
+    keyword, colon, problem = reason.partition(": ")
+    places = [part for part in walk_schema(schema) if keyword in part.schema] if colon else []
+    if not places:
+        part, keyword = parts.parts[0]
+        problem = f"no exact form is known: {reason}"
+    else:
+        part = places[0]
     value = f" (here {shown(part.schema[keyword])})" if keyword in part.schema else ""
-    return GrammarError(
-        f"{part.pointer}/{keyword}: {keyword!r} cannot be translated{value}: {reason}", advice=LENIENT_HINT
-    )
+    advice = (_ADVICE.get(keyword, ""), *LENIENT_HINT)
+    return GrammarError(f"{part.pointer}/{keyword}: {problem}{value}", advice=tuple(filter(None, advice)))
 
 
 class Standalone:
