@@ -26,7 +26,7 @@ from .matcher import new_matcher
 from .pattern_trial import check_patterns
 from .sample_text import hints_of
 from .schema_errors import schema_error
-from .schema_grammar import compile_schema
+from .schema_grammar import NoJsonError, compile_schema
 from .tokenizer import (
     BYTE_VOCABULARY,
     MAX_COMPLETION_BYTES,
@@ -71,7 +71,10 @@ def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None 
     vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
     grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
     if grammar.engine_error and parsed.lenient_lark is not None:
-        parsed = parsed.translated
+        try:
+            parsed = parsed.translated
+        except NoJsonError:  # llguidance's error says why
+            raise schema_error(grammar.engine_error, parsed.schema or {}) from None
         grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
     if grammar.engine_error and parsed.schema is not None:
         raise schema_error(grammar.engine_error, parsed.schema)
@@ -399,7 +402,7 @@ class _OrderedState:
 
     def after(self, text: str) -> _OrderedState | None:
         state = self._state.copy()
-        data = list(text.encode())
+        data = list(text.encode(errors="surrogatepass"))  # half of a surrogate pair matches nothing
         return _OrderedState(state) if state.accept_prefix(data) == len(data) else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-from .errors import LENIENT_HINT, GrammarError
+from .errors import LENIENT_HINT, GrammarError, first_line
 from .json_schema import (
     ONE_LINE_STYLE,
     check_common_multiples,
@@ -30,6 +30,10 @@ from .schema_values import comparable_text
 
 _START = "start: "
 _UNSATISFIABLE = "Unsatisfiable schema"  # the beginning of llguidance's message
+
+
+class NoJsonError(GrammarError):
+    """No JSON matches the schema."""
 
 
 class SchemaGrammar(NamedTuple):
@@ -229,6 +233,8 @@ def translate_schema(schema: dict[str, Any], parts: TranslatedParts, references:
             return NO_STRING
         if message and len(schemas) > 1:
             return None
+        if message:
+            raise UntranslatableError(first_line(message))
         return lark.removeprefix(_START).strip()
 
     translation = SchemaTranslation(references.target, parts.is_plain, write)
@@ -239,7 +245,7 @@ def translate_schema(schema: dict[str, Any], parts: TranslatedParts, references:
     except RecursionError:
         raise translation_error(schema, parts, "it is nested too deeply") from None
     if lark is None:
-        raise GrammarError("no JSON matches the schema")
+        raise NoJsonError("no JSON matches the schema")
     return lark
 
 

@@ -21,6 +21,7 @@ from .rule_writer import Alternative, RuleName, RuleWriter
 from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError
 from .schema_case_check import CaseCheck, matches_format, string_terminal_of_case
 from .schema_cases import UNTRANSLATED, SchemaCases
+from .schema_keywords import irregular_part
 from .schema_number_cases import number_alternatives
 from .schema_numbers import exact_value, is_number, plain_text
 from .schema_values import Target
@@ -93,9 +94,10 @@ class SchemaTranslation:
         match type_name:
             case "number":
                 for numbers in number_alternatives(case):
-                    is_schema = isinstance(numbers, dict)
-                    text = self._write(numbers) if is_schema else self._writer.terminal(numbers)
-                    if text != NO_STRING:
+                    if isinstance(numbers, str):
+                        if not is_terminal_empty(numbers):
+                            yield (self._writer.terminal(numbers),)
+                    elif (text := self._write(numbers)) != NO_STRING:
                         yield (text,)
             case "string":
                 yield from self._of_string(case)
@@ -135,6 +137,9 @@ class SchemaTranslation:
     # Strings
 
     def _of_string(self, case: Case) -> Iterator[Alternative]:
+        irregular = next((found for part in case if (found := irregular_part(part.get("pattern", "")))), None)
+        if irregular is not None:
+            raise UntranslatableError(f"pattern: {irregular} is not supported")
         has_extra = any(isinstance(key, Extra) for part in case for key in part)
         if not has_extra:
             text = self._write_schemas([{"type": "string", **part} for part in case])

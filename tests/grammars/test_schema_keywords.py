@@ -133,7 +133,7 @@ def test_what_restricts_nothing_is_taken_without_a_word(schema, matching, others
 
 NAMED = {
     **{name: ({"properties": {"a": {"type": "string", "format": name}}}, ["/properties/a/format"])
-       for name in ("byte", "url", "int32", "phone", "unknown", "")},
+       for name in ("url", "int32", "phone", "unknown", "")},
     "an unknown keyword": ({"type": "string", "nullable": True}, ["/nullable"]),
     "a keyword with a slash": ({"items": {"a/b": {"not": 5}}}, ["/items/a~1b"]),
     "a keyword that is turned off": ({"_format": "date", "_uniqueItems": True}, ["/_format", "/_uniqueItems"]),
@@ -187,13 +187,7 @@ def test_a_wrong_value_has_path_and_value(keyword, value):
 REFUSED = {
     **{f"{keyword} of some kind": ({"items": {keyword: value}}, f"/items/{keyword}: ", value)
        for keyword, value in (
-           ("not", {"const": 1}),
-           ("contains", {"const": 1}),
            ("uniqueItems", True),
-           ("propertyNames", {"maxLength": 3}),
-           ("dependentRequired", {"a": ["b"]}),
-           ("dependentSchemas", {"a": {"required": ["b"]}}),
-           ("dependencies", {"a": ["b"]}),
            ("multipleOf", 9_999_999),
            ("pattern", "a(?=b)"),
            ("pattern", "(?<!a)b"),
@@ -240,9 +234,10 @@ def test_a_whole_pair_is_a_character():
 
 
 def test_a_limit_that_is_not_exact_is_left_out_if_lenient():
-    schema = json.dumps({"items": {"type": "integer", "minimum": -(2**63), "maximum": 9}})
-    with pytest.raises(GrammarError, match="/items/minimum: -9223372036854775808 "):
+    limits = {"type": "integer", "minimum": -(2**63), "maximum": 9}
+    schema = json.dumps({"items": limits, "uniqueItems": True})
+    with pytest.raises(GrammarError, match="/uniqueItems: "):
         compile_grammar(schema, kind="json_schema")
     grammar = compile_grammar(schema, kind="json_schema", schema_lenient=True)
-    assert grammar.parsed.ignored_schema_paths == ("/items/minimum",)
+    assert grammar.parsed.ignored_schema_paths == ("/uniqueItems", "/items/minimum")
     assert (grammar.matches("[9]"), grammar.matches("[10]")) == (True, False)

@@ -1,4 +1,4 @@
-"""Schemas that llguidance refuses are translated: they allow exactly what jsonschema, which shares no code, allows."""
+"""Schemas that llguidance refuses are translated: they allow what jsonschema, which shares no code, allows."""
 
 import json
 import random
