@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck docs docs-serve browser ray clients transformers gpu clean
+.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck docs docs-serve browser ray clients schema-suite transformers gpu clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -91,6 +91,17 @@ clients: $(VENV)/.clients
 $(VENV)/.clients: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,clients
 	npm install --prefix $(VENV)/clients --ignore-scripts --no-audit --no-fund --loglevel=error $(SILLYTAVERN)
+	@touch $@
+
+# The official JSON Schema Test Suite, for the proof of what schemas mean; the source distribution of jsonschema carries it. Without it this
+# proof is skipped.
+SCHEMA_SUITE := jsonschema==4.26.0
+schema-suite: $(VENV)/.schema-suite
+
+$(VENV)/.schema-suite: $(VENV)/.test
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary jsonschema --dest $(VENV)/schema-suite $(SCHEMA_SUITE)
+	tar -xzf $(VENV)/schema-suite/$(subst ==,-,$(SCHEMA_SUITE)).tar.gz -C $(VENV)/schema-suite --strip-components=2 \
+	  $(subst ==,-,$(SCHEMA_SUITE))/json/tests
 	@touch $@
 
 # A GPU in software, for the proofs of what is computed on a GPU: llama.cpp's Vulkan backend on Mesa's lavapipe. Without it these proofs are

@@ -20,13 +20,13 @@ from .completion_search import bytes_without_token, search_completion, spell, su
 from .errors import GrammarError, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
-from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, parse_json_schema, remove_unsupported
 from .json_text import JsonText, read_json_text
+from .key_order import KeyOrder, ranks_of_keys
 from .matcher import new_matcher
 from .pattern_trial import check_patterns
 from .sample_text import hints_of
-from .schema_errors import loosen, schema_engine_error, schema_error
-from .schema_options import replace_exclusive_options
+from .schema_errors import schema_error
+from .schema_grammar import NoJsonError, compile_schema
 from .tokenizer import (
     BYTE_VOCABULARY,
     MAX_COMPLETION_BYTES,
@@ -70,6 +70,12 @@ def compile_grammar(
 def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None = None) -> Grammar:
     vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
     grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
+    if grammar.engine_error and parsed.lenient_lark is not None:
+        try:
+            parsed = parsed.translated
+        except NoJsonError:  # llguidance's error says why
+            raise schema_error(grammar.engine_error, parsed.schema or {}) from None
+        grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
     if grammar.engine_error and parsed.schema is not None:
         raise schema_error(grammar.engine_error, parsed.schema)
     if grammar.engine_error:
@@ -130,7 +136,8 @@ class Grammar:
     def matches(self, text: str | bytes) -> bool:
         """Return True if the text is a complete sentence of the grammar.
 
-        Under a JSON Schema, strings may have any escape of JSON, and numbers any spelling.
+        Under a JSON Schema, strings may have any escape of JSON, numbers any spelling, and objects any order of
+        their keys.
         """
         try:
             whole_text = text if isinstance(text, str) else text.decode()
@@ -140,6 +147,9 @@ class Grammar:
         except UnicodeEncodeError:
             return False  # no sentence contains half of a surrogate pair
         data = data.strip(self.ignored_outer_whitespace.encode())
+        return self._is_sentence(data) or self.in_key_order(data.decode(errors="replace")) is not None
+
+    def _is_sentence(self, data: bytes) -> bool:
         grammar = self.text_matching_grammar
         state = grammar.start()
         tokens = grammar.vocabulary.tokenize(data, special=self.has_token_references)
@@ -148,10 +158,17 @@ class Grammar:
             return False
         return state.is_complete
 
+    def in_key_order(self, text: str) -> str | None:
+        """Return a JSON text with its keys in the order of the schema; None if there is no such text."""
+        if self.parsed.schema is None:
+            return None
+        order = KeyOrder(ranks_of_keys(self.parsed.schema))
+        return order.find(text, _OrderedState(self.text_matching_grammar.start()))
+
     def spell_text(self, text: str) -> JsonText:
         """Return a text in the spelling of the grammar. Only the spelling of JSON may be changed."""
         if self.kind == "json_schema":
-            return read_json_text(text)
+            return read_json_text(text, on_one_line=self.parsed.lenient_lark is None)
         return JsonText(text, starts=(0,), original_starts=(0,))
 
     @cached_property
@@ -373,6 +390,22 @@ def shortest_completion(grammar: Grammar, text: bytes, excluded_bytes: frozenset
 _LARK_OPTIONS = '%llguidance {"no_forcing": true}\n'
 
 
+class _OrderedState:
+    """The state of a JSON text whose keys are being ordered."""
+
+    def __init__(self, state: GrammarState) -> None:
+        self._state = state
+
+    @property
+    def is_complete(self) -> bool:
+        return self._state.is_complete
+
+    def after(self, text: str) -> _OrderedState | None:
+        state = self._state.copy()
+        data = list(text.encode(errors="surrogatepass"))  # half of a surrogate pair matches nothing
+        return _OrderedState(state) if state.accept_prefix(data) == len(data) else None
+
+
 @dataclass(frozen=True, eq=False)
 class ParsedGrammar:
     """A parsed grammar, not yet compiled for a vocabulary. `parse_grammar` creates it."""
@@ -386,13 +419,20 @@ class ParsedGrammar:
     gbnf: GbnfGrammar | None = None  # the rules of a GBNF grammar; None for the other kinds
     schema: dict[str, Any] | None = None  # the JSON Schema without ignored keywords; None for the other kinds
     ignored_schema_paths: tuple[str, ...] = ()  # the JSON pointers of ignored keywords of a JSON Schema
-    # translation to Lark that allows any whitespace in JSON, for matching; None for the other kinds
+    translated_schema_paths: tuple[str, ...] = ()  # the JSON pointers of the keywords that were translated
+    # the grammar with any whitespace in JSON, for matching; None for a translated schema and for the other kinds
     lenient_lark: str | None = None
+    is_lenient: bool = False  # True if unsupported keywords of a JSON Schema are ignored
     _lark: str = ""  # the translation, except for GBNF
 
     def check_use(self) -> None:
         """Raise ``GrammarError`` for a schema that compiles, but whose texts llguidance cannot follow."""
         _ = self._was_use_checked
+
+    @cached_property
+    def translated(self) -> ParsedGrammar:
+        """The schema after llguidance has refused it: the parts that it refuses are translated if possible."""
+        return _parse_schema(self.source, self.root, self.is_lenient, is_refused=True)
 
     @cached_property
     def _was_use_checked(self) -> bool:
@@ -437,22 +477,18 @@ def parse_grammar(
             return ParsedGrammar(source, kind, root, has_token_references, _lark=f"{source}\n{_LARK_OPTIONS}")
 
 
-def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
-    schema = parse_json_schema(source)
-    asks_for_lenience = schema.get("x-guidance", {}).get("lenient") is True
-    is_lenient = is_lenient or asks_for_lenience
-    ignored_paths = remove_unsupported(schema, is_lenient=is_lenient)
-    replace_exclusive_options(schema, schema_engine_error)
-    if is_lenient:
-        ignored_paths += loosen(schema)
+def _parse_schema(source: str, root: str, is_lenient: bool, *, is_refused: bool = False) -> ParsedGrammar:
+    grammar = compile_schema(source, is_lenient=is_lenient, is_refused=is_refused)
     return ParsedGrammar(
         source,
         "json_schema",
         root,
-        schema=schema,
-        ignored_schema_paths=tuple(ignored_paths),
-        lenient_lark=json_schema_to_lark(schema, {}) + _LARK_OPTIONS,
-        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _LARK_OPTIONS,
+        schema=grammar.schema,
+        ignored_schema_paths=grammar.ignored_paths,
+        translated_schema_paths=grammar.translated_paths,
+        lenient_lark=None if grammar.lenient_lark is None else grammar.lenient_lark + _LARK_OPTIONS,
+        is_lenient=is_lenient,
+        _lark=grammar.lark + _LARK_OPTIONS,
     )
 
 

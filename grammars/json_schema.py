@@ -27,7 +27,7 @@ from .schema_keywords import (
     simplify,
     unknown_keywords,
 )
-from .schema_numbers import inexact_limits, with_exact_numbers
+from .schema_numbers import inexact_limits, reject_extreme_numbers, with_exact_numbers
 from .schema_parts import iterate_subschemas, walk_from, walk_schema
 from .schema_references import References, SchemaPart, escape_pointer_token
 
@@ -163,17 +163,15 @@ _UNSUPPORTED_KEYWORDS = (
 _OWNER_KEYWORDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
 
 
-def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
-    """Remove the keywords that llguidance does not support, and return their JSON pointers."""
-    # Unknown formats and keywords are removed, too, because JSON Schema defines them as annotations. A removed
-    # keyword makes the schema allow more JSON, never less. Unused definitions are not checked. Raises
-    # ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that resembles a known
-    # keyword, and for a reference without a target. Unless ``is_lenient``, also raises it for the first
-    # unsupported keyword that restricts JSON.
+def prepare(schema: dict[str, Any], references: References, *, is_lenient: bool) -> list[str]:
+    """Check and simplify a schema, and return the JSON pointers of the removed annotations."""
+    # Unknown formats and keywords are annotations, as JSON Schema defines them. Unused definitions are not
+    # checked. Raises ``GrammarError`` with the path for a wrong value of a keyword, for an unknown keyword that
+    # resembles a known keyword, and for a reference without a target.
     removed_pointers: list[str] = []
-    references = References(schema)
     for pointer, part in walk_schema(schema):
         check_values(SchemaPart(pointer, part))
+        reject_extreme_numbers(part, pointer)
         _check_subschemas(pointer, part)
         _check_key_patterns(pointer, part)
         references.rewrite(SchemaPart(pointer, part))
@@ -181,17 +179,19 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
         simplify(part, references.target)
         if part.get("not") is True:
             _forbid_all(pointer, part)
-        for keyword in _unsupported_keywords(part):
-            if not is_lenient:
-                raise _unsupported_error(pointer, part, keyword)
+    return removed_pointers
+
+
+def remove_unsupported(schema: dict[str, Any]) -> list[str]:
+    """Remove the keywords that llguidance does not support, and return their JSON pointers."""
+    # A removed keyword makes the schema allow more JSON, never less.
+    removed_pointers: list[str] = []
+    for pointer, part in walk_schema(schema):
+        for keyword in (*unsupported_keywords(part), *inexact_limits(part)):
             removed_pointers.append(f"{pointer}/{keyword}")
             del part[keyword]
-        if is_lenient:
-            for keyword in inexact_limits(part):
-                removed_pointers.append(f"{pointer}/{keyword}")
-                del part[keyword]
     _remove_identifiers(schema)
-    _check_common_multiples(schema)
+    check_common_multiples(schema)
     return removed_pointers
 
 
@@ -250,7 +250,7 @@ def _check_subschemas(pointer: str, schema: Mapping[str, Any]) -> None:
             )
 
 
-def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
+def unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
     """Return the keywords of one schema that restrict JSON and that llguidance does not support."""
     keywords = [keyword for keyword in _UNSUPPORTED_KEYWORDS if keyword in schema]
     keywords += [keyword for keyword, owner in _OWNER_KEYWORDS.items() if keyword in schema and owner in keywords]
@@ -318,12 +318,12 @@ def _are_multiples_supported(multiples: Iterable[Fraction]) -> bool:
             common_multiple = multiple
         else:
             common_multiple = _least_common_multiple(common_multiple, multiple)
-        if not _is_multiple_supported(common_multiple):
+        if not is_multiple_supported(common_multiple):
             return False
     return True
 
 
-def _check_common_multiples(root: dict[str, Any]) -> None:
+def check_common_multiples(root: dict[str, Any]) -> None:
     """Raise ``GrammarError`` for schemas that apply together and have a common multiple that is too large."""
     # Schemas apply together in ``allOf`` and next to ``$ref``. Properties of one name in them apply together, too.
     if _are_multiples_supported(_iterate_multiples(root, SchemaPart("", root))):
@@ -347,7 +347,7 @@ def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
     return Fraction(math.lcm(first.numerator, second.numerator), math.gcd(first.denominator, second.denominator))
 
 
-def _is_multiple_supported(multiple: Fraction) -> bool:
+def is_multiple_supported(multiple: Fraction) -> bool:
     """Return True if llguidance needs at most ``_MAX_MULTIPLE_STATES`` states, and its sums do not overflow."""
     # The number of states is estimated. A final zero of the number multiplies it by about 3, any other digit by
     # 10.

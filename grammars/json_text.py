@@ -25,6 +25,7 @@ _PART = re.compile(
         (?:[eE][+-]?[0-9]+)?
         (?![\w.+-])
     )
+    | (?P<sign>[ \t\r\n]*[\[\]{},:][ \t\r\n]*)
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -60,14 +61,15 @@ class JsonText:
         return min(original_offset, self.original_starts[index + 1] - 1)
 
 
-def read_json_text(original: str) -> JsonText:
+def read_json_text(original: str, *, on_one_line: bool = False) -> JsonText:
     """Return a text in one spelling. What is not JSON stays as it is."""
+    # ``on_one_line``: there is one space after each comma and colon, and no other whitespace.
     pieces: list[str] = []
     starts = [0]
     original_starts = [0]
     length = 0  # length of all pieces
     original_end = 0  # end of the part of the original text that the pieces replace
-    for replacement in _replacements(original):
+    for replacement in _replacements(original, on_one_line):
         unchanged_text = original[original_end : replacement.start]
         pieces += (unchanged_text, replacement.text)
         # Every place inside of the replacement is a place at the beginning of the replaced part.
@@ -90,18 +92,22 @@ class _Replacement(NamedTuple):
     text: str  # the other spelling
 
 
-def _replacements(original: str) -> Iterator[_Replacement]:
+def _replacements(original: str, on_one_line: bool) -> Iterator[_Replacement]:
     """Yield the parts of a text that the grammar spells in another way, in order."""
-    for match, spelling in _spellings(original):
+    for match, spelling in _spellings(original, on_one_line):
         if spelling != match[0]:
             yield _Replacement(match.start(), match.end(), spelling)
 
 
-def _spellings(original: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield each number and each escape, with its spelling in the grammar."""
+def _spellings(original: str, on_one_line: bool) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield each number, escape and sign, with its spelling in the grammar."""
     for part in _PART.finditer(original):
         if part["number"]:
             yield part, _plain_number(part["number"])
+        elif part["sign"]:
+            sign = part["sign"].strip()
+            if on_one_line:
+                yield part, f"{sign} " if sign in ",:" else sign
         else:
             for escape in _ESCAPE.finditer(original, *part.span()):
                 yield escape, _spell_escape(escape[0])

@@ -46,6 +46,8 @@ def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     matched_token_count = state.accept_prefix(tokens)
     if matched_token_count == len(tokens) and state.is_complete:
         return None
+    if grammar.in_key_order(stripped_text) is not None:
+        return None
     if matched_token_count < len(tokens):
         state.check_limits()
     # The mismatch may be in a later byte of a character. The state before the character is described.

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import Any
 
-from ..common.errors import Advice, Word
+from ..common.errors import Advice
 from .errors import LENIENT_HINT, REGEX_ERROR, GrammarError, first_line
 from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
 from .matcher import new_matcher
-from .schema_keywords import shown
-from .schema_options import OptionComparison, schema_of_pair, shared_keywords, use_any_of
+from .schema_keywords import ALL_RESTRICTING, shown
 from .schema_parts import children
-from .schema_references import References, SchemaPart
+from .schema_references import SchemaPart
 from .tokenizer import BYTE_VOCABULARY
 
 _MESSAGE_PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
 _MAX_TRIALS = 400  # maximum number of parts that are compiled to find an invalid part; takes a second at most
-_MAX_PAIRS = 20  # maximum number of pairs of options that are compiled to name two options
 _MAX_REMOVALS = 200  # maximum number of changes that make a schema valid
 
 # Parts of llguidance's messages
-_NOT_EXCLUSIVE_START = "oneOf"
 _LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
 _PROPERTY_COUNT_START = "min/maxProperties only supported"
 
@@ -37,13 +33,18 @@ def schema_engine_error(schema: dict[str, Any]) -> str:
     return _MESSAGE_PREFIX.sub("", matcher.get_error())
 
 
+def shared_keywords(root: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords that a part of a schema may need when it is compiled alone, such as ``$defs``."""
+    return {keyword: value for keyword, value in root.items() if keyword not in ALL_RESTRICTING}
+
+
 def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
     """Return the error for llguidance's message about a schema, with the path of the invalid part."""
     message = _MESSAGE_PREFIX.sub("", message)
     if message.startswith('failed to parse "%json": recursion limit'):
         return GrammarError(TOO_DEEP)
     part, message = find_invalid_part(schema, message)
-    sentence, advice = _sentence_and_advice(message, part.schema, schema)
+    sentence, advice = _sentence_and_advice(message, part.schema)
     # If the sentence begins with a keyword, the keyword becomes the end of the path.
     keyword, colon, remaining_sentence = sentence.partition(": ")
     if colon and keyword in part.schema:
@@ -53,18 +54,14 @@ def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
 
 def loosen(schema: dict[str, Any]) -> list[str]:
     """Change a schema until llguidance accepts it, and return the paths of the changes."""
-    # Each change makes the schema allow more JSON. ``oneOf`` becomes ``anyOf`` if its options may overlap.
-    # Patterns with look-around and unsupported counts of properties are removed. Other errors remain.
+    # Each change makes the schema allow more JSON. Patterns with look-around and unsupported counts of properties
+    # are removed. Other errors remain.
     changes: list[str] = []
     for _ in range(_MAX_REMOVALS):
         message = schema_engine_error(schema)
         if not message:
             break
         (pointer, part), message = find_invalid_part(schema, message)
-        if message.startswith(_NOT_EXCLUSIVE_START) and "oneOf" in part:
-            use_any_of(part)
-            changes.append(f"{pointer}/oneOf (read as anyOf)")
-            continue
         keywords = _removable_keywords(message, part)
         if not keywords:
             break
@@ -111,14 +108,9 @@ def _removable_keywords(message: str, schema: dict[str, Any]) -> list[str]:
     return []
 
 
-def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, Advice]:
-    """Return a sentence for llguidance's message about a part of the schema ``root``, and advice, if any."""
+def _sentence_and_advice(message: str, schema: dict[str, Any]) -> tuple[str, Advice]:
+    """Return a sentence for llguidance's message about a part of a schema, and advice, if any."""
     # Most sentences are llguidance's. A sentence about a keyword that can be written in another way is ours.
-    if message.startswith(_NOT_EXCLUSIVE_START):
-        return (
-            f"oneOf: several options may match the same JSON{_example_of_overlap(root, schema)}",
-            ("write anyOf, or ", Word.SCHEMA_LENIENT, " reads it as anyOf"),
-        )
     if message.startswith(_PROPERTY_COUNT_START):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
         problem = "supported only if all properties are required"
@@ -141,17 +133,3 @@ def _sentence_and_advice(message: str, schema: dict[str, Any], root: dict[str, A
     if line.startswith("unknown field"):
         line = f"x-guidance: {line}"
     return line, ()
-
-
-def _example_of_overlap(root: dict[str, Any], schema: dict[str, Any]) -> str:
-    """Return two options of ``oneOf`` that may match the same JSON, in words; empty if none are found."""
-    if not schema.get("oneOf"):
-        return ""
-    pairs = OptionComparison(References(root).target).overlapping_pairs(schema)
-    for pair in islice(pairs, _MAX_PAIRS):
-        error = schema_engine_error(schema_of_pair(root, schema, pair))
-        if error.startswith(_NOT_EXCLUSIVE_START):
-            first, second = pair
-            first_option, second_option = shown(schema["oneOf"][first]), shown(schema["oneOf"][second])
-            return f", such as /oneOf/{first}, {first_option}, and /oneOf/{second}, {second_option}"
-    return ""

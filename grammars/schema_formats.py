@@ -1,7 +1,7 @@
-"""Patterns of the formats that JSON Schema defines and llguidance does not support.
+"""Patterns of the formats that JSON Schema defines and llguidance does not support, or not exactly.
 
 A pattern matches no text that its format forbids. Some allowed texts are not matched either, such as regular
-expressions with deeply nested groups.
+expressions with deeply nested groups, and leap seconds in other time zones than UTC.
 """
 
 from __future__ import annotations
@@ -35,8 +35,26 @@ def _uri(unreserved: str, *, is_relative: bool) -> str:
 _ASCII = "A-Za-z0-9"
 _UNICODE = r"A-Za-z0-9\x{A0}-\x{D7FF}\x{F900}-\x{FDCF}\x{FDF0}-\x{FFEF}\x{10000}-\x{1FFFD}\x{20000}-\x{2FFFD}"
 
-_LABEL = r"[a-zA-Z0-9\p{Ll}\p{Lo}](?:[a-zA-Z0-9\p{Ll}\p{Lo}-]{0,61}[a-zA-Z0-9\p{Ll}\p{Lo}])?"
+# A label has up to 63 characters. "--" as the third and fourth ones would announce Punycode, as in ``xn--``.
+_LETTER = r"[a-zA-Z0-9\p{Ll}\p{Lo}]"
+_LETTER_OR_DASH = r"[a-zA-Z0-9\p{Ll}\p{Lo}-]"
+_LABEL = (
+    rf"{_LETTER}(?:{_LETTER_OR_DASH}{{0,2}}{_LETTER}"
+    rf"|{_LETTER_OR_DASH}(?:{_LETTER}{_LETTER_OR_DASH}|-{_LETTER}){_LETTER_OR_DASH}{{0,58}}{_LETTER})?"
+)
 _HOST = rf"{_LABEL}(?:\.{_LABEL})*"
+_DAY = "|".join(
+    (
+        "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])",
+        "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)",
+        "02-(?:0[1-9]|1[0-9]|2[0-8])",
+    )
+)
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DATE = f"(?:[0-9]{{4}}-(?:{_DAY})|{_LEAP_YEAR}-02-29)"
+_MINUTE = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_FRACTION = r"(?:\.[0-9]+)?"
+_TIME = f"(?:{_MINUTE}:[0-5][0-9]{_FRACTION}(?:[Zz]|[+-]{_MINUTE})|23:59:60{_FRACTION}(?:[Zz]|[+-]00:00))"
 _LOCAL_PART = r"[a-zA-Z0-9\p{L}!#$%&'*+/=?^_`{|}~-]+"
 
 
@@ -61,6 +79,9 @@ _MAX_GROUP_DEPTH = 2
 FORMAT_PATTERNS = {
     name: f"^(?:{pattern})$"
     for name, pattern in (
+        ("date", _DATE),
+        ("date-time", f"{_DATE}[Tt]{_TIME}"),
+        ("byte", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
         ("idn-email", rf"{_LOCAL_PART}(?:\.{_LOCAL_PART})*@{_HOST}"),
         ("idn-hostname", _HOST),
         ("iri", _uri(_UNICODE, is_relative=False)),
@@ -68,7 +89,13 @@ FORMAT_PATTERNS = {
         ("json-pointer", _POINTER),
         ("regex", _regex(_MAX_GROUP_DEPTH)),
         ("relative-json-pointer", rf"(?:0|[1-9][0-9]*)(?:#|{_POINTER})"),
+        ("time", _TIME),
         ("uri-reference", _uri(_ASCII, is_relative=True)),
         ("uri-template", _URI_TEMPLATE),
     )
+}
+
+# the limits of OpenAPI's formats of integers
+NUMBER_FORMATS = {
+    f"int{bits}": {"minimum": -(2 ** (bits - 1)), "maximum": 2 ** (bits - 1) - 1} for bits in (32, 64)
 }

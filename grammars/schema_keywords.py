@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 
 from ..common.text import unknown_name
 from .errors import GrammarError
-from .schema_formats import FORMAT_PATTERNS
+from .schema_formats import FORMAT_PATTERNS, NUMBER_FORMATS
 from .schema_references import SchemaPart
 
 TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")  # the types of JSON Schema
 
-# The formats that llguidance supports. It rejects other formats.
-_FORMATS_OF_LLGUIDANCE = (
-    *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),
-)
+# The formats that are left to llguidance. It rejects those that it does not support.
+_FORMATS_OF_LLGUIDANCE = ("duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 FORMATS = (*_FORMATS_OF_LLGUIDANCE, *FORMAT_PATTERNS)  # All formats of JSON Schema
 
 # the keywords that may restrict JSON, by the type of the JSON that they restrict
@@ -265,6 +263,8 @@ def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
             schema[keyword] = int(schema[keyword])
             if keyword.startswith("max") and schema[keyword] > MAX_COUNT:
                 del schema[keyword]
+    if schema.get("format") in NUMBER_FORMATS and schema.get("type") == "integer":
+        schema["allOf"] = [*schema.get("allOf", []), NUMBER_FORMATS[schema.pop("format")]]
     if schema.get("format") in FORMAT_PATTERNS:
         format_name = schema.pop("format")
         schema["allOf"] = [*schema.get("allOf", []), {"pattern": FORMAT_PATTERNS[format_name]}]

@@ -104,17 +104,17 @@ class Range:
         """Return the multiples of a step in the range, divided by the step; None if their number is infinite."""
         if self.low is None or self.high is None:
             return None
-        first = _first_integer(Fraction(self.low) / step, self.has_low)
-        last = _last_integer(Fraction(self.high) / step, self.has_high)
+        first = first_integer(Fraction(self.low) / step, self.has_low)
+        last = last_integer(Fraction(self.high) / step, self.has_high)
         return range(first, last + 1)
 
 
-def _first_integer(low: Fraction | Decimal, has_low: bool) -> int:
+def first_integer(low: Fraction | Decimal, has_low: bool) -> int:
     """Return the least integer of a range that has a lower limit."""
     return math.ceil(low) if has_low else math.floor(low) + 1
 
 
-def _last_integer(high: Fraction | Decimal, has_high: bool) -> int:
+def last_integer(high: Fraction | Decimal, has_high: bool) -> int:
     """Return the greatest integer of a range that has an upper limit."""
     return math.floor(high) if has_high else math.ceil(high) - 1
 
@@ -154,6 +154,18 @@ def inexact_limits(part: Mapping[str, Any]) -> list[str]:
     return inexact_keywords
 
 
+def inexact_keywords(part: Mapping[str, Any]) -> list[str]:
+    """Return the keywords of one schema whose numbers masks cannot represent exactly."""
+    keywords = inexact_limits(part)
+    for keyword in ("const", "enum"):
+        if keyword in part:
+            try:
+                _exact_instance(part[keyword], "")
+            except GrammarError:
+                keywords.append(keyword)
+    return keywords
+
+
 def _join_limits(part: SchemaPart) -> None:
     """Move the limits of the schemas in ``allOf`` to the schema that has the ``allOf``."""
     # Together, they are one range. llguidance would compute the intersection of several ranges.
@@ -166,7 +178,7 @@ def _join_limits(part: SchemaPart) -> None:
     joined_parts = [part]
     for number, member in enumerate(limited_members):
         joined_parts.append(SchemaPart(f"{part.pointer}/allOf/{number}", member))
-    if any(_read_limits(joined.schema) is None for joined in joined_parts):
+    if any(read_limits(joined.schema) is None for joined in joined_parts):
         return
     steps = [_read_step(joined.schema, joined.pointer) for joined in joined_parts]
     if 0 in steps:
@@ -182,7 +194,7 @@ def _join_limits(part: SchemaPart) -> None:
             part.schema[keyword] = value
     known_steps = [step for step in steps if step is not None]
     if known_steps:
-        common_step = reduce(_least_common_multiple, known_steps)
+        common_step = reduce(least_common_multiple, known_steps)
         part.schema["multipleOf"] = WrittenNumber(plain_text(_as_decimal(common_step)))
 
 
@@ -297,8 +309,7 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
     allows_numbers = isinstance(types, list) and ("number" in types or "integer" in types)
     if not allows_numbers:
         return
-    _reject_extreme_limits(part, pointer)
-    limits = _read_limits(part)
+    limits = read_limits(part)
     step = _read_step(part, pointer)
     is_integer = "number" not in types
     if limits is None or step == 0:
@@ -322,13 +333,22 @@ def _rewrite_limits(part: dict[str, Any], pointer: str) -> None:
     part["allOf"] = [*part.get("allOf", []), {"anyOf": options}]
 
 
-def _reject_extreme_limits(part: Mapping[str, Any], pointer: str) -> None:
+def reject_extreme_numbers(part: Mapping[str, Any], pointer: str) -> None:
+    """Raise ``GrammarError`` for a number with which computing would take much time."""
+    for keyword in ("const", "enum"):
+        remaining: list[Any] = [part.get(keyword)]
+        while remaining:
+            value = remaining.pop()
+            if isinstance(value, list | dict):
+                remaining += value.values() if isinstance(value, dict) else value
+            elif is_number(value) and _is_extreme(exact_value(value)):
+                raise _inexact_error(f"{pointer}/{keyword}", exact_value(value))
     for keyword in LIMIT_KEYWORDS:
         if is_number(part.get(keyword)) and _is_extreme(exact_value(part[keyword])):
             raise _inexact_error(f"{pointer}/{keyword}", exact_value(part[keyword]))
 
 
-def _read_limits(part: Mapping[str, Any]) -> Range | None:
+def read_limits(part: Mapping[str, Any]) -> Range | None:
     """Return the range of a schema's limits; None if one of them is not a number."""
     limits = Range()
     for keyword in _RANGE_KEYWORDS:
@@ -351,6 +371,12 @@ def _read_limits(part: Mapping[str, Any]) -> Range | None:
     return limits
 
 
+def range_of(schema: Mapping[str, Any]) -> Range:
+    """Return the range of the numbers of a schema whose values were checked."""
+    limits = read_limits(schema)
+    return Range() if limits is None else limits
+
+
 def _read_step(part: Mapping[str, Any], pointer: str) -> Fraction | None:
     """Return the ``multipleOf`` of a schema; None if there is none, 0 if its value is wrong."""
     if "multipleOf" not in part:
@@ -368,8 +394,8 @@ def _integer_pieces(
     limits: Range, step: Fraction | None, part: Mapping[str, Any], pointer: str
 ) -> list[dict[str, Any]]:
     """Return schemas whose union are the integers of a range that are multiples of a step."""
-    first = None if limits.low is None else _first_integer(limits.low, limits.has_low)
-    last = None if limits.high is None else _last_integer(limits.high, limits.has_high)
+    first = None if limits.low is None else first_integer(limits.low, limits.has_low)
+    last = None if limits.high is None else last_integer(limits.high, limits.has_high)
     if first is not None:
         is_supported = last is not None or first < _MAX_WHOLE_PART
         if not is_supported or not _is_exact_limit(first):
@@ -388,7 +414,7 @@ def _integer_pieces(
     )
     if step is None:
         return [integers.schema]
-    return _multiples(integers, _least_common_multiple(step, Fraction(1)))
+    return _multiples(integers, least_common_multiple(step, Fraction(1)))
 
 
 def _is_exact_limit(limit: int) -> bool:
@@ -436,7 +462,7 @@ def _multiples(piece: Range, step: Fraction) -> list[dict[str, Any]]:
     is_power_of_ten = step.numerator == 1 and step.denominator % 10 == 0
     if not is_power_of_ten:
         longer_steps = {
-            _least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))
+            least_common_multiple(step, Fraction(1, 10**decimals)) for decimals in range(_decimals(step))
         }
         for longer_step in sorted(longer_steps):
             schemas += _multiples_of_this_length(piece, longer_step)
@@ -467,7 +493,7 @@ def _decimals(step: Fraction) -> int:
     return next(count for count in range(_MAX_DECIMALS) if step * 10**count % 1 == 0)
 
 
-def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
+def least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
     return Fraction(math.lcm(first.numerator, second.numerator), math.gcd(first.denominator, second.denominator))
 
 

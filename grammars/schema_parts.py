@@ -71,9 +71,13 @@ def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
             yield target
 
 
-_KEYWORDS_OF_A_SCHEMA = ("items", "additionalItems", "additionalProperties")
+_KEYWORDS_OF_A_SCHEMA = (
+    *("items", "additionalItems", "unevaluatedItems", "contains"),
+    *("additionalProperties", "unevaluatedProperties", "propertyNames"),
+    *("not", "if", "then", "else"),
+)
 _KEYWORDS_OF_A_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_KEYWORDS_OF_A_TABLE = ("properties", "patternProperties")
+_KEYWORDS_OF_A_TABLE = ("properties", "patternProperties", "dependentSchemas", "dependencies")
 
 
 def iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -90,4 +94,6 @@ def iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         table = schema.get(keyword)
         if isinstance(table, dict):
             for name, subschema in table.items():
-                yield f"{keyword}/{escape_pointer_token(name)}", subschema
+                is_key_list = keyword == "dependencies" and isinstance(subschema, list)
+                if not is_key_list:
+                    yield f"{keyword}/{escape_pointer_token(name)}", subschema

@@ -79,6 +79,11 @@ class GrammarSpec:
         return self.parsed.has_token_references
 
     @property
+    def translated_schema_paths(self) -> tuple[str, ...]:
+        """The JSON pointers of the keywords of a JSON Schema that were translated to rules."""
+        return self.compile(None).parsed.translated_schema_paths
+
+    @property
     def ignored_schema_paths(self) -> tuple[str, ...]:
         """The JSON pointers of ignored keywords of a JSON Schema. Raises ``GrammarError``."""
         return self.parsed.ignored_schema_paths

@@ -73,6 +73,8 @@ def _checked(maker: RequestMaker, fields: GrammarCheckFields) -> Json:
     except LogitsmithError as error:
         return {"ok": False, "message": client_message(error), "line": None, "column": None}
     answer: Json = {"ok": True, "kind": spec.kind, "ignored_schema_paths": list(spec.ignored_schema_paths)}
+    if grammar.parsed.translated_schema_paths:
+        answer["translated_schema_paths"] = list(grammar.parsed.translated_schema_paths)
     if fields.text is not None:
         answer["matches"] = mismatch is None
         answer["mismatch"] = None if mismatch is None else _mismatch_json(mismatch)

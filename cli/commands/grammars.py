@@ -48,6 +48,9 @@ class GrammarNameOptions(Options):
         help="Ignore unsupported keywords of a JSON Schema, and list them.",
         default=False,
     )
+    translated: bool = flag(
+        "--translated", help="Print the grammar as the mask engine reads it, in llguidance's Lark.", default=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +141,8 @@ def show(options: GrammarNameOptions) -> None:
     if grammar.schema_lenient:
         report_ignored_schema_paths(grammar, print_note)
         text = json.dumps(grammar.parsed.schema, indent=2, ensure_ascii=False) + "\n"
+    if options.translated:
+        text = grammar.compile(None).lark
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
@@ -153,6 +158,8 @@ def check(options: GrammarCheckOptions) -> None:
     start_collector()
     grammar.check()
     report_ignored_schema_paths(grammar, print_note)
+    if grammar.translated_schema_paths:
+        print_note(f"translated to rules, exactly: {', '.join(grammar.translated_schema_paths)}")
     text = _text_to_check(options)
     if text is None:
         print(f"{name}: ok")

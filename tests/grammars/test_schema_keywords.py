@@ -107,6 +107,18 @@ TAKEN = {
         ['"*"', '"\\\\"', '"a("', '"[z-a]"'],
     ),
     "a format of pointers": ({"format": "json-pointer"}, ['"/a~0/b~1"', '""'], ['"a"', '"/~2"']),
+    "a format of days": ({"format": "date"}, ['"2024-02-29"', '"2000-02-29"'], ['"2021-02-29"', '"1900-02-29"']),
+    "a format of seconds": (
+        {"format": "time"},
+        ['"23:59:60Z"', '"08:30:06.283185-08:00"'],
+        ['"22:59:60Z"', '"23:59:60+01:00"', '"24:00:00Z"', '"12:00:00"'],
+    ),
+    "a format of both": (
+        {"format": "date-time"},
+        ['"1998-12-31t23:59:60.1z"'],
+        ['"1998-12-31T22:59:60Z"', '"2021-02-29T00:00:00Z"'],
+    ),
+    "a format of names": ({"format": "idn-hostname"}, ['"a.l-b"', '"a-b--c.d"'], ['"xn--X"', '"XN--aa"', '"a-"']),
     "a format with a pattern": ({"format": "iri", "pattern": "^http:"}, ['"http://ö"'], ['"ftp://ö"', '"ö"']),
 }  # fmt: skip
 
@@ -121,7 +133,7 @@ def test_what_restricts_nothing_is_taken_without_a_word(schema, matching, others
 
 NAMED = {
     **{name: ({"properties": {"a": {"type": "string", "format": name}}}, ["/properties/a/format"])
-       for name in ("byte", "url", "int32", "phone", "unknown", "")},
+       for name in ("url", "int32", "phone", "unknown", "")},
     "an unknown keyword": ({"type": "string", "nullable": True}, ["/nullable"]),
     "a keyword with a slash": ({"items": {"a/b": {"not": 5}}}, ["/items/a~1b"]),
     "a keyword that is turned off": ({"_format": "date", "_uniqueItems": True}, ["/_format", "/_uniqueItems"]),
@@ -175,13 +187,7 @@ def test_a_wrong_value_has_path_and_value(keyword, value):
 REFUSED = {
     **{f"{keyword} of some kind": ({"items": {keyword: value}}, f"/items/{keyword}: ", value)
        for keyword, value in (
-           ("not", {"const": 1}),
-           ("contains", {"const": 1}),
            ("uniqueItems", True),
-           ("propertyNames", {"maxLength": 3}),
-           ("dependentRequired", {"a": ["b"]}),
-           ("dependentSchemas", {"a": {"required": ["b"]}}),
-           ("dependencies", {"a": ["b"]}),
            ("multipleOf", 9_999_999),
            ("pattern", "a(?=b)"),
            ("pattern", "(?<!a)b"),
@@ -228,9 +234,10 @@ def test_a_whole_pair_is_a_character():
 
 
 def test_a_limit_that_is_not_exact_is_left_out_if_lenient():
-    schema = json.dumps({"items": {"type": "integer", "minimum": -(2**63), "maximum": 9}})
-    with pytest.raises(GrammarError, match="/items/minimum: -9223372036854775808 "):
+    limits = {"type": "integer", "minimum": -(2**63), "maximum": 9}
+    schema = json.dumps({"items": limits, "uniqueItems": True})
+    with pytest.raises(GrammarError, match="/uniqueItems: "):
         compile_grammar(schema, kind="json_schema")
     grammar = compile_grammar(schema, kind="json_schema", schema_lenient=True)
-    assert grammar.parsed.ignored_schema_paths == ("/items/minimum",)
+    assert grammar.parsed.ignored_schema_paths == ("/uniqueItems", "/items/minimum")
     assert (grammar.matches("[9]"), grammar.matches("[10]")) == (True, False)

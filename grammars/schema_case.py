@@ -1,0 +1,40 @@
+"""Cases of a JSON Schema: keywords that all apply to JSON of one type."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from .schema_keywords import TYPE_NAMES
+
+JSON_TYPES = tuple(name for name in TYPE_NAMES if name != "integer")
+
+Schema = Any  # true, false, or an object
+Case = tuple[dict[str, Any], ...]  # keywords of one type, all of which apply
+
+
+class Extra(StrEnum):
+    """What no keyword of JSON Schema says about a value."""
+
+    NOT_VALUES = "none of these values"  # numbers, strings, true and false
+    NOT_PATTERN = "a string in which the pattern is not found"
+    NOT_FORMAT = "a string that has not the format"
+    NOT_MULTIPLE = "a number that is not a multiple"
+    NOT_INTEGER = "a number that is not an integer"
+    NOT_UNIQUE = "an array with two equal items"
+    LATER_ITEM = "an array with an item that matches the schema, at this index or later"
+    SOME_KEY = "an object with a key that matches a schema, and whose value matches a schema"
+
+
+class UntranslatableError(Exception):
+    """A schema for which no exact translation is known. Its text is a sentence that begins with a keyword."""
+
+
+def greatest(case: Case, keyword: str) -> int:
+    """Return the greatest value of a lower limit in a case; 0 if there is none."""
+    return max((part[keyword] for part in case if keyword in part), default=0)
+
+
+def least(case: Case, keyword: str) -> int | None:
+    """Return the least value of an upper limit in a case; None if there is none."""
+    return min((part[keyword] for part in case if keyword in part), default=None)
