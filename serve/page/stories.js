@@ -41,6 +41,7 @@ export class Stories {
     this.saving = Promise.resolve(); // ends with the last save in the browser, and the next one in the folder
     this.savingToFolder = Promise.resolve();
     this.kept = ""; // what `contentKey` was when the story was opened or last saved
+    this.keptTokens = null; // and the tokens of its text
     this.isUnsaved = false; // whether the last change is in this tab only
     this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
     this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder());
@@ -100,7 +101,6 @@ export class Stories {
     byId("title").value = this.story.title ?? "";
     byId("title").placeholder = titleOf(this.story);
     byId("kept").textContent = this.story.file ? visible(`${this.story.file.name}.txt`) : "";
-    this.kept = this.contentKey;
     this.list.offerLast();
     this.keepInFolder();
   }
@@ -115,7 +115,15 @@ export class Stories {
   get contentKey() {
     const { tree } = this.page.writer;
     const { id, tokens } = tree.current;
-    return this.page.isLoaded ? JSON.stringify([this.story.title, tree.nodes.size, id, tokens.length, textOf(tokens), this.page.settings.state()]) : "";
+    return JSON.stringify([this.story.title, tree.nodes.size, id, textOf(tokens), this.page.settings.state()]);
+  }
+
+  /** Show a story that is kept as it is. */
+  showKept() {
+    this.page.writing.movedInTree();
+    this.kept = this.contentKey;
+    this.keptTokens = this.page.writer.tokens;
+    this.showStory();
   }
 
   /** Show another story: its tree with its settings. `show` puts them in place. */
@@ -129,8 +137,7 @@ export class Stories {
     try {
       await show();
     } finally {
-      this.page.writing.movedInTree();
-      this.showStory();
+      this.showKept();
     }
   }
 
@@ -168,6 +175,7 @@ export class Stories {
     page.writer.tree.graft(tree);
     story.file = { name, version, isChanged: false };
     page.writing.movedInTree();
+    this.kept = this.contentKey; // the browser keeps it soon, because its tokens are new; the folder has it
     this.showStory();
     this.showRemarks([`${name}.txt was changed elsewhere: this is its text. The one that this browser had is in Branches.`]);
   }
@@ -193,8 +201,7 @@ export class Stories {
   /** Show the story of the tab after the page was loaded. */
   restore(stored) {
     this.showState(stored);
-    this.page.writing.movedInTree();
-    this.showStory();
+    this.showKept();
     this.page.inBackground(() => this.readNewerFile());
   }
 
@@ -234,8 +241,9 @@ export class Stories {
     if (text !== story.text) Object.assign(story, { text, words: wordsOf(text), when: Date.now() });
     const key = this.contentKey;
     const isChanged = key !== this.kept;
+    if (!isChanged && this.keptTokens === tree.current.tokens && !this.isUnsaved && story.revision > 0) return;
     this.kept = key;
-    if (!isChanged && !this.isUnsaved && story.revision > 0) return;
+    this.keptTokens = tree.current.tokens;
     if (isChanged && story.file) story.file.isChanged = true;
     byId("title").placeholder = titleOf(story);
     if (text) byId("continue-story").hidden = true;
@@ -311,8 +319,8 @@ export class Stories {
   async rename(story, title) {
     story.title = title.trim() || null;
     if (story === this.story) {
-      this.showStory();
       await this.save();
+      this.showStory();
     } else await this.store.change(story.id, { title: story.title });
     if (story.file && story.title) await this.inFolder(() => this.renameFile(story));
   }
