@@ -93,12 +93,7 @@ class SchemaTranslation:
             return
         match type_name:
             case "number":
-                for numbers in number_alternatives(case):
-                    if isinstance(numbers, str):
-                        if not is_terminal_empty(numbers):
-                            yield (self._writer.terminal(numbers),)
-                    elif (text := self._write(numbers)) != NO_STRING:
-                        yield (text,)
+                yield from self._of_number(case)
             case "string":
                 yield from self._of_string(case)
             case "array":
@@ -135,6 +130,14 @@ class SchemaTranslation:
         return (*items, f'"{closing}"')
 
     # Strings
+
+    def _of_number(self, case: Case) -> Iterator[Alternative]:
+        for numbers in number_alternatives(case):
+            if isinstance(numbers, str):
+                if not is_terminal_empty(numbers):
+                    yield (self._writer.terminal(numbers),)
+            elif (text := self._write(numbers)) != NO_STRING:
+                yield (text,)
 
     def _of_string(self, case: Case) -> Iterator[Alternative]:
         irregular = next((found for part in case if (found := irregular_part(part.get("pattern", "")))), None)
