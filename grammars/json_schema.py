@@ -279,21 +279,6 @@ def _has_unknown_format(schema: Mapping[str, Any]) -> bool:
     return "string" in type_names and "format" in schema and schema["format"] not in FORMATS
 
 
-def _unsupported_error(pointer: str, schema: Mapping[str, Any], keyword: str) -> GrammarError:
-    advice = LENIENT_HINT
-    if keyword == "pattern":
-        irregular = irregular_part(schema[keyword])
-        message = (
-            f"look-around, \\b and back-references are not supported: {irregular} in {shown(schema[keyword])}"
-        )
-        advice = (f"{_REGULAR_ADVICE}, or ", *LENIENT_HINT)
-    elif keyword == "multipleOf":
-        message = f"multiples of {schema[keyword]} are not supported, only multiples of numbers up to 50,000"
-    else:
-        message = f"{keyword!r} is not supported (here {shown(schema[keyword])})"
-    return GrammarError(f"{pointer}/{keyword}: {message}", advice=advice)
-
-
 # Maximum value of a multiple's digits without the decimal point. Above it, llguidance's 32-bit sums overflow.
 _MAX_DIGITS_VALUE = (2**32 - 10) // 10
 # Maximum number of llguidance's states. A mask with 300,000 states takes seconds; 4 million states take 1 GB.
