@@ -434,6 +434,10 @@ TAGS |= {
         thinking_template("<|a|>", "[FINAL]", "<|a|>\nMy steps:\n"),
         ReasoningTags("My steps:", "[FINAL]"),
     ),
+    "opened in the prompt, and never closed": (
+        thinking_template("", "", "<think>\n"),
+        ReasoningTags("<think>", "</think>"),
+    ),
     "no tags": (thinking_template("Reasoning: ", " Answer: "), None),
     "no end tag": (thinking_template("<think:a>", " Answer: "), None),
 }
