@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, fsum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +110,11 @@ class Answer:
         return exp(min(0.0, log_sum(self.logprobs)))
 
     @property
+    def undecided(self) -> float:
+        """The probability of texts under the grammar that were followed to no option, the mean over the orders."""
+        return fsum(one.reading.undecided for one in self.measured) / len(self.measured)
+
+    @property
     def best(self) -> int:
         """The number of the most probable option."""
         return self.probabilities.index(self.confidence)
@@ -144,8 +149,8 @@ class Answer:
         record["spellings"] = [[spelling.text for spelling in spellings] for spellings in reading.spellings]
         if reading.shared:
             record["shared_spellings"] = list(reading.shared)
-        if reading.undecided:
-            record["undecided"] = reading.undecided
+        if self.undecided:
+            record["undecided"] = self.undecided
         if self.spread is not None:
             record["spread"] = list(self.spread)
             record["orders"] = [list(one.order) for one in self.measured]

@@ -18,7 +18,7 @@ from ..logprobs.events import BatchExactness
 from ..models.errors import ModelError
 from .answers import Answer, Measurement, answer
 from .calibration import Calibration
-from .questions import Question
+from .questions import Question, order_count
 from .reading import OptionReader, OptionReading
 from .spellings import spellings_of
 from .wording import Wording
@@ -122,17 +122,21 @@ class Asked(NamedTuple):
         return self._replace(usage=Usage())
 
 
+def next_step(asking: Asking, outcome: PathsRead | BatchAnswer | None) -> PathRequest | GenerationRequest | Asked:
+    """Return the next request for a prompt, or what was asked. ``outcome``: that of the request before."""
+    try:
+        return next(asking) if outcome is None else asking.send(outcome)
+    except StopIteration as end:
+        asked: Asked = end.value
+        return asked
+
+
 class Place(NamedTuple):
     """A prompt: the number of its question, the number of the order, and whether it asks about the prior."""
 
     question: int
     order: int
     is_prior: bool
-
-
-def order_count(option_count: int, count: int) -> int:
-    """Return how many distinct orders of options there are, but at most ``count``."""
-    return min(count, factorial(option_count))
 
 
 def orders_of(option_count: int, count: int) -> list[tuple[int, ...]]:
@@ -249,11 +253,11 @@ class Decider:
             usage.add(one.usage)
             exactness = one.exactness if exactness is None else exactness.combined_with(one.exactness)
         for number, question in enumerate(self.questions):
-            order_count = len(self._orders[number])
-            measured = [asked[Place(number, order, False)].measurement for order in range(order_count)]
+            orders = range(len(self._orders[number]))
+            measured = [asked[Place(number, order, False)].measurement for order in orders]
             priors = None
             if settings.prior is not None:
-                priors = [asked[Place(number, order, True)].measurement for order in range(order_count)]
+                priors = [asked[Place(number, order, True)].measurement for order in orders]
             calibrated = None if settings.calibration is None else settings.calibration.of(question)
             answers.append(answer(question, measured, priors, calibrated, settings.min_confidence))
         return Decision(answers, usage, exactness)

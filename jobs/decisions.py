@@ -158,8 +158,17 @@ class JsonRows:
 
     @contextmanager
     def open(self, file: BinaryIO) -> Iterator[Iterator[Row]]:
-        """Yield the rows of a file."""
-        yield map(self._row, read_json_lines(file))
+        """Yield the rows of a file. Raises ``InvalidLineError`` if the first one lacks the column."""
+        yield map(self._row, self._checked(read_json_lines(file)))
+
+    def _checked(self, lines: Iterator[InputLine]) -> Iterator[InputLine]:
+        for number, line in enumerate(lines):
+            if number == 0 and not isinstance(line.content, InvalidLineError):
+                try:
+                    _input_column(list(line.content), self._column, "field")
+                except InvalidLineError as error:
+                    raise error.within(f"line {line.number}") from None
+            yield line
 
     def _row(self, line: InputLine) -> Row:
         fields = line.content
@@ -264,6 +273,7 @@ class CsvResults:
         self._columns = rows.columns
         self._delimiter = rows.delimiter
         self._has_unsure = plan.min_confidence is not None
+        self._has_undecided = plan.method == "grammar"
         columns = list(rows.columns)
         for name in [*self._columns_of(plan.questions), "error"]:
             if name in columns:
@@ -281,6 +291,8 @@ class CsvResults:
             yield f"{name}_confidence"
             if self._has_unsure:
                 yield f"{name}_unsure"
+            if self._has_undecided:
+                yield f"{name}_undecided"
 
     def line(self, row: Row, result: Result) -> str:
         values = list(row.fields.values())
@@ -292,6 +304,8 @@ class CsvResults:
             values += [value if isinstance(value, str) else encode_json(value), encode_json(answer.confidence)]
             if self._has_unsure:
                 values.append(encode_json(answer.is_unsure))
+            if self._has_undecided:
+                values.append(encode_json(answer.undecided))
         return self._row_text([*values, ""])
 
     def _row_text(self, values: Sequence[str]) -> str:
@@ -415,22 +429,12 @@ def decided_rows(
     """Yield each row with its result, in the order of the rows. For the arguments see `decide`."""
     taken_rows: deque[Row] = deque()
 
-    def texts() -> Iterator[str | None]:
+    def inputs() -> Iterator[str | Exception | None]:
         for row in rows:
             if row is not None:
                 taken_rows.append(row)
-            if row is None or row.error is None:
-                yield None if row is None else row.text
+            yield None if row is None else row.error or row.text
 
-    def invalid_rows() -> Iterator[tuple[Row, Result]]:
-        while taken_rows and taken_rows[0].error is not None:
-            row = taken_rows.popleft()
-            yield row, Failure("invalid_request", describe_error(row.error or QuestionError()))
-
-    for outcome in decide(decider, texts(), slots, should_stop=should_stop):
-        yield from invalid_rows()
-        yield (
-            taken_rows.popleft(),
-            outcome.decision or failure_of(outcome.error or QuestionError(), describe_error),
-        )
-    yield from invalid_rows()
+    for outcome in decide(decider, inputs(), slots, should_stop=should_stop):
+        error = outcome.error or QuestionError()
+        yield taken_rows.popleft(), outcome.decision or failure_of(error, describe_error)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.errors import Place as ErrorPlace, place_suffix
-from ..decide.decider import Asked, Asking, Decider, DecideSettings, Decision, Place
+from ..decide.decider import Asked, Asking, Decider, DecideSettings, Decision, Place, next_step
 from ..decide.errors import QuestionError
 from ..decide.questions import Question, read_questions
 from ..decide.wording import DEFAULT_TEMPLATE, Wording
@@ -177,7 +177,7 @@ class _Run:
     ) -> PathRequest | GenerationRequest | Asked:
         """Return the next request for a prompt, or what was asked."""
         try:
-            return await self._state.run(partial(_next_step, asking, outcome), is_program=self._has_own_template)
+            return await self._state.run(partial(next_step, asking, outcome), is_program=self._has_own_template)
         except InvalidRequestError as error:
             if self._has_own_template:
                 error.param = "prompt_template"
@@ -202,13 +202,6 @@ class _Run:
             stream = engine.submit([request], is_next=self._has_begun)
         ((start, *_, done),) = await collect(engine, stream, self._record)
         return BatchAnswer(None, cast("Start", start), (), cast("Done", done))
-
-
-def _next_step(asking: Asking, outcome: PathsRead | BatchAnswer | None) -> PathRequest | GenerationRequest | Asked:
-    try:
-        return next(asking) if outcome is None else asking.send(outcome)
-    except StopIteration as end:
-        return cast("Asked", end.value)
 
 
 ROUTES = (
