@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ...common.text import count_noun
 from ..text import BOLD, has_styles, output_width, styled, visible, wrap_words
 from .table import Column, Table, print_table
 
@@ -18,6 +19,7 @@ _MAX_BAR_WIDTH = 40
 _MIN_BAR_WIDTH = 6
 _PIPE_WIDTH = 80
 _LOW_MASS = 0.5
+_SHOWN_UNDECIDED = 0.005  # less changes no probability as it is shown
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -63,7 +65,9 @@ def _bars(answer: Answer, width: int | None) -> list[str]:
     lines = table.render(width)
     rest = numbers[len(shown) :]
     if rest:
-        lines.append(f"  {len(rest)} others: {sum(probabilities[number] for number in rest):.2f} together")
+        lines.append(
+            f"  {count_noun(len(rest), 'other')}: {sum(probabilities[number] for number in rest):.2f} together"
+        )
     return lines
 
 
@@ -79,6 +83,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"unsure: the highest probability is {answer.confidence:.2f}"
     if answer.mass < _LOW_MASS:
         yield f"mass {answer.mass:.2g}: the model would rather write something else"
+    if answer.undecided >= _SHOWN_UNDECIDED:
+        yield f"undecided {answer.undecided:.2g}: texts with this probability were not followed to an option"
     reading = answer.measured[0].reading
     if reading.shared:
         yield f"shared by several options, and left out: {', '.join(map(repr, reading.shared))}"

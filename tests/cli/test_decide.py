@@ -4,6 +4,11 @@ import csv
 import json
 
 import pytest
+from logitsmith.cli.render.decisions import show_answers
+from logitsmith.decide import Decision, Usage, choice, predicate
+from logitsmith.decide.answers import Measurement, answer as answer_of
+from logitsmith.decide.reading import OptionReading, SpellingReading
+from logitsmith.jobs.decisions import CsvResults, CsvRows, DecisionPlan, Row
 
 from ..engine.small_models import write_model
 
@@ -172,6 +177,8 @@ def test_a_table_of_json_lines(gen, work):
         messages, ["not a string", "rename", '"a", "b"', "not JSON", "an object"], strict=True
     ):
         assert part in message
+    without_text = gen("decide", "--table", "-", *ANGRY, *ONE, stdin='{"a": 1, "b": 2}\n{"text": "x"}\n', code=2)
+    assert 'stdin: line 1: there is no field "input" or "text", but "a", "b"' in without_text.err
     piped = gen("decide", "--table", "-", *ANGRY, *ONE, stdin=json.dumps(rows[0]) + "\n").lines
     assert piped[0]["answers"][0]["probability"] == pytest.approx(found[0]["answers"][0]["probability"])
 
@@ -247,6 +254,49 @@ def test_a_fit_and_its_use(gen, work):
     assert "labelled.jsonl: line 2: label: 'maybe' is not" in gen(*fit, code=2).err
 
 
+@pytest.mark.parametrize(
+    ("output", "reason", "code"),
+    [
+        ("no/cal.json", "no/cal.json: there is no folder no", 1),
+        (".", "it is a folder, not a file", 1),
+        ("labelled.jsonl", "-o and --fit are the same file", 2),
+        ("q.yaml", "-o and --questions are the same file", 2),
+    ],
+)
+def test_a_calibration_that_cannot_be_written_is_refused_before_a_model_is_looked_for(
+    gen, work, output, reason, code
+):
+    (work / "labelled.jsonl").write_text('{"input": "x", "label": "yes"}\n')
+    fit = ("decide", "--fit", "labelled.jsonl", "--questions", "q.yaml", "-m", "none.gguf", "-o", output)
+    assert reason in gen(*fit, code=code).err
+
+
+def read_answer(question, shares, undecided=0.0):
+    """The answer to a question by the method grammar."""
+    spellings = tuple((SpellingReading(option.label, (), 0.0),) for option in question.options)
+    reading = OptionReading(spellings, (), tuple(shares), undecided)
+    return answer_of(question, [Measurement(tuple(range(len(shares))), reading)])
+
+
+def test_what_a_grammar_left_undecided_is_shown(capsys):
+    question = predicate("It rains.", "wet")
+    answers = [read_answer(question, (0.75, 0.25), undecided) for undecided in (0.125, 1e-10)]
+    show_answers(answers[:1])
+    assert "undecided 0.12: texts with this probability were not followed" in capsys.readouterr().out
+    show_answers(answers[1:])
+    assert "undecided" not in capsys.readouterr().out
+    plan = DecisionPlan([question], "grammar", min_confidence=0.5)
+    results = CsvResults(CsvRows(["text"], ",", None), plan)
+    line = results.line(Row(2, {"text": "a"}, ""), Decision(answers[:1], Usage(), None))
+    assert results.header == "text,wet,wet_confidence,wet_unsure,wet_undecided,error"
+    assert line == "a,0.75,0.75,null,0.125,"
+
+
+def test_one_option_that_is_not_shown_is_one_other(capsys):
+    show_answers([read_answer(choice("Which?", list(range(21))), [1 / 21] * 21)])
+    assert "  1 other: 0.05 together" in capsys.readouterr().out
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n" for before, name in zip("abcde", "bcdef", strict=True)
 )
@@ -260,6 +310,7 @@ FILES = {
     "many.yaml": '- {type: predicate, instructions: "?"}\n' * 401,
     "long.yaml": f'- {{type: predicate, instructions: "{"a " * 600}"}}\n',
     "bad.jinja": "{% for x in y %}",
+    "short.jinja": "{{ input }}",
     "nothing.jsonl": "\n",
     "nothing.csv": "",
     "heading.csv": "text\n",
@@ -277,13 +328,13 @@ WRONG = {
     "a choice without options": (("--choice", "x"), "--choice needs --options"),
     "options without a choice": ((*ANGRY, *OPTIONS), "--options needs --choice"),
     "levels without a score": ((*ANGRY, "--levels", "a"), "--levels needs --score"),
-    "one option": (("--choice", "x", "--options", "A"), "--options: there are 1, and 2 to 255 are allowed"),
+    "one option": (("--choice", "x", "--options", "A"), "--options: it has 1 option, and 2 to 255 are allowed"),
     "equal options": (("--choice", "x", "--options", "Yes", "--options", ' "yes" '), "are equal without blanks"),
     "an empty option": (("--choice", "x", "--options", "A", "--options", " "), "empty without blanks"),
     "an empty statement": (("--predicate", " "), "--predicate: the text of the question is empty"),
     "256 options": (
         ("--choice", "x", *[word for number in range(256) for word in ("--options", str(number))]),
-        "there are 256, and 2 to 255 are allowed",
+        "it has 256 options, and 2 to 255 are allowed",
     ),
     "401 questions": (("--questions", "many.yaml"), "many.yaml: there are 401 questions, and 1 to 400"),
     "no questions": (("--questions", "empty.yaml"), "empty.yaml: there is no list of questions"),
@@ -312,10 +363,14 @@ WRONG_ROWS = {
     "a column of the results": (("taken.csv",), 'the results need a column "answer"'),
     "an unknown column": (("columns.csv",), 'no column "input" or "text", but "a", "b"; --column names another'),
     "a wrong column": (("columns.csv", "--column", "c"), 'there is no column "c", but "a", "b"'),
+    "a field that the first row lacks": (
+        ("rows.jsonl", "--column", "c"),
+        'rows.jsonl: line 1: there is no field "c", but "text"; --column names another',
+    ),
     "json of a table": (("rows.jsonl", "--format", "json"), "results of a table are jsonl or csv"),
     "csv of json": (("rows.jsonl", "--format", "csv"), "--format csv needs a table in CSV"),
     "resuming stdout": (("rows.jsonl", "--resume"), "--resume needs a file of results"),
-    "overwriting the table": (("rows.jsonl", "-o", "rows.jsonl"), "rows.jsonl is the table"),
+    "overwriting the table": (("rows.jsonl", "-o", "rows.jsonl"), "-o and --table are the same file, rows.jsonl"),
     "tokens in csv": (("columns.csv", "--trace"), "--trace needs --format jsonl"),
 }
 
@@ -347,10 +402,17 @@ def test_wrong_tables(gen, arguments, reason):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--questions", "long.yaml"), "the prompt has 679 tokens and each slot of the batch holds 512"),
         (
-            ("--choice", "x", "--options", "b " * 500, "--options", "A"),
-            "tokens and each slot of the batch holds 512",
+            ("--questions", "long.yaml"),
+            "...': the prompt has 679 tokens and the context holds 512; shorten it, or give a larger -c",
+        ),
+        (
+            ("--choice", "Which?", "--options", "b " * 500, "--options", "A"),
+            "'Which?': the prompt has ",
+        ),
+        (
+            ("--choice", "Which?", "--options", "b " * 500, "--options", "A", "--prompt-template", "short.jinja"),
+            "tokens, the option 'b b b",
         ),
         ((*ANGRY, "--calibration", "cal.json"), "cal.json: it is not JSON"),
         ((*ANGRY, "--calibration", "none.json"), "none.json"),
