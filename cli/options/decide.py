@@ -191,8 +191,9 @@ class DecideOptions(Options):
                 if is_wrong:
                     raise UsageError(message)
         if self.writes_file:
-            read = {"--table": self.table, "--fit": self.fit, "--questions": self.questions}
-            reject_same_file([("-o", self.output)], [*read.items(), ("--calibration", self.calibration)])
+            sources = [("--table", self.table), ("--fit", self.fit)]
+            settings = [("--questions", self.questions), ("--calibration", self.calibration)]
+            reject_same_file([("-o", self.output)], [*sources, *settings])
 
     def _check_questions(self) -> None:
         kinds = {
