@@ -404,7 +404,7 @@ def test_wrong_tables(gen, arguments, reason):
     [
         (
             ("--questions", "long.yaml"),
-            "...': the prompt has 679 tokens and the context holds 512; shorten it, or give a larger -c",
+            "a ': the prompt has 679 tokens and the context holds 512; shorten it, or give a larger -c",
         ),
         (
             ("--choice", "Which?", "--options", "b " * 500, "--options", "A"),

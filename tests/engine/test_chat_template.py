@@ -398,7 +398,7 @@ TAGS = {
         ReasoningTags("<|think|>", "<|end|>", ("<|begin|>assistant<|content|>", "<|content|>")),
     ),
     "the end only": ("{{ content.split('</think>') }}", ReasoningTags("<think>", "</think>")),
-    "the beginning only": ("<think>", None),
+    "the beginning only": ("<think>{{ messages[0].content }}", None),
     "the end of any message": ("<|user|>{{ content }}<|end|>", None),
     "none": (TURNS, None),
 }

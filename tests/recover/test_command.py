@@ -468,7 +468,7 @@ FAILURES = {
     "--basis no.npz": "no.npz: there is no such file",
     "-o x.txt": "x.txt: the file name must end in one of .npz, .json, .jsonl",
     "-o no/x.json": "there is no folder no",
-    "-o folder.json": "folder.json: this is a folder, not a file",
+    "-o folder.json": "folder.json: it is a folder, not a file",
     "--top 11": "top_count: 11 is not within 1..10",
     "--ids 10": "token id 10 is not within 0..9",
     "--endpoint x": "must begin with http:// or https://",
