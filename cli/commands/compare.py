@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import typer
 
 from ...common.errors import UsageError
-from ...common.files import check_writable, write_file_atomically
+from ...common.files import write_file_atomically
 from ...common.flags import CompletionKind, Limit, within
 from ...common.llama_cpp_limits import MAX_SLOTS
 from ...common.seeds import SEED_MAX, SEED_MIN
@@ -175,8 +175,6 @@ def compare(options: CompareOptions) -> None:
     from ...requests.errors import InvalidLineError
 
     show_llama_cpp_messages(options.log)
-    if options.output is not None:
-        check_writable(options.output)
     arms = make_arms(options.arm or (), options.base, options.grid or ())
     try:
         prompts, piped = _read_prompts(options)
