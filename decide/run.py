@@ -22,13 +22,18 @@ class Outcome(NamedTuple):
 
     Attributes:
         number: the number of the input, from 0.
-        decision: the answers; None if there is an error.
-        error: the input's error, or that of the first prompt that failed; None if there are answers.
+        result: the answers; or the input's error, or that of the first prompt that failed.
     """
 
     number: int
-    decision: Decision | None
-    error: Exception | None = None
+    result: Decision | Exception
+
+    @property
+    def decision(self) -> Decision:
+        """The answers. Raises the error if there is one."""
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
 
 
 @dataclass
@@ -122,7 +127,7 @@ class _Run:
     def _outcome(self, index: int, one: _Input) -> Outcome:
         error = self._error_of(one)
         if error is not None:
-            return Outcome(index, None, error)
+            return Outcome(index, error)
         decision = self._decider.answers(one.asked | self._prior.asked)
         self._prior.asked = {place: asked.without_usage() for place, asked in self._prior.asked.items()}
         return Outcome(index, decision)

@@ -20,6 +20,7 @@ from ..engine.model import Model
 from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
 from ..logprobs.events import Done, Start
+from ..requests.asked import preset_of_model
 from ..requests.decision_fields import FIELDS_OF_SOME_QUESTIONS, DecisionFields, with_plain_instructions
 from ..requests.fields import read_body
 from ..requests.strict_model import Json
@@ -38,8 +39,8 @@ async def decisions(request: Request, state: ServerState) -> Response:
     state.check_queue()
     record = await read_json(request, state)
     fields, ignored = read_body(DecisionFields, record, is_strict=state.is_strict(request))
-    _, _, preset = (fields.model or "").partition(f"{model.name}:")
-    if preset:
+    preset = preset_of_model(fields.model, model.name)
+    if preset is not None:
         await state.run(partial(check_preset_of_model, preset))
         ignored.append("model")  # a preset chooses tokens, and a decision reads the model's own probabilities
     questions = _read_questions(cast("Json", record)["questions"], ignored, is_strict=state.is_strict(request))

@@ -80,8 +80,6 @@ def _decide_text(options: DecideOptions, plan: DecisionPlan, text: str) -> None:
                 advance_bar()
 
             (outcome,) = decide_inputs(decider, [text], slots, progress=report)
-        if outcome.decision is None:
-            raise outcome.error or UsageError("there is no answer")
         decision = outcome.decision
         if options.format in (None, DecideFormat.text):
             show_answers(decision.answers, model.vocabulary.pieces.__getitem__ if options.trace else None)

@@ -28,7 +28,7 @@ def fit(options: DecideOptions, plan: DecisionPlan, path: Path) -> None:
     from ..render.progress import counting_bar
 
     if options.output is not None:
-        check_writable(options.output)
+        _check_output(options.output)
     rows = read_rows(options, path)
     row_count = count_rows(options, rows, path)
     with open_rows(rows, path) as found:
@@ -58,6 +58,20 @@ def fit(options: DecideOptions, plan: DecisionPlan, path: Path) -> None:
     for note in dict.fromkeys(one.note for one in calibration.questions):
         if note is not None:
             print_note(note)
+
+
+def _check_output(path: Path) -> None:
+    """Raise an error if a calibration cannot be written here, or would replace another file than a calibration."""
+    from ...decide.calibration import read_calibration
+
+    check_writable(path)
+    if path.is_file() and path.stat().st_size:
+        try:
+            read_calibration(path)
+        except LogitsmithError as error:
+            raise UsageError(
+                f"-o would replace a file that is no calibration; name another one ({error})"
+            ) from None
 
 
 def _labelled(questions: Sequence[Question], row: Row, path: Path) -> tuple[Row, list[int | None]]:

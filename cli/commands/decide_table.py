@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from ...common.errors import UsageError
+from ...common.files import input_name
 from ..inputs.decisions import count_rows, make_decider, open_rows, read_rows
 from ..inputs.model import find_model, load_model
 from ..interrupt import Interrupt, interruptible
@@ -59,6 +60,8 @@ def decide_table(options: DecideOptions, plan: DecisionPlan, path: Path) -> None
     job = _TableJob(options, plan, rows, results, journal, progress)
     with nullcontext() if journal is None else closing_results(journal), interruptible() as interrupt:
         (_decide_locally if options.cluster.on is None else _decide_on_cluster)(job, path, interrupt)
+    if not progress.finished_count and not interrupt.requested:
+        raise UsageError(f"{input_name(path)} has no rows")
     print_message(f"gen: {progress.summary()}")
     if progress.first_failure is not None:
         number, reason = progress.first_failure
@@ -164,6 +167,7 @@ def _begin_run(job: _TableJob, model: ModelDescription) -> TableRun:
             options.output,
             job.plan.recorded_settings(model, flags),
             has_results=bool(journal.existing_results),
-            advice="use the same, or name another file with -o",
+            needs_old_settings=True,
+            way_out="name another file with -o",
         )
     return TableRun(job.results, job.progress, journal.add, journal.existing_results)

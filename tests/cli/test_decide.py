@@ -1,14 +1,18 @@
 """`gen decide`: questions about a text and about tables, resumed tables, calibrations, and what is wrong."""
 
 import csv
+import io
 import json
 
 import pytest
 from logitsmith.cli.render.decisions import show_answers
-from logitsmith.decide import Decision, Usage, choice, predicate
+from logitsmith.decide import Decision, Usage, choice, predicate, read_questions
 from logitsmith.decide.answers import Measurement, answer as answer_of
 from logitsmith.decide.reading import OptionReading, SpellingReading
-from logitsmith.jobs.decisions import CsvResults, CsvRows, DecisionPlan, Row
+from logitsmith.jobs.decisions import CsvResults, CsvRows, DecisionPlan, JsonRows, Row
+from logitsmith.jobs.journal import settings_differences
+from logitsmith.requests.errors import InvalidLineError
+from logitsmith.requests.recorded_settings import ModelDescription
 
 from ..engine.small_models import write_model
 
@@ -168,13 +172,17 @@ def test_a_table_of_excel(gen, work):
 
 def test_a_table_of_json_lines(gen, work):
     rows = [{"text": TEXT, "id": 1}, {"text": 3}, {"text": "x", "answers": []}, {"a": 1, "b": 2}, {"only": "x"}]
-    (work / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"text": NaN}\n[]\n')
+    (work / "in.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + '{"text": NaN}\n[]\n{"text": 1e400}\n'
+    )
     found = gen("decide", "--table", "in.jsonl", *ANGRY, *ONE, "--trace", code=1).lines
-    assert [bool(line["answers"]) for line in found] == [True, False, False, False, True, False, False]
+    assert [bool(line["answers"]) for line in found] == [True, *[False] * 7]
     assert found[0] | {"answers": None} == rows[0] | {"answers": None, "error": None}
     messages = [line["error"]["message"] for line in found if line["error"]]
     for message, part in zip(
-        messages, ["not a string", "rename", '"a", "b"', "not JSON", "an object"], strict=True
+        messages,
+        ["not a string", "rename", '"a", "b"', '"only"', "not JSON", "an object", "too large"],
+        strict=True,
     ):
         assert part in message
     without_text = gen("decide", "--table", "-", *ANGRY, *ONE, stdin='{"a": 1, "b": 2}\n{"text": "x"}\n', code=2)
@@ -223,15 +231,80 @@ def test_results_of_another_run_are_not_continued(gen, work):
     for arguments, reason in {
         ANGRY: "out.jsonl already exists; continue it with --resume",
         (*ANGRY, "--resume", "--method", "grammar"): 'made with method "sequence", now "grammar"',
-        (*LEVELS, "--resume"): "made with another question 1",
+        (*LEVELS, "--resume"): "made with another question list",
         (*ANGRY, "--resume", "--no-chat"): "made with chat none, now false",
         (*ANGRY, "--resume", "--prior", ""): 'made with prior none, now ""',
     }.items():
         assert reason in gen(*table, *arguments, code=1).err
+    settings = work / "out.jsonl.settings.json"
+    content = settings.read_text()
+    settings.write_text("{")
+    damaged = gen(*table, *ANGRY, "--resume", code=1)
+    assert "does not contain settings of results; name another file with -o" in damaged.err
+    settings.unlink()
+    missing = gen(*table, *ANGRY, "--resume", code=1)
+    assert "which says how out.jsonl was made, is missing; name another file with -o" in missing.err
+    settings.write_text(content)
     (work / "in.jsonl").write_text('{"text": "another"}\n')
     assert "line 1 belongs to another row" in gen(*table, *ANGRY, "--resume", code=1).err
     (work / "in.jsonl").write_text('{"n": 0, "text": "I was charged twice.0"}\n')
     assert "2 rows more than the table has" in gen(*table, *ANGRY, "--resume", code=1).err
+
+
+FIRST, SECOND = {"type": "predicate", "instructions": "a"}, {"type": "predicate", "instructions": "b"}
+
+
+@pytest.mark.parametrize(
+    ("questions", "others"),
+    [
+        ([FIRST], [SECOND]),
+        ([FIRST, SECOND], [SECOND, FIRST]),
+        ([FIRST, SECOND], [FIRST]),
+        ([FIRST | {"name": "2"}, SECOND], [FIRST | {"name": "3"}, SECOND]),
+        ([FIRST | {"name": "2"}, SECOND], [FIRST | {"name": "2"}, FIRST]),
+    ],
+)
+def test_questions_in_another_order_or_of_another_name_are_other_questions(questions, others):
+    model = ModelDescription("a", {"fingerprint": "1"}, {})
+    found = [DecisionPlan(read_questions(each)).recorded_settings(model, {}) for each in (questions, others)]
+    assert settings_differences(*found) == ["another question list"]
+
+
+def texts_of(*rows, column=None):
+    file = io.BytesIO("".join(json.dumps(row) + "\n" for row in rows).encode())
+    with JsonRows(column).open(file) as found:
+        return [row.text if row.error is None else str(row.error) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("rows", "second"),
+    [
+        (({"input": "x", "id": "1"}, {"id": "17"}), 'there is no field "input", but "id"; --column names another'),
+        (({"text": "x"}, {"input": "y"}), 'there is no field "text", but "input"; --column names another'),
+        (({"text": "x"}, {"input": "y", "text": "z"}), "z"),
+        (({"mail": "x"}, {"mail": "y", "id": "1"}), "y"),
+        (({"mail": "x"}, {"input": "y"}), 'there is no field "mail", but "input"; --column names another'),
+        (({"mail": "x"}, {}), 'there is no field "mail", but none; --column names another'),
+    ],
+)
+def test_the_first_row_says_which_field_has_the_texts_of_all(rows, second):
+    assert texts_of(*rows) == ["x", second]
+    assert texts_of(3, *rows) == ["it is not an object", "x", second]
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (("text", None), 'the results need a column "text", and there is one already; rename it, or the question'),
+        (("a", "a_confidence"), 'the results would have two columns "a_confidence"; rename a question'),
+        (("answer_2", None), 'the results would have two columns "answer_2"; rename a question'),
+        (("error", None), 'the results would have two columns "error"; rename a question'),
+    ],
+)
+def test_a_column_that_the_results_would_have_twice(names, reason):
+    questions = [predicate("It rains.", name) for name in names]
+    with pytest.raises(InvalidLineError, match=reason):
+        CsvResults(CsvRows(["text"], ",", None), DecisionPlan(questions))
 
 
 def test_a_fit_and_its_use(gen, work):
@@ -261,14 +334,21 @@ def test_a_fit_and_its_use(gen, work):
         (".", "it is a folder, not a file", 1),
         ("labelled.jsonl", "-o and --fit are the same file", 2),
         ("q.yaml", "-o and --questions are the same file", 2),
+        (
+            "letter.txt",
+            "-o would replace a file that is no calibration; name another one (letter.txt: it is not",
+            2,
+        ),
     ],
 )
 def test_a_calibration_that_cannot_be_written_is_refused_before_a_model_is_looked_for(
     gen, work, output, reason, code
 ):
     (work / "labelled.jsonl").write_text('{"input": "x", "label": "yes"}\n')
+    (work / "letter.txt").write_text(TEXT)
     fit = ("decide", "--fit", "labelled.jsonl", "--questions", "q.yaml", "-m", "none.gguf", "-o", output)
     assert reason in gen(*fit, code=code).err
+    assert (work / "letter.txt").read_text() == TEXT
 
 
 def read_answer(question, shares, undecided=0.0):
@@ -357,6 +437,7 @@ WRONG_ROWS = {
     "an exit code of a table": (("rows.jsonl", "--exit-code"), "--exit-code is for a single input"),
     "a text and a table": (("rows.jsonl", TEXT), "there are a text and a file of rows"),
     "an empty table": (("nothing.jsonl",), "nothing.jsonl has no rows"),
+    "an empty pipe": (("-", "-c", "512"), "stdin has no rows"),
     "an empty csv": (("nothing.csv",), "nothing.csv: the file is empty; its first row names the columns"),
     "a csv without rows": (("heading.csv",), "heading.csv has no rows"),
     "two equal columns": (("twice.csv",), 'two columns are named "text"'),
