@@ -38,6 +38,11 @@ class Measurement(NamedTuple):
             return np.array(self.reading.logprobs)
         return np.log(np.maximum(probabilities, _MIN_PROBABILITY))
 
+    @property
+    def finite_log_values(self) -> list[float | None]:
+        """The values as JSON."""
+        return [finite_or_none(value) for value in self.log_values.tolist()]
+
 
 class OptionCalibration(NamedTuple):
     """The calibration of one question.
@@ -90,6 +95,7 @@ class Answer:
             begins with them.
         spread: the standard deviation of each option's probability over the orders; None with one order.
         is_unsure: whether the confidence is below the wanted one; None if none is wanted.
+        priors: what was read about the prior's input, in the same orders; empty if there is no prior.
     """
 
     question: Question
@@ -98,6 +104,7 @@ class Answer:
     log_values: NDArray[np.float64]
     spread: tuple[float, ...] | None = None
     is_unsure: bool | None = None
+    priors: tuple[Measurement, ...] = ()
 
     @property
     def logprobs(self) -> list[float]:
@@ -162,6 +169,9 @@ class Answer:
             record["tokens"] = [
                 [_spelling_json(spelling) for spelling in spellings] for spellings in reading.spellings
             ]
+            record["log_values"] = [one.finite_log_values for one in self.measured]
+            if self.priors:
+                record["prior_log_values"] = [one.finite_log_values for one in self.priors]
         return record
 
     def _type_fields(self) -> dict[str, Any]:
@@ -215,4 +225,4 @@ def answer(
     probabilities = tuple(shares.mean(axis=0).tolist())
     spread = tuple(shares.std(axis=0).tolist()) if len(measured) > 1 else None
     is_unsure = None if min_confidence is None else max(probabilities) < min_confidence
-    return Answer(question, probabilities, tuple(measured), log_values, spread, is_unsure)
+    return Answer(question, probabilities, tuple(measured), log_values, spread, is_unsure, tuple(priors or ()))

@@ -223,8 +223,8 @@ def check_and_write_settings(
     way_out: str = "--force to keep the existing results and continue",
 ) -> None:
     """Write the settings of this run to a file next to the results."""
-    # Raises ``JournalError`` if existing results were made with other settings, unless ``overwrite`` is True, or if
-    # ``needs_old_settings`` and there are none. The results of a batch are also checked by their ``request_id``.
+    # Raises ``JournalError`` if existing results were made with other settings, or if ``needs_old_settings`` and
+    # there are none, unless ``overwrite`` is True. Results of a batch are also checked by their ``request_id``.
     # ``way_out``: what the user may do instead of using the same settings.
     path = settings_path(results)
     if has_results and not overwrite:

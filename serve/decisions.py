@@ -98,8 +98,6 @@ def _decider(
         thinks=fields.reasoning_budget > 0,
         template=DEFAULT_TEMPLATE if fields.prompt_template is None else fields.prompt_template,
     )
-    if fields.reasoning_budget and not wording.can_think:
-        ignored.append("reasoning_budget")
     settings = DecideSettings(
         wording,
         fields.method,
@@ -108,7 +106,10 @@ def _decider(
         fields.reasoning_budget,
         min_confidence=fields.min_confidence,
     )
-    return Decider(model, questions, settings)
+    decider = Decider(model, questions, settings)
+    if fields.reasoning_budget and not decider.thinks:
+        ignored.append("reasoning_budget")
+    return decider
 
 
 class _Run:

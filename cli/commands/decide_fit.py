@@ -68,10 +68,8 @@ def _check_output(path: Path) -> None:
     if path.is_file() and path.stat().st_size:
         try:
             read_calibration(path)
-        except LogitsmithError as error:
-            raise UsageError(
-                f"-o would replace a file that is no calibration; name another one ({error})"
-            ) from None
+        except (LogitsmithError, OSError):
+            raise UsageError(f"-o would replace {path}, which is no calibration; name another file") from None
 
 
 def _labelled(questions: Sequence[Question], row: Row, path: Path) -> tuple[Row, list[int | None]]:

@@ -67,19 +67,17 @@ def _read_questions(options: DecideOptions) -> list[Question]:
             return read_questions(_parse_json(text) if is_json else parse_yaml(text, origin))
         except QuestionError as error:
             raise UsageError(str(error.within(origin))) from None
+    ((flag, text),) = options.question_texts.items()
     try:
-        if options.choice is not None:
-            return [choice(options.choice, options.options or ())]
-        if options.score is not None:
-            return [score(options.score, options.levels or ())]
-        return [predicate(options.predicate or "")]
+        if flag == "--choice":
+            return [choice(text, options.options or ())]
+        if flag == "--score":
+            return [score(text, options.levels or ())]
+        return [predicate(text)]
     except QuestionError as error:
-        flags = {"choices": "--options", "levels": "--levels"}
-        kind = (
-            "--choice" if options.choice is not None else "--score" if options.score is not None else "--predicate"
-        )
-        name = flags.get(str(error.place[0]), kind) if error.place else kind
-        raise UsageError(str(error.at(name))) from None
+        flags_of_lists = {"choices": "--options", "levels": "--levels"}
+        (place, *_) = error.place or ("",)
+        raise UsageError(str(error.at(flags_of_lists.get(str(place), flag)))) from None
 
 
 def _parse_json(text: str) -> Any:
@@ -98,7 +96,7 @@ def _parse_json(text: str) -> Any:
 def make_decider(plan: DecisionPlan, model: Model) -> Decider:
     """Return what asks the questions, with a note if the model cannot think before it answers."""
     decider = plan.decider(model)
-    if plan.reasoning_budget and decider.settings.wording.thinking_prompt("")[1] is None:
+    if plan.reasoning_budget and not decider.thinks:
         print_note("--reasoning-budget has no effect: the prompt has no place for reasoning")
     return decider
 

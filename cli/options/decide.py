@@ -195,14 +195,14 @@ class DecideOptions(Options):
             settings = [("--questions", self.questions), ("--calibration", self.calibration)]
             reject_same_file([("-o", self.output)], [*sources, *settings])
 
+    @property
+    def question_texts(self) -> dict[str, str]:
+        """The question that a flag asks, by the flag; empty if the questions are in a file."""
+        texts = {"--predicate": self.predicate, "--choice": self.choice, "--score": self.score}
+        return {flag_name: text for flag_name, text in texts.items() if text is not None}
+
     def _check_questions(self) -> None:
-        kinds = {
-            "--predicate": self.predicate,
-            "--choice": self.choice,
-            "--score": self.score,
-            "--questions": self.questions,
-        }
-        given = [name for name, value in kinds.items() if value is not None]
+        given = [*self.question_texts, *(["--questions"] if self.questions is not None else [])]
         if not given:
             raise UsageError("there is no question; give --predicate, --choice, --score or --questions")
         if len(given) > 1:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 
+import numpy as np
 import pytest
 from logitsmith.cli.render.decisions import show_answers
 from logitsmith.decide import Decision, Usage, choice, predicate, read_questions
@@ -110,7 +111,21 @@ def test_the_tokens_behind_a_number(gen):
     (yes, _) = answer["tokens"]
     spelled = yes[0]
     assert sum(spelled["token_logprobs"]) + spelled["end_logprob"] == pytest.approx(spelled["logprob"])
-    assert "tokens with logprobs" in gen("decide", TEXT, *ANGRY, *ONE, "--trace").out
+    assert "log values" not in gen("decide", TEXT, *ANGRY, *ONE, "--trace").out
+
+
+@pytest.mark.parametrize("method", ["sequence", "grammar"])
+def test_the_log_values_behind_a_mean_without_the_prior(gen, method):
+    asked = (*TOPIC, "--permutations", "2", "--prior", "N/A", "--trace", "--method", method)
+    (answer,) = decided(gen, *asked)["answers"]
+    values = np.array(answer["log_values"]) - np.array(answer["prior_log_values"])
+    shares = np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
+    assert [one["probability"] for one in answer["probabilities"]] == pytest.approx(list(shares.mean(axis=0)))
+    if method == "sequence":
+        assert answer["log_values"][0] == answer["logprobs"]
+        shown = gen("decide", TEXT, *asked, *ONE).out
+        assert "tokens with logprobs" in shown
+        assert f"prior, order 2  No {answer['prior_log_values'][1][1]:.2f}, None" in shown
 
 
 @pytest.mark.parametrize(
@@ -334,11 +349,7 @@ def test_a_fit_and_its_use(gen, work):
         (".", "it is a folder, not a file", 1),
         ("labelled.jsonl", "-o and --fit are the same file", 2),
         ("q.yaml", "-o and --questions are the same file", 2),
-        (
-            "letter.txt",
-            "-o would replace a file that is no calibration; name another one (letter.txt: it is not",
-            2,
-        ),
+        ("letter.txt", "-o would replace letter.txt, which is no calibration; name another file", 2),
     ],
 )
 def test_a_calibration_that_cannot_be_written_is_refused_before_a_model_is_looked_for(

@@ -117,7 +117,7 @@ def test_a_prompt_beyond_the_context_is_an_error_of_its_input(pruned):
     decider = Decider(pruned, QUESTIONS, DecideSettings(wording))
     outcomes = list(decide(decider, [INPUT, "word " * 2000, INPUT], 4))
     assert [isinstance(outcome.result, Exception) for outcome in outcomes] == [False, True, False]
-    with pytest.raises(ModelError, match="1,?024"):
+    with pytest.raises(ModelError, match=r"1,?024"):
         print(outcomes[1].decision)
 
 

@@ -196,6 +196,7 @@ BAD = {
     ),
     "a call without arguments": ({"input": [{**CALL, "arguments": None}]}, "input", "arguments"),
     "another item": ({"input": [{"type": "reasoning"}]}, "input", "not one of"),
+    "a role that is none": ({"input": [{"role": "nobody", "content": "a"}]}, "input", "input[0].role: 'nobody'"),
     "a long input": ({"input": "sea " * 9000}, "input", "4,096"),
     "a long option": ({"questions": [choice("a", "sea " * 5000)], "prompt_template": "a"}, "input", "4,096"),
     "a wrong method": ({"method": "guess"}, "method", "sequence"),
