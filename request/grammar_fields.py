@@ -139,7 +139,7 @@ def choice_grammar(name: str, choices: list[str]) -> Json:
         try:
             literals.append(literal(text))
         except GrammarError as error:
-            raise InvalidFieldError(str(error), (*name.split("."), str(index))) from None
+            raise InvalidFieldError(str(error), (*name.split("."), index)) from None
     return {"gbnf": f"root ::= {' | '.join(literals)}"}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
-from ..common.errors import problem_message
+from ..common.errors import Place, problem_message
 from ..common.strict_json import without_whole_floats
 from ..presets.setting_table import SETTINGS
 from .errors import InvalidFieldError
@@ -87,12 +87,12 @@ def _invalid_field(error: ValidationError) -> InvalidFieldError:
     path = _path_of(deepest_error)
     errors_at_path = [each for each in errors_of_field if _path_of(each) == path]
     problem = problem_message(deepest_error, *errors_at_path)
-    return InvalidFieldError(problem, tuple(str(part) for part in path))
+    return InvalidFieldError(problem, path)
 
 
-def _path_of(error: ErrorDetails) -> list[object]:
+def _path_of(error: ErrorDetails) -> Place:
     """Return the keys and indexes that lead to the value with an error."""
-    return [part for part in error["loc"] if not _is_type_name(part)]
+    return tuple(part for part in error["loc"] if not _is_type_name(part))
 
 
 def _is_type_name(part: object) -> bool:

@@ -237,7 +237,7 @@ BAD = {
     "no token of that id": ({"prompt": [10**9]}, "1000000000"),
     "n": (completion("c1", prompt="a", n=0), "body.n"),
     "a misspelled field": (completion("c3", prompt="a", temprature=1), "body.temprature"),
-    "a picture": (chat("c9", messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "body.messages.0"),
+    "a picture": (chat("c9", messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "body.messages[0]"),
     "several prompts": (completion("c10", prompt=["a", "b"]), "prompts"),
     "no content": (chat("c11", messages=[{"role": "user"}]), "content"),
     "url": (completion("c4", prompt="a") | {"url": "/v1/embeddings"}, "url"),

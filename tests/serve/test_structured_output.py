@@ -37,8 +37,8 @@ def test_choices_may_have_any_characters(body):
 @pytest.mark.parametrize(
     ("body", "place"),
     [
-        ({"guided_choice": ["a", "\ud83d"]}, "guided_choice.1: "),
-        ({"structured_outputs": {"choice": ["\udc4d"]}}, "structured_outputs.choice.0: "),
+        ({"guided_choice": ["a", "\ud83d"]}, "guided_choice[1]: "),
+        ({"structured_outputs": {"choice": ["\udc4d"]}}, "structured_outputs.choice[0]: "),
         ({"guided_json": "{"}, "guided_json: not JSON: line 1, column 2: "),
         ({"json_schema": '{"a": NaN}'}, "json_schema: not JSON: "),
         ({"structured_outputs": {"json": "x"}}, "structured_outputs.json: not JSON: "),
