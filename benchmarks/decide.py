@@ -105,8 +105,6 @@ def _decide(decider: Decider, text: str, slots: int, outcomes: list[Outcome]) ->
 def print_tokens(decider: Decider, text: str, outcome: Outcome) -> None:
     """Print the tokens that were read for a decision, and those that must be read at least."""
     decision = outcome.decision
-    if decision is None:
-        raise SystemExit(str(outcome.error))
     usage = decision.usage
     read = usage.input_tokens - usage.cached_tokens + usage.option_tokens
     prompt_nodes = len(beginnings(prompts(decider, text)))

@@ -208,6 +208,20 @@ def file_problem(error: OSError | ValueError, path: Path) -> str:
     return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
+def check_writable(path: Path) -> None:
+    """Raise ``OSError`` if `write_file_atomically` could not write a file at this path."""
+    is_device_or_pipe = path.exists() and not path.is_file() and not path.is_dir()
+    if not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}"
+    elif path.is_dir():
+        problem = "it is a folder, not a file"
+    elif not os.access(path if is_device_or_pipe else path.parent, os.W_OK):
+        problem = "it cannot be written here (permission denied)"
+    else:
+        return
+    raise OSError(errno.EACCES, problem, str(path))
+
+
 def write_problem(error: OSError, path: Path) -> str:
     folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - for the checks of `os.path` below
     if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, fsum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,11 @@ class Measurement(NamedTuple):
         if probabilities is None:
             return np.array(self.reading.logprobs)
         return np.log(np.maximum(probabilities, _MIN_PROBABILITY))
+
+    @property
+    def finite_log_values(self) -> list[float | None]:
+        """The values as JSON."""
+        return [finite_or_none(value) for value in self.log_values.tolist()]
 
 
 class OptionCalibration(NamedTuple):
@@ -90,6 +95,7 @@ class Answer:
             begins with them.
         spread: the standard deviation of each option's probability over the orders; None with one order.
         is_unsure: whether the confidence is below the wanted one; None if none is wanted.
+        priors: what was read about the prior's input, in the same orders; empty if there is no prior.
     """
 
     question: Question
@@ -98,6 +104,7 @@ class Answer:
     log_values: NDArray[np.float64]
     spread: tuple[float, ...] | None = None
     is_unsure: bool | None = None
+    priors: tuple[Measurement, ...] = ()
 
     @property
     def logprobs(self) -> list[float]:
@@ -108,6 +115,11 @@ class Answer:
     def mass(self) -> float:
         """The model's probability of all options together, in the given order of the options."""
         return exp(min(0.0, log_sum(self.logprobs)))
+
+    @property
+    def undecided(self) -> float:
+        """The probability of texts under the grammar that were followed to no option, the mean over the orders."""
+        return fsum(one.reading.undecided for one in self.measured) / len(self.measured)
 
     @property
     def best(self) -> int:
@@ -144,8 +156,8 @@ class Answer:
         record["spellings"] = [[spelling.text for spelling in spellings] for spellings in reading.spellings]
         if reading.shared:
             record["shared_spellings"] = list(reading.shared)
-        if reading.undecided:
-            record["undecided"] = reading.undecided
+        if self.undecided:
+            record["undecided"] = self.undecided
         if self.spread is not None:
             record["spread"] = list(self.spread)
             record["orders"] = [list(one.order) for one in self.measured]
@@ -157,6 +169,9 @@ class Answer:
             record["tokens"] = [
                 [_spelling_json(spelling) for spelling in spellings] for spellings in reading.spellings
             ]
+            record["log_values"] = [one.finite_log_values for one in self.measured]
+            if self.priors:
+                record["prior_log_values"] = [one.finite_log_values for one in self.priors]
         return record
 
     def _type_fields(self) -> dict[str, Any]:
@@ -210,4 +225,4 @@ def answer(
     probabilities = tuple(shares.mean(axis=0).tolist())
     spread = tuple(shares.std(axis=0).tolist()) if len(measured) > 1 else None
     is_unsure = None if min_confidence is None else max(probabilities) < min_confidence
-    return Answer(question, probabilities, tuple(measured), log_values, spread, is_unsure)
+    return Answer(question, probabilities, tuple(measured), log_values, spread, is_unsure, tuple(priors or ()))

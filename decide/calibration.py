@@ -15,7 +15,7 @@ from ..common.strict_json import json_problem, parse_strict_json
 from ..common.text import count_noun, short_repr
 from .answers import OptionCalibration
 from .errors import QuestionError
-from .questions import Question, read_question
+from .questions import Question, order_count, read_question
 
 # Data that the answers separate completely have no best fit: the temperature would fall without end.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100.0
@@ -150,7 +150,7 @@ class Calibration:
             raise QuestionError("the calibration is for another model")
         for name, words in _CONDITION_WORDS.items():
             fitted, wanted = self.conditions.get(name), conditions.get(name)
-            if fitted != wanted:
+            if _amount(name, fitted, questions) != _amount(name, wanted, questions):
                 values = "" if "template" in name else f" ({short_repr(fitted)}, and here {short_repr(wanted)})"
                 raise QuestionError(
                     f"the calibration was fitted with another value of {words}{values}",
@@ -178,6 +178,13 @@ class Calibration:
         """Write a file, which replaces an existing one only when it is complete. Raises ``OSError``."""
         text = json.dumps(self.as_json(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
         write_file_atomically(path, lambda file: file.write(text.encode()))
+
+
+def _amount(name: str, value: Any, questions: Sequence[Question]) -> Any:
+    """Return what a condition amounts to: of permutations, the number of orders of each question."""
+    if name == "permutations" and isinstance(value, int):
+        return [order_count(len(question.options), value) for question in questions]
+    return value
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -255,7 +262,7 @@ def _number(table: Any, name: str) -> float:
 def _numbers(table: Any, name: str, count: int) -> tuple[float, ...]:
     values = _field(table, name, list, "a list of numbers")
     if len(values) != count:
-        raise QuestionError(f"there are {count_noun(len(values), 'number')} in place of {count}", place=(name,))
+        raise QuestionError(f"it has {count_noun(len(values), 'number')} in place of {count}", place=(name,))
     return tuple(_as_number(value, name, index) for index, value in enumerate(values))
 
 

@@ -18,7 +18,7 @@ from ..logprobs.events import BatchExactness
 from ..models.errors import ModelError
 from .answers import Answer, Measurement, answer
 from .calibration import Calibration
-from .questions import Question
+from .questions import Question, order_count
 from .reading import OptionReader, OptionReading
 from .spellings import spellings_of
 from .wording import Wording
@@ -122,17 +122,21 @@ class Asked(NamedTuple):
         return self._replace(usage=Usage())
 
 
+def next_step(asking: Asking, outcome: PathsRead | BatchAnswer | None) -> PathRequest | GenerationRequest | Asked:
+    """Return the next request for a prompt, or what was asked. ``outcome``: that of the request before."""
+    try:
+        return next(asking) if outcome is None else asking.send(outcome)
+    except StopIteration as end:
+        asked: Asked = end.value
+        return asked
+
+
 class Place(NamedTuple):
     """A prompt: the number of its question, the number of the order, and whether it asks about the prior."""
 
     question: int
     order: int
     is_prior: bool
-
-
-def order_count(option_count: int, count: int) -> int:
-    """Return how many distinct orders of options there are, but at most ``count``."""
-    return min(count, factorial(option_count))
 
 
 def orders_of(option_count: int, count: int) -> list[tuple[int, ...]]:
@@ -155,12 +159,14 @@ class Decider:
     def __init__(self, model: Model, questions: Sequence[Question], settings: DecideSettings) -> None:
         """Prepare questions.
 
-        Raises ``QuestionError`` if the calibration is for another model, other questions or other settings.
+        Raises ``QuestionError`` if the calibration is for another model, other questions or other settings, and
+        ``ModelError`` if the chat template cannot be rendered.
         """
         self.model = model
         self.questions = list(questions)
         self.settings = settings
         self._reader = OptionReader(model.vocabulary, is_plain=settings.wording.chat is None)
+        self.thinks = settings.reasoning_budget > 0 and settings.wording.can_think
         self._orders = [orders_of(len(question.options), settings.permutations) for question in questions]
         if settings.calibration is not None:
             settings.calibration.check(self.fingerprint, self.conditions, questions)
@@ -204,9 +210,7 @@ class Decider:
             input_text = settings.prior
         text = settings.wording.text(question, [question.options[number] for number in order], input_text)
         usage = Usage()
-        reasoning = None
-        if settings.reasoning_budget and settings.wording.can_think:
-            reasoning = yield from self._think(text, usage)
+        reasoning = (yield from self._think(text, usage)) if self.thinks else None
         prompt_text = settings.wording.prompt(text, reasoning)
         prompt = self.model.vocabulary.tokenize_prompt(prompt_text.encode())
         if not prompt:
@@ -222,11 +226,9 @@ class Decider:
         usage.add(Usage(outcome.prompt_tokens, outcome.cached_tokens, outcome.path_tokens))
         return Asked(Measurement(order, reading, reasoning), usage, outcome.exactness)
 
-    def _think(self, text: str, usage: Usage) -> Generator[GenerationRequest, Any, str | None]:
-        """Let the model think about a question; return what it thought, None if it cannot."""
+    def _think(self, text: str, usage: Usage) -> Generator[GenerationRequest, Any, str]:
+        """Let the model think about a question; return what it thought."""
         prompt, reasoning = self.settings.wording.thinking_prompt(text)
-        if reasoning is None:
-            return None
         outcome: BatchAnswer = yield GenerationRequest(
             prompt,
             _GREEDY,
@@ -234,10 +236,9 @@ class Decider:
             stop=() if reasoning is None else reasoning.tags.end,
             reasoning=reasoning,
         )
-        thought = outcome.done.reasoning or ""
         done = outcome.done
         usage.add(Usage(done.prompt_tokens, outcome.start.cached_tokens, 0, done.completion_tokens))
-        return thought.strip()
+        return (done.reasoning or "").strip()
 
     def answers(self, asked: dict[Place, Asked]) -> Decision:
         """Return the answers about one input, from all of its prompts."""
@@ -249,11 +250,11 @@ class Decider:
             usage.add(one.usage)
             exactness = one.exactness if exactness is None else exactness.combined_with(one.exactness)
         for number, question in enumerate(self.questions):
-            order_count = len(self._orders[number])
-            measured = [asked[Place(number, order, False)].measurement for order in range(order_count)]
+            orders = range(len(self._orders[number]))
+            measured = [asked[Place(number, order, False)].measurement for order in orders]
             priors = None
             if settings.prior is not None:
-                priors = [asked[Place(number, order, True)].measurement for order in range(order_count)]
+                priors = [asked[Place(number, order, True)].measurement for order in orders]
             calibrated = None if settings.calibration is None else settings.calibration.of(question)
             answers.append(answer(question, measured, priors, calibrated, settings.min_confidence))
         return Decision(answers, usage, exactness)

@@ -23,7 +23,8 @@ def label_indices(questions: Sequence[Question], row: Mapping[str, Any]) -> list
         row: A table with ``label``, the label of the only question, or with ``labels``, those of the questions by
             their names. The label of a predicate is true or false, or Yes or No; that of a choice its value, or
             the value's label; that of a score the label of a level, or its number, counted from 0, where the
-            labels are no numbers themselves. Blanks, case and quotes do not count.
+            labels are no numbers themselves. Blanks, case and quotes do not count. Null and an empty text are no
+            label.
 
     Raises ``QuestionError`` for a label that no option has, and for a row without labels.
     """
@@ -60,17 +61,22 @@ def _option_number(question: Question, label: Any, place: Place) -> int | None:
     number_by_key = {label_key(option.label): number for number, option in enumerate(question.options)}
     if key in number_by_key:
         return number_by_key[key]
-    if label is None:
+    if label is None or not key:
         return None
     if question.type == "predicate" and key in _PREDICATE_WORDS:
         return _PREDICATE_WORDS[key]
-    if question.type == "score" and not any(map(_is_number, number_by_key)):
+    has_level_numbers = question.type == "score" and not any(map(_is_number, number_by_key))
+    if has_level_numbers:
         level_number = label_of(without_whole_floats(label))
         if level_number.isdecimal() and int(level_number) < len(question.options):
             return int(level_number)
     shown = [option.label for option in question.options[:_MAX_SHOWN_OPTIONS]]
     if len(question.options) > _MAX_SHOWN_OPTIONS:
         shown.append(f"one of {len(question.options) - _MAX_SHOWN_OPTIONS} more")
+    if question.type == "predicate":
+        shown += _PREDICATE_WORDS
+    if has_level_numbers:
+        shown.append(f"a number from 0 to {len(question.options) - 1}")
     raise QuestionError(f"{short_repr(label)} is not {join_alternatives(shown)}", place=place)
 
 

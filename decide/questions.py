@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import factorial
 from typing import Any, Literal, cast, get_args
 
 from ..common.errors import Place
 from ..common.strict_json import encode_json
-from ..common.text import did_you_mean, join_alternatives, short_repr
+from ..common.text import count_noun, did_you_mean, join_alternatives, short_repr
 from .errors import QuestionError
 
 QuestionType = Literal["predicate", "choice", "score"]
@@ -78,6 +79,11 @@ class Question:
                 for option in self.options
             ]
         return record
+
+
+def order_count(option_count: int, count: int) -> int:
+    """Return how many distinct orders of options there are, but at most ``count``."""
+    return min(count, factorial(option_count))
 
 
 def predicate(instructions: str, name: str | None = None) -> Question:
@@ -212,7 +218,10 @@ def _read_option(
     if not isinstance(entry, Mapping):
         return entry, None
     if value_field not in entry:
-        raise QuestionError(f'there is no "{value_field}"')
+        raise QuestionError(
+            f'there is no "{value_field}"',
+            advice=f"an option is its {value_field}, or {{{value_field}: …, description: …}}",
+        )
     _check_fields(entry, (value_field, "description"), report_unknown)
     description = None if entry.get("description") is None else _text(entry, "description")
     return entry[value_field], description
@@ -253,9 +262,8 @@ def _checked(question: Question) -> Question:
         raise QuestionError("the text of the question is empty", place=("instructions",))
     field, _ = _OPTION_FIELDS.get(question.type, ("", ""))
     if not MIN_OPTIONS <= len(question.options) <= MAX_OPTIONS:
-        raise QuestionError(
-            f"there are {len(question.options)}, and {MIN_OPTIONS} to {MAX_OPTIONS} are allowed", place=(field,)
-        )
+        options = count_noun(len(question.options), "level" if question.type == "score" else "option")
+        raise QuestionError(f"it has {options}, and {MIN_OPTIONS} to {MAX_OPTIONS} are allowed", place=(field,))
     label_by_key: dict[str, str] = {}
     for index, option in enumerate(question.options):
         place = cast("Place", (field, index))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.text import short_repr
 from ..engine.context import common_token_count
 from ..engine.native.context import Logits
 from ..engine.paths import PathStep
@@ -127,8 +128,8 @@ class OptionReader:
         tokenized = self._tokenize(previous_token, spellings)
         tree = _Node()
         for texts in tokenized.texts:
-            for tokens in texts:
-                tree.add(tokens)
+            for tokens, text in texts.items():
+                tree.add(tokens, text)
         yield from self._read_tree(tree, row)
         readings = tuple(
             tuple(self._spelling(text, tokens, tree) for tokens, text in texts.items())
@@ -166,7 +167,7 @@ class OptionReader:
         """Read each token of a tree once, and set the logprobs of its nodes."""
         self._set_logprobs(tree, row)
         for kept, nodes in tree.branches():
-            rows = yield PathStep(kept, [node.token for node in nodes])
+            rows = yield PathStep(kept, [node.token for node in nodes], f"the option {short_repr(nodes[-1].text)}")
             for node, node_row in zip(nodes, rows, strict=True):
                 self._set_logprobs(node, node_row)
 
@@ -176,7 +177,7 @@ class OptionReader:
         log_total = log_sum(logits)
         if not isfinite(log_total):
             raise ModelError("the model's logits are not finite numbers")
-        if node.is_end:
+        if node.text is not None:
             node.end_logprob = log_sum(logits[self._end_ids]) - log_total
         for child in node.children.values():
             child.logprob = float(logits[child.token]) - log_total
@@ -260,15 +261,15 @@ class _Node:
 
     token: int = -1
     children: dict[int, _Node] = field(default_factory=dict)
-    is_end: bool = False  # whether a spelling ends here
+    text: str | None = None  # the spelling that ends here; None if none does
     logprob: float = -inf
     end_logprob: float = -inf
 
-    def add(self, tokens: Sequence[int]) -> None:
+    def add(self, tokens: Sequence[int], text: str) -> None:
         node = self
         for token in tokens:
             node = node.children.setdefault(token, _Node(token))
-        node.is_end = True
+        node.text = text
 
     def follow(self, tokens: Sequence[int]) -> Iterator[_Node]:
         node = self

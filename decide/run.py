@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import NamedTuple
 
 from ..common.errors import LogitsmithError
 from ..engine.batch import BatchAnswer, BatchEngine, BatchFailure
 from ..engine.paths import PathsRead
 from ..logprobs.events import Done, Start
-from .decider import Asked, Asking, Decider, Decision, Place
+from .decider import Asked, Asking, Decider, Decision, Place, next_step
 
 _NO_MORE_INPUTS = object()
 
@@ -21,13 +22,18 @@ class Outcome(NamedTuple):
 
     Attributes:
         number: the number of the input, from 0.
-        decision: the answers; None if one of the prompts failed.
-        error: the error of the first prompt that failed; None if there are answers.
+        result: the answers; or the input's error, or that of the first prompt that failed.
     """
 
     number: int
-    decision: Decision | None
-    error: Exception | None = None
+    result: Decision | Exception
+
+    @property
+    def decision(self) -> Decision:
+        """The answers. Raises the error if there is one."""
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
 
 
 @dataclass
@@ -45,7 +51,7 @@ class _Input:
 class _Prompt:
     """A prompt that is being asked."""
 
-    index: int  # number of the input
+    input: _Input
     place: Place
     asking: Asking
     start: Start | None = None
@@ -53,7 +59,7 @@ class _Prompt:
 
 def decide(
     decider: Decider,
-    inputs: Iterable[str | None],
+    inputs: Iterable[str | Exception | None],
     slots: int,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -64,7 +70,7 @@ def decide(
     Args:
         decider: The questions.
         inputs: The texts. The next one is taken when a slot is free. None means that there is no text yet; then
-            the next one is taken after the next step.
+            the next one is taken after the next step. An error stands for an input that has no text.
         slots: Number of prompts that are read together.
         should_stop: Called before a prompt is asked. Once it returns True, no other input begins, and inputs that
             have begun are finished.
@@ -81,7 +87,7 @@ class _Run:
         self,
         decider: Decider,
         engine: BatchEngine,
-        inputs: Iterator[str | None],
+        inputs: Iterator[str | Exception | None],
         should_stop: Callable[[], bool] | None,
         progress: Callable[[int], object] | None,
     ) -> None:
@@ -95,87 +101,96 @@ class _Run:
         self._has_more_inputs = True
         self._prompts: dict[int, _Prompt] = {}
         self._prompt_count = 0
+        self._places = [place for place in decider.places() if not place.is_prior]
         # The prior's input is the same for all inputs, so that its prompts are asked once.
-        self._priors: dict[Place, Asked] = {}
+        self._prior = _Input("", deque(place for place in decider.places() if place.is_prior))
 
     def outcomes(self) -> Iterator[Outcome]:
-        next_index = 0
-        while True:
-            self._add_prompts()
-            while next_index in self._inputs and self._is_complete(self._inputs[next_index]):
-                yield self._outcome(next_index, self._inputs.pop(next_index))
-                next_index += 1
-            if self._engine.is_idle and not self._inputs and not self._has_more_inputs:
-                return
-            for request_id, event in self._engine.step():
-                self._receive(request_id, event)
+        for index in count():
+            while index not in self._inputs or not self._is_complete(self._inputs[index]):
+                if self._add_prompt():
+                    continue
+                if self._engine.is_idle and not self._inputs and not self._has_more_inputs:
+                    return
+                for request_id, event in self._engine.step():
+                    self._receive(request_id, event)
+            yield self._outcome(index, self._inputs.pop(index))
+
+    def _error_of(self, one: _Input) -> Exception | None:
+        return one.error or self._prior.error
 
     def _is_complete(self, one: _Input) -> bool:
-        return not one.running and (one.error is not None or not one.waiting)
+        is_running = one.running or self._prior.running
+        is_waiting = one.waiting or self._prior.waiting
+        return not is_running and (not is_waiting or self._error_of(one) is not None)
 
     def _outcome(self, index: int, one: _Input) -> Outcome:
-        if one.error is not None:
-            return Outcome(index, None, one.error)
-        return Outcome(index, self._decider.answers(one.asked))
+        error = self._error_of(one)
+        if error is not None:
+            return Outcome(index, error)
+        decision = self._decider.answers(one.asked | self._prior.asked)
+        self._prior.asked = {place: asked.without_usage() for place, asked in self._prior.asked.items()}
+        return Outcome(index, decision)
 
-    def _add_prompts(self) -> None:
-        """Ask prompts as long as slots are free. All prompts of an input come before those of the next one."""
-        while self._engine.free_slots > 0:
-            begun = next((index for index, one in self._inputs.items() if one.waiting and one.error is None), None)
-            if begun is None:
-                begun = self._begin_input()
-            if begun is None:
-                return
-            self._ask(begun, self._inputs[begun])
+    def _add_prompt(self) -> bool:
+        """Begin an input, or ask a prompt of one that has begun; return False if neither is possible now."""
+        # All prompts of an input come before those of the next one.
+        if self._engine.free_slots <= 0:
+            return False
+        begun = [*self._inputs.values(), self._prior] if self._inputs else []
+        for one in begun:
+            if one.waiting and self._error_of(one) is None:
+                self._ask(one)
+                return True
+        return self._begin_input()
 
-    def _begin_input(self) -> int | None:
+    def _begin_input(self) -> bool:
         if not self._has_more_inputs or (self._should_stop is not None and self._should_stop()):
             self._has_more_inputs = False
-            return None
-        text = next(self._texts, _NO_MORE_INPUTS)
-        if not isinstance(text, str):
-            self._has_more_inputs = text is None  # there is none yet
-            return None
-        index = self._input_count
+            return False
+        given = next(self._texts, _NO_MORE_INPUTS)
+        if isinstance(given, str):
+            one = _Input(given, deque(self._places))
+        elif isinstance(given, Exception):
+            one = _Input("", deque(), error=given)
+        else:
+            self._has_more_inputs = given is None  # there is none yet
+            return False
+        self._inputs[self._input_count] = one
         self._input_count += 1
-        self._inputs[index] = _Input(text, deque(self._decider.places()))
-        return index
+        return True
 
-    def _ask(self, index: int, one: _Input) -> None:
+    def _ask(self, one: _Input) -> None:
         place = one.waiting.popleft()
-        if place in self._priors:
-            one.asked[place] = self._priors[place]
-            return
-        prompt = _Prompt(index, place, self._decider.ask(place, one.text))
+        prompt = _Prompt(one, place, self._decider.ask(place, one.text))
         one.running += 1
         self._advance(self._prompt_count, prompt, None)
         self._prompt_count += 1
 
     def _advance(self, request_id: int, prompt: _Prompt, outcome: PathsRead | BatchAnswer | None) -> None:
         """Hand an outcome to the generator of a prompt, and add its next request."""
-        one = self._inputs[prompt.index]
+        self._prompts.pop(request_id, None)
         try:
-            request = next(prompt.asking) if outcome is None else prompt.asking.send(outcome)
-        except StopIteration as end:
-            self._prompts.pop(request_id, None)
-            self._finish(one, prompt, end.value)
+            step = next_step(prompt.asking, outcome)
         except LogitsmithError as error:
-            self._prompts.pop(request_id, None)
-            self._fail(one, error)
+            self._fail(prompt, error)
+            return
+        if isinstance(step, Asked):
+            self._finish(prompt, step)
         else:
             self._prompts[request_id] = prompt
-            self._engine.add(replace(request, id=request_id))
+            self._engine.add(replace(step, id=request_id))
 
-    def _finish(self, one: _Input, prompt: _Prompt, asked: Asked) -> None:
-        one.asked[prompt.place] = asked
-        if prompt.place.is_prior:
-            self._priors[prompt.place] = asked.without_usage()
-        one.running -= 1
+    def _finish(self, prompt: _Prompt, asked: Asked) -> None:
+        prompt.input.asked[prompt.place] = asked
+        prompt.input.running -= 1
         if self._progress is not None:
             self._progress(1)
 
-    def _fail(self, one: _Input, error: Exception) -> None:
-        one.error = one.error or error
+    def _fail(self, prompt: _Prompt, error: LogitsmithError) -> None:
+        one, place = prompt.input, prompt.place
+        title = self._decider.questions[place.question].title
+        one.error = one.error or error.within(f"{title} about the prior" if place.is_prior else title)
         one.running -= 1
 
     def _receive(self, request_id: object, event: object) -> None:
@@ -186,7 +201,7 @@ class _Run:
             if not isinstance(event.error, LogitsmithError):
                 raise event.error
             del self._prompts[request_id]
-            self._fail(self._inputs[prompt.index], event.error)
+            self._fail(prompt, event.error)
         elif isinstance(event, PathsRead):
             self._advance(request_id, prompt, event)
         elif isinstance(event, Start):

@@ -78,8 +78,9 @@ class Wording:
 
     @property
     def can_think(self) -> bool:
-        """True if the model may think before an answer, and the answer can follow."""
-        return self.chat is not None and self.chat.reads(CONTINUED_REASONING)
+        """True if the model may think before an answer, and the answer can follow. Raises ``ModelError``."""
+        has_place = self.thinking_prompt("a question")[1] is not None
+        return has_place and self.chat is not None and self.chat.reads(CONTINUED_REASONING)
 
     def text(self, question: Question, options: Sequence[Option], input_text: str) -> str:
         """Return the text of a question, with its options in the order given. Raises ``ModelError``."""

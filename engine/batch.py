@@ -684,7 +684,7 @@ class _SlotRequest(RunningRequest):
         yield from self._iterate_tokens_and_end(None if has_ended else rows)
 
     def _read_negative_prompt(self, negative: _NegativeSlot, negative_ids: Sequence[int]) -> BatchExactness:
-        check_prompt(negative_ids, negative.slot.length, "each slot of the batch holds", NEGATIVE_PROMPT)
+        check_prompt(negative_ids, negative.slot.length, NEGATIVE_PROMPT)
         read = negative.slots.read(negative.slot, negative_ids, reuses_answers=self.reuses_answers)
         if read.exactness != negative.slots.exactness:
             self.is_exact = False

@@ -182,7 +182,7 @@ class _BeamRequest(RunningRequest):
             check_without_draws(self.chain)
         except SamplingError as error:
             raise error.within("beams") from None
-        check_prompt(prompt_ids, model.context_length, "the context holds")
+        check_prompt(prompt_ids, model.context_length)
         prompt_length = max(len(prompt_ids), len(self.negative_ids or ()))
         # One token more than the context holds can be made, because the last one is not read.
         self._max_text_tokens = model.context_length - prompt_length + 1
@@ -241,7 +241,7 @@ class _BeamRequest(RunningRequest):
             return _TextSlots(make(self.model, self.prompt_ids))
         negative_model = guidance_model(self.model, guidance)
         try:
-            check_prompt(negative_ids, negative_model.context_length, "the context holds")
+            check_prompt(negative_ids, negative_model.context_length)
         except ModelError as error:
             raise ModelError.of(error).within("guidance, negative prompt") from None
         return _TextSlots(make(self.model, self.prompt_ids), make(negative_model, negative_ids))

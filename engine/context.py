@@ -221,7 +221,7 @@ class Context:
 
     def check(self, prompt: Sequence[int]) -> None:
         """Raise ``ModelError`` if a prompt is empty or does not fit."""
-        check_prompt(prompt, self.length, "the context holds")
+        check_prompt(prompt, self.length)
 
     def _reuse_complete_prompt(self, prompt: Sequence[int]) -> bool:
         """Drop the tokens after a prompt that was read exactly; return False if that is not possible."""
@@ -308,16 +308,14 @@ def common_token_count(held_tokens: _Tokens, prompt: _Tokens) -> int:
     return length
 
 
-def check_prompt(
-    prompt: Sequence[int], max_tokens: int, holder_words: str, prompt_words: str = "the prompt"
-) -> None:
-    """Raise ``ModelError`` if a prompt is empty or too long. ``holder_words``: such as ``the context holds``."""
+def check_prompt(prompt: Sequence[int], max_tokens: int, prompt_words: str = "the prompt") -> None:
+    """Raise ``ModelError`` if a prompt is empty or does not fit into the context."""
     if not prompt:
         raise ModelError(f"{prompt_words} is empty")
     if len(prompt) > max_tokens:
         prompt_length = count_noun(len(prompt), "token")
         raise PromptTooLongError(
-            f"{prompt_words} has {prompt_length} and {holder_words} {max_tokens:,}",
+            f"{prompt_words} has {prompt_length} and the context holds {max_tokens:,}",
             advice=("shorten it, or give a larger ", Word.N_CTX),
             prompt_tokens=len(prompt),
             context_tokens=max_tokens,

@@ -139,7 +139,7 @@ class NegativeText:
         self.context = context
         self.prompt_ids = prompt_ids
         self._scale = scale
-        check_prompt(prompt_ids, context.length, "the context holds", NEGATIVE_PROMPT)
+        check_prompt(prompt_ids, context.length, NEGATIVE_PROMPT)
 
     def read_prompt(
         self, progress: Progress | None, is_interrupted: Callable[[], bool] | None, exact: bool

@@ -20,7 +20,7 @@ from .chat_template import (
     ReasoningFormat,
     content_text,
 )
-from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format, shown_tags
+from .reasoning_format import REASONING_MARK, USER_MARK, find_reasoning_format, opened_tags, shown_tags
 from .template_variables import check_variables, variables_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class JinjaChatTemplate(ChatTemplate):
     @cached_property
     def reasoning_tags(self) -> ReasoningTags | None:
         """The first of the well-known pairs of tags that appears in the template, or those that it shows."""
-        return self._known_tags or shown_tags(self._without_variables)
+        template = self._without_variables
+        return self._known_tags or shown_tags(template) or opened_tags(template)
 
     @property
     def _known_tags(self) -> ReasoningTags | None:

@@ -27,10 +27,12 @@ class PathStep(NamedTuple):
     Attributes:
         kept: number of tokens after the prompt that stay; the later ones are removed first.
         tokens: the tokens to read then, at least one.
+        words: what they are the end of, in messages.
     """
 
     kept: int
     tokens: Sequence[int]
+    words: str = "a text after it"
 
 
 PathReading = Generator[PathStep, Sequence[Logits], Any]
@@ -126,8 +128,8 @@ class RunningPaths:
         self._longest = max(self._longest, len(self.prompt_ids) + path_length)
         if len(self.prompt_ids) + path_length > self.slot.length:
             raise PromptTooLongError(
-                f"the prompt has {count_noun(len(self.prompt_ids), 'token')}, a text after it {path_length:,}, and"
-                f" each slot of the batch holds {self.slot.length:,}",
+                f"the prompt has {count_noun(len(self.prompt_ids), 'token')}, {step.words} {path_length:,},"
+                f" and the context holds {self.slot.length:,}",
                 advice=("give a larger ", Word.N_CTX),
                 prompt_tokens=len(self.prompt_ids),
                 context_tokens=self.slot.length,

@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 from ..logprobs.events import ReasoningTags
 from ..models.errors import ModelError
-from .chat_template import ANSWER_MARK, LAST_TAG, TAG, ChatTemplate, ReasoningFormat, common_beginning
+from .chat_template import (
+    ANSWER_MARK,
+    LAST_TAG,
+    REASONING_TAGS,
+    TAG,
+    ChatTemplate,
+    ReasoningFormat,
+    common_beginning,
+)
 
 USER_MARK = "UserMark"
 REASONING_MARK = "ReasoningMark"
@@ -54,6 +62,15 @@ def shown_tags(template: ChatTemplate) -> ReasoningTags | None:
     without_header = answer_prefix.removeprefix(_overlap(shown.prompt.rstrip(), answer_prefix)).strip()
     answer_prefixes = tuple(dict.fromkeys(filter(None, (answer_prefix, without_header))))
     return ReasoningTags(start, end_tag[0], answer_prefixes)
+
+
+def opened_tags(template: ChatTemplate) -> ReasoningTags | None:
+    """Return the well-known tags of which a prompt ends with the start tag; None if there are none."""
+    try:
+        prompt = template.render([{"role": "user", "content": USER_MARK}]).text.rstrip()
+    except ModelError:
+        return None
+    return next((tags for tags in REASONING_TAGS if prompt.endswith(tags.start)), None)
 
 
 def _overlap(text: str, other: str) -> str:

@@ -200,7 +200,7 @@ class SequenceSlots:
         """Make ``prompt`` the content of a slot. ``progress``: called before each call of llama.cpp."""
         # Raises ``ModelError`` for a prompt that is empty or does not fit. ``reuses_answers``: whether also
         # generated tokens are reused; their keys and values differ by rounding.
-        check_prompt(prompt, slot.length, "each slot of the batch holds")
+        check_prompt(prompt, slot.length)
         prompt = list(prompt)
         chunk_ends = self._chunks.ends(len(prompt))
         kept_count = 0
@@ -254,7 +254,7 @@ class SequenceSlots:
         """Make ``tokens`` the content of a slot; return the logits after the last, valid until the next call."""
         # All tokens that the slot has in common with them are reused, and those of another slot if that saves
         # much. So the logits are exact to rounding only. Raises ``ModelError`` as `read` does.
-        check_prompt(tokens, slot.length, "each slot of the batch holds")
+        check_prompt(tokens, slot.length)
         tokens = list(tokens)
         count_common = partial(_common_token_count_before_last, prompt=tokens)
         if len(tokens) - count_common(slot) > SEGMENT_TOKENS:
@@ -282,7 +282,7 @@ class SequenceSlots:
     def read_each(self, slot: SequenceSlot, prompt: Sequence[int]) -> Iterator[Logits]:
         """Read all tokens of a prompt, as `Context.read_each` does; yield the logits after each token."""
         # They are valid until the next step.
-        check_prompt(prompt, slot.length, "each slot of the batch holds")
+        check_prompt(prompt, slot.length)
         self._truncate_slot(slot, 0)
         for start in range(0, len(prompt), slot.max_rows):
             tokens = list(prompt[start : start + slot.max_rows])

@@ -17,7 +17,6 @@ from ..common.strict_json import encode_json
 from ..common.text import count_noun
 from ..decide.calibration import Calibration
 from ..decide.decider import Decider, DecideSettings, Decision, Method
-from ..decide.errors import QuestionError
 from ..decide.questions import Question
 from ..decide.run import decide
 from ..decide.wording import DEFAULT_TEMPLATE, Wording
@@ -76,14 +75,10 @@ class DecisionPlan:
 
     def recorded_settings(self, model: ModelDescription, other_flags: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the results depend on, as JSON, under the names by which users set it."""
-        questions = {
-            f"question {question.name or number}": question.as_json()
-            for number, question in enumerate(self.questions, 1)
-        }
         calibration = None if self.calibration is None else self.calibration.as_json()
         return {
             **model_settings(model),
-            **questions,
+            "question list": [question.as_json() for question in self.questions],
             "method": self.method,
             "permutations": self.permutations,
             "prior": self.prior,
@@ -158,24 +153,34 @@ class JsonRows:
 
     @contextmanager
     def open(self, file: BinaryIO) -> Iterator[Iterator[Row]]:
-        """Yield the rows of a file."""
-        yield map(self._row, read_json_lines(file))
+        """Yield the rows of a file. Raises ``InvalidLineError`` if the first object lacks the column."""
+        yield self._rows(read_json_lines(file))
 
-    def _row(self, line: InputLine) -> Row:
+    def _rows(self, lines: Iterator[InputLine]) -> Iterator[Row]:
+        column = None
+        for line in lines:
+            if column is None and not isinstance(line.content, InvalidLineError):
+                try:
+                    column = _input_column(list(line.content), self._column, "field")
+                except InvalidLineError as error:
+                    raise error.within(f"line {line.number}") from None
+            yield self._row(line, column)
+
+    def _row(self, line: InputLine, column: str | None) -> Row:
         fields = line.content
         if isinstance(fields, InvalidLineError):
             return Row(line.number, {}, line.digest, error=fields)
         try:
             digest = _fields_digest(fields)
         except (ValueError, RecursionError):
-            error = InvalidLineError("it contains a number that JSON does not have, or is nested too deeply")
+            error = InvalidLineError("it contains a number that is too large, or is nested too deeply")
             return Row(line.number, {}, line.digest, error=error)
         try:
             for name in self._reserved_fields:
                 if name in fields:
                     fields = {key: value for key, value in fields.items() if key not in self._reserved_fields}
                     raise InvalidLineError(f'"{name}" is a field of the result; rename this field of the line')
-            name = _input_column(list(fields), self._column, "field")
+            name = _input_column(list(fields), column, "field")
             if not isinstance(fields[name], str):
                 raise InvalidLineError(f'"{name}" is not a string')
             return Row(line.number, fields, digest, fields[name])
@@ -264,12 +269,15 @@ class CsvResults:
         self._columns = rows.columns
         self._delimiter = rows.delimiter
         self._has_unsure = plan.min_confidence is not None
+        self._has_undecided = plan.method == "grammar"
         columns = list(rows.columns)
         for name in [*self._columns_of(plan.questions), "error"]:
-            if name in columns:
+            if name in rows.columns:
                 raise InvalidLineError(
                     f'the results need a column "{name}", and there is one already; rename it, or the question'
                 )
+            if name in columns:
+                raise InvalidLineError(f'the results would have two columns "{name}"; rename a question')
             columns.append(name)
         self._column_count = len(columns)
         self.header: str | None = self._row_text(columns)
@@ -281,6 +289,8 @@ class CsvResults:
             yield f"{name}_confidence"
             if self._has_unsure:
                 yield f"{name}_unsure"
+            if self._has_undecided:
+                yield f"{name}_undecided"
 
     def line(self, row: Row, result: Result) -> str:
         values = list(row.fields.values())
@@ -292,6 +302,8 @@ class CsvResults:
             values += [value if isinstance(value, str) else encode_json(value), encode_json(answer.confidence)]
             if self._has_unsure:
                 values.append(encode_json(answer.is_unsure))
+            if self._has_undecided:
+                values.append(encode_json(answer.undecided))
         return self._row_text([*values, ""])
 
     def _row_text(self, values: Sequence[str]) -> str:
@@ -415,22 +427,13 @@ def decided_rows(
     """Yield each row with its result, in the order of the rows. For the arguments see `decide`."""
     taken_rows: deque[Row] = deque()
 
-    def texts() -> Iterator[str | None]:
+    def inputs() -> Iterator[str | Exception | None]:
         for row in rows:
             if row is not None:
                 taken_rows.append(row)
-            if row is None or row.error is None:
-                yield None if row is None else row.text
+            yield None if row is None else row.error or row.text
 
-    def invalid_rows() -> Iterator[tuple[Row, Result]]:
-        while taken_rows and taken_rows[0].error is not None:
-            row = taken_rows.popleft()
-            yield row, Failure("invalid_request", describe_error(row.error or QuestionError()))
-
-    for outcome in decide(decider, texts(), slots, should_stop=should_stop):
-        yield from invalid_rows()
-        yield (
-            taken_rows.popleft(),
-            outcome.decision or failure_of(outcome.error or QuestionError(), describe_error),
-        )
-    yield from invalid_rows()
+    for outcome in decide(decider, inputs(), slots, should_stop=should_stop):
+        result = outcome.result
+        row_result = failure_of(result, describe_error) if isinstance(result, Exception) else result
+        yield taken_rows.popleft(), row_result

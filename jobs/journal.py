@@ -219,17 +219,23 @@ def check_and_write_settings(
     *,
     has_results: bool,
     overwrite: bool = False,
-    advice: str = "use the same settings, or --force to keep the existing results and continue",
+    needs_old_settings: bool = False,
+    way_out: str = "--force to keep the existing results and continue",
 ) -> None:
     """Write the settings of this run to a file next to the results."""
-    # Raises ``JournalError`` if existing results were made with other settings, unless ``overwrite`` is True.
-    # Existing results may have no file of settings. They are checked later, by their ``request_id``.
+    # Raises ``JournalError`` if existing results were made with other settings, or if ``needs_old_settings`` and
+    # there are none, unless ``overwrite`` is True. Results of a batch are also checked by their ``request_id``.
+    # ``way_out``: what the user may do instead of using the same settings.
     path = settings_path(results)
     if has_results and not overwrite:
-        old_settings = read_settings(path)
+        old_settings = read_settings(path, way_out)
+        if old_settings is None and needs_old_settings:
+            raise JournalError(f"{path}, which says how {results} was made, is missing; {way_out}")
         differences = [] if old_settings is None else settings_differences(old_settings, settings)
         if differences:
-            raise JournalError(f"{results} was made with {'; '.join(differences)}; {advice}")
+            raise JournalError(
+                f"{results} was made with {'; '.join(differences)}; use the same settings, or {way_out}"
+            )
     _write_settings(path, settings)
 
 
@@ -243,7 +249,7 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     return sha256(json.dumps(compared_settings, sort_keys=True).encode()).hexdigest()
 
 
-def read_settings(path: Path) -> dict[str, Any] | None:
+def read_settings(path: Path, way_out: str = "") -> dict[str, Any] | None:
     """Return the settings in a file; None if the file does not exist. Raises ``JournalError``."""
     try:
         with path.open("rb") as file:
@@ -257,7 +263,7 @@ def read_settings(path: Path) -> dict[str, Any] | None:
     except ValueError:
         settings = None
     if not isinstance(settings, dict):
-        raise JournalError(f"{path}: this file does not contain the settings of a batch; --force overwrites it")
+        raise JournalError(f"{path}: this file does not contain settings of results", advice=way_out)
     return settings
 
 

@@ -20,6 +20,7 @@ from typing import IO, Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from ..common.files import MAX_LINE_BYTES, InputTooLargeError, bounded_lines, open_as_utf8, read_bounded
 from ..common.strict_json import json_problem, parse_strict_json
+from ..common.text import count_noun
 from ..requests.errors import InvalidLineError
 
 
@@ -240,7 +241,7 @@ def _read_rows(rows: Any, column_count: int, lines_before: int) -> Iterator[CsvR
 
 def _row_error(row: list[str], column_count: int) -> InvalidLineError | None:
     if len(row) != column_count:
-        return InvalidLineError(f"it has {len(row)} fields, and the first row names {column_count}")
+        return InvalidLineError(f"it has {count_noun(len(row), 'field')}, and the first row names {column_count}")
     try:
         "".join(row).encode()  # raises if the row has bytes that are not UTF-8
     except UnicodeEncodeError:

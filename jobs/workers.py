@@ -352,19 +352,9 @@ class DecideService(_ModelService):
         add_progress: Callable[[int], None],
     ) -> None:
         """Answer questions about rows while more of them arrive, see `Service`. A unit of progress is a token."""
-        describe_error = self._spec.describe_error
-
-        def rows() -> Iterator[Row | None]:
-            for task in tasks:
-                row: Row | None = None if task is None else task.content
-                if row is None or row.error is None:
-                    yield row
-                else:
-                    failure = Failure("invalid_request", describe_error(row.error))
-                    send_result(TaskResult(str(row.number), failure, has_failed=True))
-
+        rows = (None if task is None else task.content for task in tasks)
         slots = self._spec.parallel or self._model.default_parallel
-        for row, result in decided_rows(self._decider, rows(), slots, describe_error=describe_error):
+        for row, result in decided_rows(self._decider, rows, slots, describe_error=self._spec.describe_error):
             if isinstance(result, Decision):
                 add_progress(result.usage.computed_tokens)
             send_result(TaskResult(str(row.number), result, isinstance(result, Failure)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zipfile
 import zlib
@@ -15,16 +14,6 @@ from numpy.typing import NDArray
 
 from ..common.files import file_problem, write_file_atomically
 from .errors import RecoverError
-
-
-def check_writable(path: Path) -> None:
-    """Raise ``RecoverError`` if no file can be written at this path."""
-    if not path.parent.is_dir():
-        raise RecoverError(f"{path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise RecoverError(f"{path}: this is a folder, not a file")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise RecoverError(f"{path}: the folder {path.parent} cannot be written to")
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.files import file_problem
+from ..common.files import check_writable, file_problem
 from ..common.strict_json import encode_json, json_line, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
 from .errors import RecoverError
-from .files import check_writable, pack_bytes, read_npz, write_file, write_npz
+from .files import pack_bytes, read_npz, write_file, write_npz
 from .numerics import Float64s, logsumexp
 from .task import LogprobEstimates, RecoveryTask
 
@@ -176,7 +176,10 @@ def check_output_path(path: Path) -> None:
     """Raise ``RecoverError`` if the file name does not end in a known format, or the file cannot be written."""
     if path.suffix not in _FILE_SUFFIXES:
         raise RecoverError(f"{path}: the file name must end in one of {', '.join(_FILE_SUFFIXES)}")
-    check_writable(path)
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise RecoverError(f"{path}: {error.strerror}") from None
 
 
 def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -> None:

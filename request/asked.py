@@ -71,8 +71,8 @@ class AskedRequest:
 
     def with_preset_of_model(self, model_name: str) -> AskedRequest:
         """Return the request with the preset that its model's name chooses, as in ``MODEL:PRESET``."""
-        name, colon, preset = (self.model or "").partition(f"{model_name}:")
-        if name or not colon or self.preset == preset:
+        preset = preset_of_model(self.model, model_name)
+        if preset is None or self.preset == preset:
             return self
         if self.preset is not None:
             return replace(self, ignored=(*self.ignored, f"{self.place}model"))
@@ -87,6 +87,12 @@ class AskedRequest:
     def sets_chain(self) -> bool:
         """True if the request names a chain, or a preset with one."""
         return self.preset is not None or self.chain is not None
+
+
+def preset_of_model(requested_model: str | None, model_name: str) -> str | None:
+    """Return the preset that the name of a model chooses, as in ``MODEL:PRESET``; None if it chooses none."""
+    name, colon, preset = (requested_model or "").partition(f"{model_name}:")
+    return preset if colon and not name else None
 
 
 def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place: str = "") -> AskedRequest:

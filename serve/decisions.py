@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.errors import Place as ErrorPlace, place_suffix
-from ..decide.decider import Asked, Asking, Decider, DecideSettings, Decision, Place
+from ..decide.decider import Asked, Asking, Decider, DecideSettings, Decision, Place, next_step
 from ..decide.errors import QuestionError
 from ..decide.questions import Question, read_questions
 from ..decide.wording import DEFAULT_TEMPLATE, Wording
@@ -20,6 +20,7 @@ from ..engine.model import Model
 from ..engine.paths import PathRequest, PathsRead
 from ..engine.request import GenerationRequest
 from ..logprobs.events import Done, Start
+from ..requests.asked import preset_of_model
 from ..requests.decision_fields import FIELDS_OF_SOME_QUESTIONS, DecisionFields, with_plain_instructions
 from ..requests.fields import read_body
 from ..requests.strict_model import Json
@@ -28,7 +29,6 @@ from .answers import as_request_error, collect, refusals_told, until_client_leav
 from .errors import InvalidRequestError, TimedOutError, client_message
 from .limits import check_decision
 from .request_log import RequestRecord, record_of
-from .requested_names import preset_of_model_name
 from .state import RouteSpec, ServerState, read_json
 
 
@@ -38,7 +38,7 @@ async def decisions(request: Request, state: ServerState) -> Response:
     state.check_queue()
     record = await read_json(request, state)
     fields, ignored = read_body(DecisionFields, record, is_strict=state.is_strict(request))
-    if preset_of_model_name(record, model.name) is not None:
+    if preset_of_model(fields.model, model.name) is not None:
         ignored.append("model")  # a preset chooses tokens, and a decision reads the model's own probabilities
     questions = _read_questions(cast("Json", record)["questions"], ignored, is_strict=state.is_strict(request))
     check_decision(fields, questions)
@@ -95,8 +95,6 @@ def _decider(
         thinks=fields.reasoning_budget > 0,
         template=DEFAULT_TEMPLATE if fields.prompt_template is None else fields.prompt_template,
     )
-    if fields.reasoning_budget and not wording.can_think:
-        ignored.append("reasoning_budget")
     settings = DecideSettings(
         wording,
         fields.method,
@@ -105,7 +103,10 @@ def _decider(
         fields.reasoning_budget,
         min_confidence=fields.min_confidence,
     )
-    return Decider(model, questions, settings)
+    decider = Decider(model, questions, settings)
+    if fields.reasoning_budget and not decider.thinks:
+        ignored.append("reasoning_budget")
+    return decider
 
 
 class _Run:
@@ -175,7 +176,7 @@ class _Run:
     ) -> PathRequest | GenerationRequest | Asked:
         """Return the next request for a prompt, or what was asked."""
         try:
-            return await self._state.run(partial(_next_step, asking, outcome), is_program=self._has_own_template)
+            return await self._state.run(partial(next_step, asking, outcome), is_program=self._has_own_template)
         except InvalidRequestError as error:
             if self._has_own_template:
                 error.param = "prompt_template"
@@ -200,13 +201,6 @@ class _Run:
             stream = engine.submit([request], is_next=self._has_begun)
         ((start, *_, done),) = await collect(engine, stream, self._record)
         return BatchAnswer(None, cast("Start", start), (), cast("Done", done))
-
-
-def _next_step(asking: Asking, outcome: PathsRead | BatchAnswer | None) -> PathRequest | GenerationRequest | Asked:
-    try:
-        return next(asking) if outcome is None else asking.send(outcome)
-    except StopIteration as end:
-        return cast("Asked", end.value)
 
 
 ROUTES = (

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..common.text import count_noun
-from ..decide.decider import order_count
-from ..decide.questions import Question
+from ..decide.questions import Question, order_count
 from ..engine.request import ChatMessages, GenerationRequest
 from ..presets.overrides import Override
 from ..requests.decision_fields import DecisionFields

@@ -29,14 +29,6 @@ def find_listed_preset(name: str, field: str) -> PresetEntry:
     return known[name]
 
 
-def preset_of_model_name(body: object, model_name: str) -> str | None:
-    """Return the preset that the ``model`` of a body names, as in ``MODEL:PRESET``; None if it names none."""
-    name = body.get("model") if isinstance(body, dict) else None
-    if not isinstance(name, str) or not name.startswith(f"{model_name}:"):
-        return None
-    return name.removeprefix(f"{model_name}:")
-
-
 def check_preset_of_model(preset: str) -> None:
     """Raise ``ModelNotFoundError`` if the name of a model, as in ``MODEL:PRESET``, ends in an unknown preset."""
     if preset == "model":  # the settings in the model's file

@@ -19,6 +19,7 @@ from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
+from ..requests.asked import preset_of_model
 from ..requests.fields import MessageFields, PromptFields, fields_without_place, read_body
 from ..requests.resolve import RequestDefaults
 from ..requests.strict_model import Json, StrictModel
@@ -37,7 +38,7 @@ from .errors import (
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, record_of
-from .requested_names import check_preset_of_model, preset_of_model_name
+from .requested_names import check_preset_of_model
 from .resolution import SETTING_ERRORS, RequestMaker
 from .security import Access
 from .story_folder import StoryFolder
@@ -244,7 +245,10 @@ async def read_json(request: Request, state: ServerState) -> object:
         raise InvalidRequestError(f"the body is not JSON: {place}: {json_problem(error)}") from None
     except ValueError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
-    preset = None if state.model is None else preset_of_model_name(value, state.model.name)
+    requested_model = value.get("model") if isinstance(value, dict) else None
+    if state.model is None or not isinstance(requested_model, str):
+        return value
+    preset = preset_of_model(requested_model, state.model.name)
     if preset is not None:
         await state.run(partial(check_preset_of_model, preset))
     return value

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
+from ...common.files import check_writable
 from ...common.flags import at_least
 from ..command_options import TypedFlags, reject_same_file, takes_options
 from ..flags import REQUIRED, Options, flag
@@ -63,8 +64,6 @@ def recover_basis(options: BasisOptions) -> None:
     prompts than the model has dimensions. --rows computes such rows with a local model, --vectors reads them
     from files of gen recover.
     """
-    from ...recover.files import check_writable
-
     show_llama_cpp_messages(options.log)
     check_writable(options.output)
     with interruptible() as interrupt:

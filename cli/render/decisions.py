@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ...common.text import count_noun
 from ..text import BOLD, has_styles, output_width, styled, visible, wrap_words
 from .table import Column, Table, print_table
 
@@ -18,6 +19,7 @@ _MAX_BAR_WIDTH = 40
 _MIN_BAR_WIDTH = 6
 _PIPE_WIDTH = 80
 _LOW_MASS = 0.5
+_SHOWN_UNDECIDED = 0.005  # less changes no probability as it is shown
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -63,7 +65,9 @@ def _bars(answer: Answer, width: int | None) -> list[str]:
     lines = table.render(width)
     rest = numbers[len(shown) :]
     if rest:
-        lines.append(f"  {len(rest)} others: {sum(probabilities[number] for number in rest):.2f} together")
+        lines.append(
+            f"  {count_noun(len(rest), 'other')}: {sum(probabilities[number] for number in rest):.2f} together"
+        )
     return lines
 
 
@@ -76,9 +80,11 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.question.type == "score":
         yield f"mean {answer.mean_value:.2f} of 0 to {len(answer.question.options) - 1}"
     if answer.is_unsure:
-        yield f"unsure: the highest probability is {answer.confidence:.2f}"
+        yield "unsure: no answer has the probability of --min-confidence"
     if answer.mass < _LOW_MASS:
         yield f"mass {answer.mass:.2g}: the model would rather write something else"
+    if answer.undecided >= _SHOWN_UNDECIDED:
+        yield f"undecided {answer.undecided:.2g}: texts with this probability were not followed to an option"
     reading = answer.measured[0].reading
     if reading.shared:
         yield f"shared by several options, and left out: {', '.join(map(repr, reading.shared))}"
@@ -97,6 +103,23 @@ def _show_tokens(answer: Answer, piece_of: Callable[[int], bytes]) -> None:
             rows.append([option.label, repr(spelling.text), f"{spelling.logprob:.2f}", ", ".join(tokens)])
     columns = [Column("option"), Column("spelling"), Column("logprob", align="right")]
     print_table([*columns, Column("tokens with logprobs", is_text=True)], rows)
+    if len(answer.measured) > 1 or answer.priors:
+        print()
+        _show_log_values(answer)
+
+
+def _show_log_values(answer: Answer) -> None:
+    """Print what the probabilities are computed from: the log values of the options, in each order of them."""
+    labels = [option.label for option in answer.question.options]
+    rows = [
+        [
+            f"{words}order {number}",
+            ", ".join(f"{labels[index]} {one.log_values[index]:.2f}" for index in one.order),
+        ]
+        for words, measured in (("", answer.measured), ("prior, ", answer.priors))
+        for number, one in enumerate(measured, 1)
+    ]
+    print_table([Column("asked"), Column("log values of the options", is_text=True)], rows)
 
 
 def show_calibration(calibration: Calibration) -> None:
@@ -104,7 +127,9 @@ def show_calibration(calibration: Calibration) -> None:
     for number, one in enumerate(calibration.questions):
         if number:
             print()
-        print(f"{visible(one.question.title)}: temperature {one.values.temperature:.3g}")
+        print(
+            visible(f"{one.question.name or one.question.instructions}: temperature {one.values.temperature:.3g}")
+        )
         rows = []
         for name in ("accuracy", "log_loss", "brier", "ece"):
             before, after = (_with_interval(getattr(quality, name)) for quality in (one.before, one.after))

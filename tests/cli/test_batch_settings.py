@@ -60,7 +60,7 @@ def test_a_damaged_file_is_refused_unless_forced(tmp_path, content):
     results = tmp_path / "out.jsonl"
     path = settings_path(results)
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(JournalError, match="does not contain the settings of a batch; --force overwrites it"):
+    with pytest.raises(JournalError, match="does not contain settings of results; --force to keep"):
         check_and_write_settings(results, SETTINGS, has_results=True, overwrite=False)
     check_and_write_settings(results, SETTINGS, has_results=True, overwrite=True)
     assert json.loads(path.read_text()) == SETTINGS

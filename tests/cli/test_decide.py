@@ -1,9 +1,19 @@
 """`gen decide`: questions about a text and about tables, resumed tables, calibrations, and what is wrong."""
 
 import csv
+import io
 import json
 
+import numpy as np
 import pytest
+from logitsmith.cli.render.decisions import show_answers
+from logitsmith.decide import Decision, Usage, choice, predicate, read_questions
+from logitsmith.decide.answers import Measurement, answer as answer_of
+from logitsmith.decide.reading import OptionReading, SpellingReading
+from logitsmith.jobs.decisions import CsvResults, CsvRows, DecisionPlan, JsonRows, Row
+from logitsmith.jobs.journal import settings_differences
+from logitsmith.requests.errors import InvalidLineError
+from logitsmith.requests.recorded_settings import ModelDescription
 
 from ..engine.small_models import write_model
 
@@ -101,7 +111,21 @@ def test_the_tokens_behind_a_number(gen):
     (yes, _) = answer["tokens"]
     spelled = yes[0]
     assert sum(spelled["token_logprobs"]) + spelled["end_logprob"] == pytest.approx(spelled["logprob"])
-    assert "tokens with logprobs" in gen("decide", TEXT, *ANGRY, *ONE, "--trace").out
+    assert "log values" not in gen("decide", TEXT, *ANGRY, *ONE, "--trace").out
+
+
+@pytest.mark.parametrize("method", ["sequence", "grammar"])
+def test_the_log_values_behind_a_mean_without_the_prior(gen, method):
+    asked = (*TOPIC, "--permutations", "2", "--prior", "N/A", "--trace", "--method", method)
+    (answer,) = decided(gen, *asked)["answers"]
+    values = np.array(answer["log_values"]) - np.array(answer["prior_log_values"])
+    shares = np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
+    assert [one["probability"] for one in answer["probabilities"]] == pytest.approx(list(shares.mean(axis=0)))
+    if method == "sequence":
+        assert answer["log_values"][0] == answer["logprobs"]
+        shown = " ".join(gen("decide", TEXT, *asked, *ONE).out.split())
+        assert "tokens with logprobs" in shown
+        assert f"prior, order 2 No {answer['prior_log_values'][1][1]:.2f}, None" in shown
 
 
 @pytest.mark.parametrize(
@@ -163,15 +187,21 @@ def test_a_table_of_excel(gen, work):
 
 def test_a_table_of_json_lines(gen, work):
     rows = [{"text": TEXT, "id": 1}, {"text": 3}, {"text": "x", "answers": []}, {"a": 1, "b": 2}, {"only": "x"}]
-    (work / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"text": NaN}\n[]\n')
+    (work / "in.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + '{"text": NaN}\n[]\n{"text": 1e400}\n'
+    )
     found = gen("decide", "--table", "in.jsonl", *ANGRY, *ONE, "--trace", code=1).lines
-    assert [bool(line["answers"]) for line in found] == [True, False, False, False, True, False, False]
+    assert [bool(line["answers"]) for line in found] == [True, *[False] * 7]
     assert found[0] | {"answers": None} == rows[0] | {"answers": None, "error": None}
     messages = [line["error"]["message"] for line in found if line["error"]]
     for message, part in zip(
-        messages, ["not a string", "rename", '"a", "b"', "not JSON", "an object"], strict=True
+        messages,
+        ["not a string", "rename", '"a", "b"', '"only"', "not JSON", "an object", "too large"],
+        strict=True,
     ):
         assert part in message
+    without_text = gen("decide", "--table", "-", *ANGRY, *ONE, stdin='{"a": 1, "b": 2}\n{"text": "x"}\n', code=2)
+    assert 'stdin: line 1: there is no field "input" or "text", but "a", "b"' in without_text.err
     piped = gen("decide", "--table", "-", *ANGRY, *ONE, stdin=json.dumps(rows[0]) + "\n").lines
     assert piped[0]["answers"][0]["probability"] == pytest.approx(found[0]["answers"][0]["probability"])
 
@@ -216,15 +246,80 @@ def test_results_of_another_run_are_not_continued(gen, work):
     for arguments, reason in {
         ANGRY: "out.jsonl already exists; continue it with --resume",
         (*ANGRY, "--resume", "--method", "grammar"): 'made with method "sequence", now "grammar"',
-        (*LEVELS, "--resume"): "made with another question 1",
+        (*LEVELS, "--resume"): "made with another question list",
         (*ANGRY, "--resume", "--no-chat"): "made with chat none, now false",
         (*ANGRY, "--resume", "--prior", ""): 'made with prior none, now ""',
     }.items():
         assert reason in gen(*table, *arguments, code=1).err
+    settings = work / "out.jsonl.settings.json"
+    content = settings.read_text()
+    settings.write_text("{")
+    damaged = gen(*table, *ANGRY, "--resume", code=1)
+    assert "does not contain settings of results; name another file with -o" in damaged.err
+    settings.unlink()
+    missing = gen(*table, *ANGRY, "--resume", code=1)
+    assert "which says how out.jsonl was made, is missing; name another file with -o" in missing.err
+    settings.write_text(content)
     (work / "in.jsonl").write_text('{"text": "another"}\n')
     assert "line 1 belongs to another row" in gen(*table, *ANGRY, "--resume", code=1).err
     (work / "in.jsonl").write_text('{"n": 0, "text": "I was charged twice.0"}\n')
     assert "2 rows more than the table has" in gen(*table, *ANGRY, "--resume", code=1).err
+
+
+FIRST, SECOND = {"type": "predicate", "instructions": "a"}, {"type": "predicate", "instructions": "b"}
+
+
+@pytest.mark.parametrize(
+    ("questions", "others"),
+    [
+        ([FIRST], [SECOND]),
+        ([FIRST, SECOND], [SECOND, FIRST]),
+        ([FIRST, SECOND], [FIRST]),
+        ([FIRST | {"name": "2"}, SECOND], [FIRST | {"name": "3"}, SECOND]),
+        ([FIRST | {"name": "2"}, SECOND], [FIRST | {"name": "2"}, FIRST]),
+    ],
+)
+def test_questions_in_another_order_or_of_another_name_are_other_questions(questions, others):
+    model = ModelDescription("a", {"fingerprint": "1"}, {})
+    found = [DecisionPlan(read_questions(each)).recorded_settings(model, {}) for each in (questions, others)]
+    assert settings_differences(*found) == ["another question list"]
+
+
+def texts_of(*rows, column=None):
+    file = io.BytesIO("".join(json.dumps(row) + "\n" for row in rows).encode())
+    with JsonRows(column).open(file) as found:
+        return [row.text if row.error is None else str(row.error) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("rows", "second"),
+    [
+        (({"input": "x", "id": "1"}, {"id": "17"}), 'there is no field "input", but "id"; --column names another'),
+        (({"text": "x"}, {"input": "y"}), 'there is no field "text", but "input"; --column names another'),
+        (({"text": "x"}, {"input": "y", "text": "z"}), "z"),
+        (({"mail": "x"}, {"mail": "y", "id": "1"}), "y"),
+        (({"mail": "x"}, {"input": "y"}), 'there is no field "mail", but "input"; --column names another'),
+        (({"mail": "x"}, {}), 'there is no field "mail", but none; --column names another'),
+    ],
+)
+def test_the_first_row_says_which_field_has_the_texts_of_all(rows, second):
+    assert texts_of(*rows) == ["x", second]
+    assert texts_of(3, *rows) == ["it is not an object", "x", second]
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (("text", None), 'the results need a column "text", and there is one already; rename it, or the question'),
+        (("a", "a_confidence"), 'the results would have two columns "a_confidence"; rename a question'),
+        (("answer_2", None), 'the results would have two columns "answer_2"; rename a question'),
+        (("error", None), 'the results would have two columns "error"; rename a question'),
+    ],
+)
+def test_a_column_that_the_results_would_have_twice(names, reason):
+    questions = [predicate("It rains.", name) for name in names]
+    with pytest.raises(InvalidLineError, match=reason):
+        CsvResults(CsvRows(["text"], ",", None), DecisionPlan(questions))
 
 
 def test_a_fit_and_its_use(gen, work):
@@ -247,6 +342,52 @@ def test_a_fit_and_its_use(gen, work):
     assert "labelled.jsonl: line 2: label: 'maybe' is not" in gen(*fit, code=2).err
 
 
+@pytest.mark.parametrize(
+    ("output", "reason", "code"),
+    [
+        ("no/cal.json", "no/cal.json: there is no folder no", 1),
+        (".", "it is a folder, not a file", 1),
+        ("labelled.jsonl", "-o and --fit are the same file", 2),
+        ("q.yaml", "-o and --questions are the same file", 2),
+        ("letter.txt", "-o would replace letter.txt, which is no calibration; name another file", 2),
+    ],
+)
+def test_a_calibration_that_cannot_be_written_is_refused_before_a_model_is_looked_for(
+    gen, work, output, reason, code
+):
+    (work / "labelled.jsonl").write_text('{"input": "x", "label": "yes"}\n')
+    (work / "letter.txt").write_text(TEXT)
+    fit = ("decide", "--fit", "labelled.jsonl", "--questions", "q.yaml", "-m", "none.gguf", "-o", output)
+    assert reason in gen(*fit, code=code).err
+    assert (work / "letter.txt").read_text() == TEXT
+
+
+def read_answer(question, shares, undecided=0.0):
+    """The answer to a question by the method grammar."""
+    spellings = tuple((SpellingReading(option.label, (), 0.0),) for option in question.options)
+    reading = OptionReading(spellings, (), tuple(shares), undecided)
+    return answer_of(question, [Measurement(tuple(range(len(shares))), reading)])
+
+
+def test_what_a_grammar_left_undecided_is_shown(capsys):
+    question = predicate("It rains.", "wet")
+    answers = [read_answer(question, (0.75, 0.25), undecided) for undecided in (0.125, 1e-10)]
+    show_answers(answers[:1])
+    assert "undecided 0.12: texts with this probability were not followed" in capsys.readouterr().out
+    show_answers(answers[1:])
+    assert "undecided" not in capsys.readouterr().out
+    plan = DecisionPlan([question], "grammar", min_confidence=0.5)
+    results = CsvResults(CsvRows(["text"], ",", None), plan)
+    line = results.line(Row(2, {"text": "a"}, ""), Decision(answers[:1], Usage(), None))
+    assert results.header == "text,wet,wet_confidence,wet_unsure,wet_undecided,error"
+    assert line == "a,0.75,0.75,null,0.125,"
+
+
+def test_one_option_that_is_not_shown_is_one_other(capsys):
+    show_answers([read_answer(choice("Which?", list(range(21))), [1 / 21] * 21)])
+    assert "  1 other: 0.05 together" in capsys.readouterr().out
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n" for before, name in zip("abcde", "bcdef", strict=True)
 )
@@ -260,6 +401,7 @@ FILES = {
     "many.yaml": '- {type: predicate, instructions: "?"}\n' * 401,
     "long.yaml": f'- {{type: predicate, instructions: "{"a " * 600}"}}\n',
     "bad.jinja": "{% for x in y %}",
+    "short.jinja": "{{ input }}",
     "nothing.jsonl": "\n",
     "nothing.csv": "",
     "heading.csv": "text\n",
@@ -277,13 +419,13 @@ WRONG = {
     "a choice without options": (("--choice", "x"), "--choice needs --options"),
     "options without a choice": ((*ANGRY, *OPTIONS), "--options needs --choice"),
     "levels without a score": ((*ANGRY, "--levels", "a"), "--levels needs --score"),
-    "one option": (("--choice", "x", "--options", "A"), "--options: there are 1, and 2 to 255 are allowed"),
+    "one option": (("--choice", "x", "--options", "A"), "--options: it has 1 option, and 2 to 255 are allowed"),
     "equal options": (("--choice", "x", "--options", "Yes", "--options", ' "yes" '), "are equal without blanks"),
     "an empty option": (("--choice", "x", "--options", "A", "--options", " "), "empty without blanks"),
     "an empty statement": (("--predicate", " "), "--predicate: the text of the question is empty"),
     "256 options": (
         ("--choice", "x", *[word for number in range(256) for word in ("--options", str(number))]),
-        "there are 256, and 2 to 255 are allowed",
+        "it has 256 options, and 2 to 255 are allowed",
     ),
     "401 questions": (("--questions", "many.yaml"), "many.yaml: there are 401 questions, and 1 to 400"),
     "no questions": (("--questions", "empty.yaml"), "empty.yaml: there is no list of questions"),
@@ -306,16 +448,21 @@ WRONG_ROWS = {
     "an exit code of a table": (("rows.jsonl", "--exit-code"), "--exit-code is for a single input"),
     "a text and a table": (("rows.jsonl", TEXT), "there are a text and a file of rows"),
     "an empty table": (("nothing.jsonl",), "nothing.jsonl has no rows"),
+    "an empty pipe": (("-", "-c", "512"), "stdin has no rows"),
     "an empty csv": (("nothing.csv",), "nothing.csv: the file is empty; its first row names the columns"),
     "a csv without rows": (("heading.csv",), "heading.csv has no rows"),
     "two equal columns": (("twice.csv",), 'two columns are named "text"'),
     "a column of the results": (("taken.csv",), 'the results need a column "answer"'),
     "an unknown column": (("columns.csv",), 'no column "input" or "text", but "a", "b"; --column names another'),
     "a wrong column": (("columns.csv", "--column", "c"), 'there is no column "c", but "a", "b"'),
+    "a field that the first row lacks": (
+        ("rows.jsonl", "--column", "c"),
+        'rows.jsonl: line 1: there is no field "c", but "text"; --column names another',
+    ),
     "json of a table": (("rows.jsonl", "--format", "json"), "results of a table are jsonl or csv"),
     "csv of json": (("rows.jsonl", "--format", "csv"), "--format csv needs a table in CSV"),
     "resuming stdout": (("rows.jsonl", "--resume"), "--resume needs a file of results"),
-    "overwriting the table": (("rows.jsonl", "-o", "rows.jsonl"), "rows.jsonl is the table"),
+    "overwriting the table": (("rows.jsonl", "-o", "rows.jsonl"), "-o and --table are the same file, rows.jsonl"),
     "tokens in csv": (("columns.csv", "--trace"), "--trace needs --format jsonl"),
 }
 
@@ -347,10 +494,17 @@ def test_wrong_tables(gen, arguments, reason):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--questions", "long.yaml"), "the prompt has 679 tokens and each slot of the batch holds 512"),
         (
-            ("--choice", "x", "--options", "b " * 500, "--options", "A"),
-            "tokens and each slot of the batch holds 512",
+            ("--questions", "long.yaml"),
+            "a ': the prompt has 679 tokens and the context holds 512; shorten it, or give a larger -c",
+        ),
+        (
+            ("--choice", "Which?", "--options", "b " * 500, "--options", "A"),
+            "'Which?': the prompt has ",
+        ),
+        (
+            ("--choice", "Which?", "--options", "b " * 500, "--options", "A", "--prompt-template", "short.jinja"),
+            "tokens, the option 'b b b",
         ),
         ((*ANGRY, "--calibration", "cal.json"), "cal.json: it is not JSON"),
         ((*ANGRY, "--calibration", "none.json"), "none.json"),

@@ -142,6 +142,43 @@ CUT_SHORT = [(moment, number) for moment in ODD_MOMENTS for number in CODES]
 del CUT_SHORT[:2]  # each signal ends a load after two seconds
 
 
+DECISIONS = {
+    "a text": ["decide", "The sea"],
+    "a fit": ["decide", "--fit", "labelled.jsonl", "-o", "cal.json"],
+}
+SIGNAL_WHILE_READING = """
+import os, sys, time
+from logitsmith.cli import main
+from logitsmith.engine.native.context import NativeContext
+from logitsmith.engine.slots import SequenceSlots
+
+read, decode = SequenceSlots.read, NativeContext.decode_spans
+
+def read_with_signal(*arguments, **options):
+    os.kill(os.getpid(), {number})
+    time.sleep(0.5)  # the thread that counts signals needs less
+    NativeContext.decode_spans = decode_with_message
+    return read(*arguments, **options)
+
+def decode_with_message(*arguments, **options):
+    print("decoded", flush=True)
+    return decode(*arguments, **options)
+
+SequenceSlots.read = read_with_signal
+sys.argv = ["gen", *{words}, "--predicate", "It is calm.", "-c", "512"]
+main()
+"""
+
+
+@pytest.mark.parametrize("words", DECISIONS.values(), ids=DECISIONS)
+def test_a_signal_ends_a_decision_within_its_prompt(gen, home, words):
+    rows = [{"input": "The sea", "label": number == 1} for number in range(2)]
+    (home / "work" / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    program = SIGNAL_WHILE_READING.format(number=int(signal.SIGINT), words=words)
+    done = gen(program=program, code=130)
+    assert (done.out, done.err) == ("decoded\n", "")
+
+
 @pytest.mark.parametrize(("moment", "number"), CUT_SHORT, ids=lambda value: getattr(value, "name", value))
 def test_a_signal_at_an_odd_moment_ends_the_command(gen, moment, number):
     program = ODD_MOMENTS[moment]

@@ -1,7 +1,9 @@
 """Calibrations: the fit against a search, measures against their formulas, and the file."""
 
 import json
+from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -229,14 +231,14 @@ WRONG_FILES = [
     (lambda value: value.update(questions={}), r"questions: \{\} is not a list"),
     (lambda value: value["questions"].insert(0, None), r"questions\[0\]: null is not an object"),
     (lambda value: value["questions"][0].pop("bias"), r'questions\[0\]: there is no "bias"'),
-    (lambda value: value["questions"][0]["bias"].pop(), r"questions\[0\].bias: there are 2 numbers in place of 3"),
+    (lambda value: value["questions"][0]["bias"].pop(), r"questions\[0\].bias: it has 2 numbers in place of 3"),
     (lambda value: value["questions"][0].update(temperature=0), "temperature: 0.0 is not a number from 0.01"),
     (lambda value: value["questions"][0].update(temperature=True), "temperature: true is not a number"),
     (lambda value: value["questions"][0].update(temperature=10**400), "temperature: 1000.* is not a number"),
-    (lambda value: value["questions"][0]["rows"].insert(0, "3"), "rows: there are 4 numbers"),
+    (lambda value: value["questions"][0]["rows"].insert(0, "3"), "rows: it has 4 numbers"),
     (lambda value: value["questions"][0]["question"].update(levels=["a"]), r"questions\[0\].question.levels: "),
     (lambda value: value["questions"][0]["after"].pop("ece"), r'questions\[0\].after: there is no "ece"'),
-    (lambda value: value["questions"][0]["after"]["intervals"].update(ece=[0]), "after.ece: there are 1 number"),
+    (lambda value: value["questions"][0]["after"]["intervals"].update(ece=[0]), "after.ece: it has 1 number in"),
 ]
 
 
@@ -265,6 +267,27 @@ def test_a_calibration_refuses_what_it_was_not_fitted_to(calibration, model, cha
     calibration.check("model", CONDITIONS, [LEVELS])
     with pytest.raises(QuestionError, match=message):
         calibration.check(model, {**CONDITIONS, **changes}, [question])
+
+
+@pytest.mark.parametrize(
+    ("fitted", "wanted", "question", "is_same"),
+    [
+        (6, 100, LEVELS, True),
+        (5, 6, LEVELS, False),
+        ("6", 6, LEVELS, False),
+        (2, 100, predicate("It is urgent."), True),
+        (1, 2, predicate("It is urgent."), False),
+    ],
+)
+def test_permutations_are_compared_by_the_orders_that_there_are(calibration, fitted, wanted, question, is_same):
+    (one,) = calibration.questions
+    calibration = replace(
+        calibration,
+        conditions={**CONDITIONS, "permutations": fitted},
+        questions=[replace(one, question=question)],
+    )
+    with nullcontext() if is_same else pytest.raises(QuestionError, match="number of permutations"):
+        calibration.check("model", {**CONDITIONS, "permutations": wanted}, [question])
 
 
 def test_a_decider_applies_a_calibration_to_each_order(pruned_model):

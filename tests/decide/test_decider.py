@@ -5,9 +5,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from logitsmith.decide import Decider, DecideSettings, Wording, choice, decide, predicate, score
+from logitsmith.decide import Decider, DecideSettings, QuestionError, Wording, choice, decide, predicate, score
 from logitsmith.decide.decider import orders_of
 from logitsmith.decide.spellings import spellings_of
+from logitsmith.models.errors import ModelError
 
 INPUT = "I was charged twice, and nobody answers my mails."
 QUESTIONS = [
@@ -27,7 +28,6 @@ def answers(model, questions, text=INPUT, slots=4, plain=False, **settings):
     wording = Wording.for_model(model, chat=not plain)
     decider = Decider(model, questions, DecideSettings(wording, **settings))
     (outcome,) = decide(decider, [text], slots)
-    assert outcome.error is None
     return wording, outcome.decision
 
 
@@ -116,15 +116,54 @@ def test_a_prompt_beyond_the_context_is_an_error_of_its_input(pruned):
     wording = Wording.for_model(pruned)
     decider = Decider(pruned, QUESTIONS, DecideSettings(wording))
     outcomes = list(decide(decider, [INPUT, "word " * 2000, INPUT], 4))
-    assert [outcome.error is None for outcome in outcomes] == [True, False, True]
-    assert "1,024" in str(outcomes[1].error) or "1024" in str(outcomes[1].error)
+    assert [isinstance(outcome.result, Exception) for outcome in outcomes] == [False, True, False]
+    with pytest.raises(ModelError, match=r"1,?024"):
+        print(outcomes[1].decision)
+
+
+def test_an_input_without_a_text_is_handed_back_at_once(pruned):
+    taken = []
+
+    def inputs(given):
+        for one in given:
+            taken.append(one)
+            yield one
+
+    wrong = [QuestionError(word) for word in "abc"]
+    decider = Decider(pruned, QUESTIONS, DecideSettings(Wording.for_model(pruned), prior="N/A"))
+    assert next(decide(decider, inputs(wrong), 4)).result is wrong[0]
+    assert taken == wrong[:1]
+    outcomes = list(decide(decider, inputs([wrong[0], INPUT, None, wrong[1], INPUT, wrong[2]]), 4))
+    assert [outcome.number for outcome in outcomes] == [0, 1, 2, 3, 4]
+    found = [outcome.result if isinstance(outcome.result, Exception) else None for outcome in outcomes]
+    assert found == [wrong[0], None, wrong[1], None, wrong[2]]
 
 
 def test_an_empty_prompt_is_an_error_of_its_input(pruned):
     decider = Decider(pruned, [predicate("It rains.")], DecideSettings(Wording("{{ input }}")))
     outcomes = list(decide(decider, ["Wet", "", "Dry"], 2))
-    assert [None if one.error is None else str(one.error) for one in outcomes] == [
-        None,
-        "the prompt is empty",
-        None,
-    ]
+    assert [isinstance(one.result, Exception) for one in outcomes] == [False, True, False]
+    assert str(outcomes[1].result) == "'It rains.': the prompt is empty"
+
+
+@pytest.mark.parametrize(("first", "prior_words"), [("N/A", 1), (INPUT, 1), ("word " * 2000, 1), ("N/A", 2000)])
+def test_the_prior_is_asked_once_for_all_inputs(pruned, monkeypatch, first, prior_words):
+    prior = "word " * prior_words
+    asked = []
+    ask = Decider.ask
+
+    def counted(self, place, input_text):
+        asked.append(place)
+        return ask(self, place, input_text)
+
+    monkeypatch.setattr(Decider, "ask", counted)
+    decider = Decider(pruned, QUESTIONS, DecideSettings(Wording(), permutations=2, prior=prior))
+    outcomes = list(decide(decider, [first, *["Hi"] * 4], 8))
+    priors = [place for place in asked if place.is_prior]
+    assert len(priors) == len(set(priors))
+    fits = [prior_words == 1 and len(text) < 2000 for text in [first, *["Hi"] * 4]]
+    assert [not isinstance(outcome.result, Exception) for outcome in outcomes] == fits
+    usages = [outcome.decision.usage for outcome, fit in zip(outcomes, fits, strict=True) if fit]
+    assert len({usage.input_tokens for usage in usages[1:]}) <= 1
+    assert all(usage.input_tokens < usages[0].input_tokens for usage in usages[1:])
+    assert list(decide(decider, [], 8)) == []

@@ -10,6 +10,7 @@ OPENS = (
     "{% for message in messages %}[{{ message.content }}]{% endfor %}{% if add_generation_prompt %}A:<think>\n"
     "{% endif %}{# </think> #}"
 )
+NEVER_CLOSES = OPENS.replace("{# </think> #}", "")
 SWITCHES = (
     "{% for message in messages %}[{{ message.content }}]{% endfor %}{% if add_generation_prompt %}A:"
     "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
@@ -25,6 +26,7 @@ MAY_THINK = (
     ("template", "end", "end_with_thought"),
     [
         pytest.param(OPENS, "A:<think></think>", "A:<think>Yes!</think>", id="opened by the prompt"),
+        pytest.param(NEVER_CLOSES, "A:<think></think>", "A:<think>Yes!</think>", id="opened, and never closed"),
         pytest.param(SWITCHES, "A:<think>\n\n</think>\n\n", "A:<think>Yes!</think>", id="a switch"),
         pytest.param(MAY_THINK, "A:<think></think>", "A:<think>Yes!</think>", id="no switch"),
     ],

@@ -398,7 +398,7 @@ TAGS = {
         ReasoningTags("<|think|>", "<|end|>", ("<|begin|>assistant<|content|>", "<|content|>")),
     ),
     "the end only": ("{{ content.split('</think>') }}", ReasoningTags("<think>", "</think>")),
-    "the beginning only": ("<think>", None),
+    "the beginning only": ("<think>{{ messages[0].content }}", None),
     "the end of any message": ("<|user|>{{ content }}<|end|>", None),
     "none": (TURNS, None),
 }
@@ -433,6 +433,10 @@ TAGS |= {
     "shown, begun by a sentence": (
         thinking_template("<|a|>", "[FINAL]", "<|a|>\nMy steps:\n"),
         ReasoningTags("My steps:", "[FINAL]"),
+    ),
+    "opened in the prompt, and never closed": (
+        thinking_template("", "", "<think>\n"),
+        ReasoningTags("<think>", "</think>"),
     ),
     "no tags": (thinking_template("Reasoning: ", " Answer: "), None),
     "no end tag": (thinking_template("<think:a>", " Answer: "), None),

@@ -467,8 +467,8 @@ USAGE = {
 FAILURES = {
     "--basis no.npz": "no.npz: there is no such file",
     "-o x.txt": "x.txt: the file name must end in one of .npz, .json, .jsonl",
-    "-o no/x.json": "the folder no does not exist",
-    "-o folder.json": "folder.json: this is a folder, not a file",
+    "-o no/x.json": "there is no folder no",
+    "-o folder.json": "folder.json: it is a folder, not a file",
     "--top 11": "top_count: 11 is not within 1..10",
     "--ids 10": "token id 10 is not within 0..9",
     "--endpoint x": "must begin with http:// or https://",
@@ -482,7 +482,7 @@ BASIS_USAGE = {
     "--vectors a.npz -c 9": "-c is for a model, which --vectors does not use",
 }
 BASIS_FAILURES = {
-    "-o no/b.npz": "the folder no does not exist",  # before a model is looked for
+    "-o no/b.npz": "there is no folder no",  # before a model is looked for
     "--vectors a.npz": "1 recovery is too few",
     "--vectors a.npz --vectors c.npz": "c.npz: the recovery has 30 tokens, but a.npz has 40",
     "--vectors a.npz --vectors y.npz": "y.npz: not a recovery",
@@ -493,7 +493,7 @@ REFUSED = [
     *((f"recover x {NOBODY} {line}", 1, problem) for line, problem in FAILURES.items()),
     *((f"recover-basis -o b.npz {line}", 2, problem) for line, problem in BASIS_USAGE.items()),
     *((f"recover-basis -o b.npz {line}", 1, problem) for line, problem in BASIS_FAILURES.items()),
-    ("recover-basis -o folder.npz", 1, "folder.npz: this is a folder, not a file"),
+    ("recover-basis -o folder.npz", 1, "folder.npz: it is a folder, not a file"),
 ]
 
 

@@ -196,6 +196,7 @@ BAD = {
     ),
     "a call without arguments": ({"input": [{**CALL, "arguments": None}]}, "input", "arguments"),
     "another item": ({"input": [{"type": "reasoning"}]}, "input", "not one of"),
+    "a role that is none": ({"input": [{"role": "nobody", "content": "a"}]}, "input", "input[0].role: 'nobody'"),
     "a long input": ({"input": "sea " * 9000}, "input", "4,096"),
     "a long option": ({"questions": [choice("a", "sea " * 5000)], "prompt_template": "a"}, "input", "4,096"),
     "a wrong method": ({"method": "guess"}, "method", "sequence"),
@@ -267,6 +268,7 @@ def test_fields_without_effect_are_named_and_counted(server):
 def test_an_unknown_preset_of_the_model_is_not_found(client):
     with pytest.raises(openai.NotFoundError, match="unknown preset 'nothing'"):
         client.decisions.create(model="pruned:nothing", **BODY)
+    assert client.decisions.create(model="another-pruned:nothing", **BODY).answers
 
 
 def test_a_stream_beside_a_decision_has_its_own_tokens(server):
