@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import product
 
+from llguidance import LLMatcher
+
 from .errors import GrammarError
 from .matcher import new_matcher
 from .regex_syntax import parse_regex
@@ -34,6 +36,7 @@ ANY_STRING = f'/"{_CHARACTER}*"/'
 
 # Whitespace as Rust's regexes know it, with which llguidance reads patterns
 _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_CODE_POINT = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}")  # as in Rust's regexes
 _MAX_ALTERNATIVES = 200  # of a pattern whose parts have ^ or $
 
 
@@ -66,7 +69,7 @@ def pattern_terminal(pattern: str) -> str:
     """Return a terminal of Lark for the strings of JSON in which a regular expression is found."""
     # Raises ``UnusualPatternError``.
     try:
-        tree = parse_regex(pattern, re.ASCII)
+        tree = parse_regex(_CODE_POINT.sub(lambda match: f"\\U{int(match[1], 16):08x}", pattern), re.ASCII)
     except GrammarError as error:
         raise UnusualPatternError(str(error)) from None
     options = []
@@ -247,9 +250,13 @@ def is_terminal_empty(terminal: str) -> bool:
     return not any(allowed_bytes) and not matcher.is_accepting()
 
 
-@lru_cache(maxsize=4_000)
+@lru_cache(maxsize=200)
+def _matcher(terminal: str) -> LLMatcher:
+    return new_matcher(BYTE_VOCABULARY, f"start: T\nT: {terminal}\n")
+
+
 def matches_terminal(terminal: str, text: str) -> bool:
     """Return True if an expression of terminals matches a text."""
-    matcher = new_matcher(BYTE_VOCABULARY, f"start: T\nT: {terminal}\n")
-    data = text.encode()
+    matcher = _matcher(terminal).deep_copy()
+    data = text.encode(errors="surrogatepass")
     return matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting()

@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
+from .json_strings import UnusualPatternError
 from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError, greatest, least
 from .schema_case_check import CaseCheck, is_number_case_empty, is_string_case_empty
 from .schema_numbers import is_number
-from .schema_values import Target, are_equal, array_items, dependencies, type_of
+from .schema_values import Target, are_equal, array_items, comparable_text, dependencies, type_of
 
 _MAX_CASES = 400
 _MAX_PRODUCTS = 200_000  # maximum number of pairs of cases that are joined for one schema
@@ -53,6 +54,7 @@ class SchemaCases:
         self._cases: dict[tuple[int, str], list[Case]] = {}
         self._negated_cases: dict[tuple[int, str], list[Case]] = {}
         self._kept: list[Schema] = []  # the schemas whose ids are keys, so that the ids stay unique
+        self._keys: dict[int, str] = {}
         self._negations: dict[int, dict[str, Any]] = {}
         self._remaining_products = _MAX_PRODUCTS
         self._open: set[tuple[int, str, bool]] = set()  # the schemas whose cases are being found
@@ -82,7 +84,7 @@ class SchemaCases:
         key = (id(schema), type_name)
         if key not in self._negated_cases:
             with self._opened((*key, False)):
-                self._negated_cases[key] = _distinct(self._of_not(schema, type_name))
+                self._negated_cases[key] = self._distinct(self._of_not(schema, type_name))
             self._kept.append(schema)
         return self._negated_cases[key]
 
@@ -97,8 +99,10 @@ class SchemaCases:
 
     @contextmanager
     def _opened(self, key: tuple[int, str, bool]) -> Iterator[None]:
-        if key in self._open or len(self._open) > _MAX_DEPTH:
+        if key in self._open:
             raise UntranslatableError("$ref: the cases of a part depend on themselves")
+        if len(self._open) > _MAX_DEPTH:
+            raise UntranslatableError("it is nested too deeply")
         self._open.add(key)
         try:
             yield
@@ -110,11 +114,29 @@ class SchemaCases:
         self._remaining_products -= len(first) * len(second)
         if self._remaining_products < 0:
             raise UntranslatableError(f"{keyword}: too many combinations")
-        joined = (left + tuple(part for part in right if part not in left) for left in first for right in second)
-        cases = _distinct(case for case in joined if not self._is_contradictory(case))
+        joined = (self._joined(left, right) for left in first for right in second)
+        cases = self._distinct(case for case in joined if not self._is_contradictory(case))
         if len(cases) > _MAX_CASES:
             raise UntranslatableError(f"{keyword}: too many combinations")
         return cases
+
+    def _joined(self, first: Case, second: Case) -> Case:
+        keys = set(map(self._key, first))
+        return first + tuple(part for part in second if self._key(part) not in keys)
+
+    def _key(self, part: dict[str, Any]) -> str:
+        """Return a text that a part of a case shares with parts that mean the same: 1 is not true there."""
+        if id(part) not in self._keys:
+            self._kept.append(part)
+            self._keys[id(part)] = comparable_text(part)
+        return self._keys[id(part)]
+
+    def _distinct(self, cases: Iterable[Case]) -> list[Case]:
+        """Return the cases without those that are part of another: a case with more keywords matches less."""
+        distinct = {frozenset(map(self._key, case)): case for case in cases}
+        if len(distinct) > _MAX_CASES:
+            return list(distinct.values())
+        return [case for keys, case in distinct.items() if not any(other < keys for other in distinct)]
 
     def _is_contradictory(self, case: Case) -> bool:
         """Return True if surely no JSON of the type matches the case. Little is compared."""
@@ -184,14 +206,14 @@ class SchemaCases:
     def _is_surely_empty(self, case: Case, type_name: str) -> bool:
         try:
             return self.is_case_empty(case, type_name)
-        except UntranslatableError:
+        except (UntranslatableError, UnusualPatternError, RecursionError):
             return False
 
     def exclude_each_other(self, first: Sequence[Schema], second: Schema) -> bool:
         """Return True if surely no JSON matches both. False if that is not known."""
         try:
             return self.is_empty([*first, second])
-        except UntranslatableError:
+        except (UntranslatableError, UnusualPatternError, RecursionError):
             return False
 
     def _of(self, schema: dict[str, Any], type_name: str) -> list[Case]:
@@ -213,7 +235,7 @@ class SchemaCases:
                 cases = self._both(cases, [({"properties": {name: False}},), *has_key], "dependentSchemas")
         if "anyOf" in schema:
             options = [case for option in schema["anyOf"] for case in self.of(option, type_name)]
-            cases = self._both(cases, _distinct(options), "anyOf")
+            cases = self._both(cases, self._distinct(options), "anyOf")
         if "oneOf" in schema:
             cases = self._both(cases, self._of_one(schema["oneOf"], type_name), "oneOf")
         return cases
@@ -241,7 +263,7 @@ class SchemaCases:
         condition = schema["if"]
         met = self._both(self.of(condition, type_name), self.of(schema.get("then", True), type_name), "if")
         unmet = self._both(self.of_not(condition, type_name), self.of(schema.get("else", True), type_name), "if")
-        return _distinct([*met, *unmet])
+        return self._distinct([*met, *unmet])
 
     def _of_one(self, options: Sequence[Schema], type_name: str) -> list[Case]:
         cases: list[Case] = []
@@ -254,7 +276,7 @@ class SchemaCases:
                     if not all(self._is_surely_empty(common_case, type_name) for common_case in common):
                         only_cases = self._both(only_cases, self.of_not(other, type_name), "oneOf")
                 cases += only_cases
-        return _distinct(cases)
+        return self._distinct(cases)
 
     def _of_not(self, schema: dict[str, Any], type_name: str) -> list[Case]:
         types = schema.get("type", type_name)
@@ -441,18 +463,3 @@ def _have_no_common_value(schemas: Sequence[Schema]) -> bool:
     return not any(
         all(any(are_equal(value, other) for other in values) for values in lists[1:]) for value in lists[0]
     )
-
-
-def _distinct(cases: Iterable[Case]) -> list[Case]:
-    """Return the cases without those that are part of another: a case with more keywords matches less."""
-    found: list[Case] = []
-    for case in cases:
-        if any(_contains_all(case, other) for other in found):
-            continue
-        found = [other for other in found if not _contains_all(other, case)]
-        found.append(case)
-    return found
-
-
-def _contains_all(case: Case, other: Case) -> bool:
-    return len(case) >= len(other) and all(part in case for part in other)

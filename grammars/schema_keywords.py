@@ -263,7 +263,9 @@ def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
             schema[keyword] = int(schema[keyword])
             if keyword.startswith("max") and schema[keyword] > MAX_COUNT:
                 del schema[keyword]
-    if schema.get("format") in NUMBER_FORMATS and schema.get("type") == "integer":
+    types = schema.get("type", ())
+    is_integer = "integer" in types and "string" not in types  # a type, or a list of types
+    if schema.get("format") in NUMBER_FORMATS and is_integer:
         schema["allOf"] = [*schema.get("allOf", []), NUMBER_FORMATS[schema.pop("format")]]
     if schema.get("format") in FORMAT_PATTERNS:
         format_name = schema.pop("format")
@@ -312,6 +314,8 @@ def _simplify_conditions(schema: dict[str, Any], resolve: Resolve) -> None:
 
 
 def _simplify_arrays(schema: dict[str, Any], resolve: Resolve) -> None:
+    if not isinstance(schema.get("items"), list):
+        schema.pop("additionalItems", None)
     min_count = schema.get("minContains", 1)
     if "contains" not in schema or (min_count == 0 and "maxContains" not in schema):
         _remove_contains(schema)

@@ -129,7 +129,7 @@ class SchemaTranslation:
             items += self._value_items(member)
         return (*items, f'"{closing}"')
 
-    # Strings
+    # Numbers and strings
 
     def _of_number(self, case: Case) -> Iterator[Alternative]:
         for numbers in number_alternatives(case):

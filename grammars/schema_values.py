@@ -186,7 +186,7 @@ def comparable_text(value: Any) -> str:
     """Return a text that equal values have in common, and different values have not."""
     if is_number(value):
         return str(exact_fraction(value))
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{','.join(map(comparable_text, value))}]"
     if isinstance(value, dict):
         return "{" + ",".join(f"{json_string(key)}:{comparable_text(value[key])}" for key in sorted(value)) + "}"

@@ -207,7 +207,7 @@ class ObjectWalk:
         self._max_keys = least(case, "maxProperties")
         self._counted_keys = max(self._min_keys, 1) if self._max_keys is None else self._max_keys
         self._name_schemas = [part["propertyNames"] for part in case if "propertyNames" in part]
-        names = dict.fromkeys((*names_of(case, "properties"), *names_of(case, "required")))
+        names = dict.fromkeys((*names_of(case, "properties"), *names_of(case, "required"), *self._listed_names()))
         self._named = [self._class_of_name(name) for name in names]
         self._names = list(names)
         self._others = list(self._classes_of_others())
@@ -235,6 +235,14 @@ class ObjectWalk:
                 value = self._rule([*key_class.schemas, *(self._conditions[index][1] for index in chosen)])
                 items = (*separator, key_class.terminal, AFTER_KEY, value)
                 yield items, replace(next_state, keys=keys, met=state.met | set(chosen))
+
+    def _listed_names(self) -> list[str]:
+        """Return all keys that ``propertyNames`` allows, if it lists them: then no key comes twice."""
+        if not self._name_schemas:
+            return []
+        cases = self._cases.of_all(self._name_schemas, "string")
+        lists = [self._cases.check.values(case, "string") for case in cases]
+        return [] if None in lists else [name for names in lists for name in names or ()]
 
     def _class_of_name(self, name: str) -> _KeyClass:
         check = self._cases.check

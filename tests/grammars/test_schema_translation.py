@@ -133,6 +133,27 @@ STEPS = {
     ),
     "the greatest uint64": ({"type": "integer", "maximum": 2**64 - 1}, [2**64 - 1, -(10**30)], [2**64, 0.5]),
     "a long constant": ({"const": 10**22 + 1}, [10**22 + 1], [10**22, 10**22 + 2]),
+    "two of three keys": (
+        {"type": "object", "propertyNames": {"enum": ["a", "b", "c"]}, "minProperties": 2},
+        [{"a": 1, "c": 2}, {"a": 1, "b": 2, "c": 3}],
+        [{}, {"a": 1}, {"a": 1, "d": 2}],
+    ),
+    "one and true in turn": ({"not": {"enum": [[0], [False]]}}, [[1], [0, 0]], [[0], [False]]),
+    "an option for one and one for true": (
+        {"oneOf": [{"items": {"const": 1}}, {"items": {"const": True}}]},
+        [[True], [1, 1]],
+        [[], ["a"], [1, True]],
+    ),
+    "an option that is a case of another": (
+        {"oneOf": [{"enum": [[True, 1], [1, 2]]}, {}]},
+        [[1], 5],
+        [[1, 2], [True, 1]],
+    ),
+    "a condition that contradicts itself": (
+        {"if": {"properties": {"a": {"const": 1}}}, "then": {"properties": {"a": {"const": True}}}},
+        [{"b": 1}, {"a": 2}],
+        [{"a": 1}],
+    ),
     "a large multiple": (
         {"type": "integer", "multipleOf": 9_999_999, "minimum": 0, "maximum": 10**9},
         [0, 9_999_999 * 7],
@@ -275,6 +296,18 @@ def test_multiples_have_exact_texts(step):
 EXPLODING = {
     "many options": {
         "oneOf": [{"properties": {f"{name}{index}": {"const": 1} for name in "abcdefgh"}} for index in range(12)]
+    },
+    "many options beside many": {
+        "not": {"const": 1},
+        "allOf": [
+            {"anyOf": [{"minLength": number, "pattern": f"a{number}"} for number in range(200)]},
+            {"anyOf": [{"maxLength": number, "pattern": f"b{number}"} for number in range(200)]},
+        ],
+    },
+    "a pattern that is no regular one": {"oneOf": [{"enum": ["a", 1], "pattern": "\\p{L}"}, {"type": "string"}]},
+    "a definition that contains itself": {
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "integer"}]}},
+        "oneOf": [{"enum": [[1], ["a"]], "items": {"$ref": "#/$defs/a"}}, {"type": "array", "minItems": 2}],
     },
     "many patterns": {"patternProperties": {f"{letter}.*b": {"minimum": index}
                                             for index, letter in enumerate("abcdefghij")}},
