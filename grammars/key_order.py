@@ -14,7 +14,7 @@ from .json_strings import json_string
 from .schema_parts import all_parts
 from .schema_references import SchemaPart
 
-_MAX_TRIALS = 2_000
+_MAX_FAILURES = 2_000  # maximum number of keys and values that are tried at a place where they do not fit
 
 
 class TextState(Protocol):
@@ -41,7 +41,7 @@ class KeyOrder:
 
     def __init__(self, ranks: Mapping[str, int]) -> None:
         self._ranks = ranks
-        self._remaining_trials = _MAX_TRIALS
+        self._remaining_failures = _MAX_FAILURES
 
     def find(self, text: str, start: TextState) -> str | None:
         """Return a JSON text of one line in an order that the grammar allows; None if none was found."""
@@ -79,9 +79,10 @@ class KeyOrder:
             yield from self._literal(text, state)
 
     def _literal(self, text: str, state: TextState) -> Iterator[tuple[TextState, str]]:
-        self._remaining_trials -= 1
-        next_state = state.after(text) if self._remaining_trials > 0 else None
-        if next_state is not None:
+        next_state = state.after(text) if self._remaining_failures > 0 else None
+        if next_state is None:
+            self._remaining_failures -= 1
+        else:
             yield next_state, text
 
     def _items(self, items: list[Any], state: TextState, text: str) -> Iterator[tuple[TextState, str]]:

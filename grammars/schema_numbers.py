@@ -20,7 +20,7 @@ from typing import Any
 from ..common.strict_json import WrittenNumber
 from .errors import LENIENT_HINT, GrammarError
 from .matcher import new_matcher
-from .schema_parts import all_parts
+from .schema_parts import walk_schema
 from .schema_references import SchemaPart
 from .tokenizer import BYTE_VOCABULARY
 
@@ -122,11 +122,11 @@ def last_integer(high: Fraction | Decimal, has_high: bool) -> int:
 def with_exact_numbers(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with ranges and multiples that llguidance reads exactly."""
     # The schema itself stays as it is. Raises ``GrammarError``, with the path, for a number that cannot be exact.
-    parts = list(all_parts(SchemaPart("", schema)))
+    parts = list(walk_schema(schema))
     if not any(_has_numbers(part.schema) for part in parts):
         return schema
     schema = deepcopy(schema)
-    parts = list(all_parts(SchemaPart("", schema)))
+    parts = list(walk_schema(schema))
     if not any("/allOf/" in str(part.schema.get("$ref")) for part in parts):
         for part in reversed(parts):  # inner schemas first
             _join_limits(part)

@@ -147,7 +147,7 @@ class References:
         if isinstance(schema.get("$ref"), str):
             target = self._resolve(schema["$ref"], part)
             self._check_cycle(part, target.value)
-            schema["$ref"] = f"#{quote(target.pointer, safe='/~')}"
+            schema["$ref"] = f"#{quote(target.pointer, safe='/~$')}"
             self._targets[id(schema)] = target.value
 
     def target(self, schema: dict[str, Any]) -> Any:

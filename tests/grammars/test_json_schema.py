@@ -80,7 +80,7 @@ WITHOUT_EFFECT = {
     "all that is not evaluated": {"unevaluatedProperties": True},
     "no dependencies": {"dependencies": {}},
     "a format of numbers": {"type": "integer", "format": "int64"},
-    "what nothing refers to": {"$defs": {"a": {"not": {}, "type": "strin"}}},
+    "what nothing refers to": {"$defs": {"a": {"not": {}, "type": "strin"}, "b": {"minimum": 1e20}}},
     "a constant": {"const": {"not": {}, "type": "strin"}},
     "an annotation": {"default": {"not": {}}, "examples": [{"type": "strin"}], "x-mine": {"not": {}}},
 }
