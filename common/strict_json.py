@@ -94,6 +94,11 @@ def json_problem(error: json.JSONDecodeError) -> str:
     return error.msg.removesuffix(" starting at").removesuffix(" at")
 
 
+def placed_json_problem(error: json.JSONDecodeError) -> str:
+    """Return the line, the column and the message of Python's parser."""
+    return f"line {error.lineno}, column {error.colno}: {json_problem(error)}"
+
+
 _MAX_EXACT_INTEGER = 2**53  # Every integer up to this one is also a float
 
 

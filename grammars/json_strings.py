@@ -16,6 +16,7 @@ from itertools import product
 from llguidance import LLMatcher
 
 from .errors import GrammarError
+from .gbnf.lark import NO_TEXT
 from .matcher import new_matcher
 from .regex_syntax import parse_regex
 from .regex_tree import (
@@ -77,10 +78,7 @@ def pattern_terminal(pattern: str) -> str:
         before = "" if part.is_at_start else f"{_CHARACTER}*"
         after = "" if part.is_at_end else f"{_CHARACTER}*"
         options.append(before + part.regex + after)
-    return f'/"(?:{"|".join(options)})"/' if options else NO_STRING
-
-
-NO_STRING = "(/a/ & /b/)"
+    return f'/"(?:{"|".join(options)})"/' if options else NO_TEXT
 
 
 @dataclass(frozen=True)
@@ -251,12 +249,21 @@ def is_terminal_empty(terminal: str) -> bool:
 
 
 @lru_cache(maxsize=200)
-def _matcher(terminal: str) -> LLMatcher:
-    return new_matcher(BYTE_VOCABULARY, f"start: T\nT: {terminal}\n")
+def _matcher(lark: str) -> LLMatcher:
+    return new_matcher(BYTE_VOCABULARY, lark)
+
+
+def _matches(lark: str, text: str) -> bool:
+    matcher = _matcher(lark).deep_copy()
+    data = text.encode(errors="surrogatepass")
+    return matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting()
 
 
 def matches_terminal(terminal: str, text: str) -> bool:
     """Return True if an expression of terminals matches a text."""
-    matcher = _matcher(terminal).deep_copy()
-    data = text.encode(errors="surrogatepass")
-    return matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting()
+    return _matches(f"start: T\nT: {terminal}\n", text)
+
+
+def matches_format(name: str, value: str) -> bool:
+    """Return True if a string has a format that llguidance knows."""
+    return _matches(f'start: %json {{"type": "string", "format": {json.dumps(name)}}}\n', json_string(value))

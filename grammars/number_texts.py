@@ -11,10 +11,10 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 
+from .gbnf.lark import NO_TEXT
 from .schema_numbers import Range, plain_text
 
 _ANY_INTEGER = "(?:0|[1-9][0-9]*)"
-_NOTHING = "(/a/ & /b/)"
 _MAX_ENDINGS = 2_000
 # Divisors whose multiples are read by their remainder. The regex of 9 has 240,000 characters.
 _DIVISORS = (3, 7)
@@ -31,7 +31,7 @@ def range_terminal(numbers: Range, *, is_integer: bool) -> str:
         high = None if numbers.low is None else -numbers.low
         magnitudes = _magnitudes(low, numbers.has_high, high, numbers.has_low, is_integer)
         options.append(f'("-" ({magnitudes} & {_above(Decimal(0), False, is_integer)}))')
-    return " | ".join(options) or _NOTHING
+    return " | ".join(options) or NO_TEXT
 
 
 def _magnitudes(low: Decimal | None, has_low: bool, high: Decimal | None, has_high: bool, is_integer: bool) -> str:
@@ -67,7 +67,7 @@ def _below(limit: Decimal, is_included: bool, is_integer: bool) -> str:
     whole, _, fraction = plain_text(limit).partition(".")
     if is_integer:
         greatest = int(whole) if is_included or fraction else int(whole) - 1
-        return f"/{_integers_to(greatest)}/" if greatest >= 0 else _NOTHING
+        return f"/{_integers_to(greatest)}/" if greatest >= 0 else NO_TEXT
     options = [_integers_to(int(whole) - 1) + r"(?:\.[0-9]+)?"] if int(whole) > 0 else []
     if fraction:
         options.append(whole)
@@ -78,7 +78,7 @@ def _below(limit: Decimal, is_included: bool, is_integer: bool) -> str:
             options.append(rf"{whole}\.{fraction[:index]}[0-{int(digit) - 1}][0-9]*")
     if is_included:
         options.append(rf"{whole}\.{fraction}0*" if fraction else rf"{whole}(?:\.0+)?")
-    return f"/{'|'.join(options)}/" if options else _NOTHING
+    return f"/{'|'.join(options)}/" if options else NO_TEXT
 
 
 def _integers_from(least: int) -> str:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from .schema_keywords import TYPE_NAMES
-
-JSON_TYPES = tuple(name for name in TYPE_NAMES if name != "integer")
-
 Schema = Any  # true, false, or an object
 Case = tuple[dict[str, Any], ...]  # keywords of one type, all of which apply
 
@@ -38,3 +34,8 @@ def greatest(case: Case, keyword: str) -> int:
 def least(case: Case, keyword: str) -> int | None:
     """Return the least value of an upper limit in a case; None if there is none."""
     return min((part[keyword] for part in case if keyword in part), default=None)
+
+
+def names_of(case: Case, keyword: str) -> list[str]:
+    """Return the names in a list or table of a case, once each."""
+    return list(dict.fromkeys(name for part in case for name in part.get(keyword, ())))

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from fractions import Fraction
 from typing import Any
 
 from .json_strings import (
     ANY_STRING,
     UnusualPatternError,
     is_terminal_empty,
-    json_string,
     length_terminal,
     pattern_terminal,
     string_terminal,
 )
-from .matcher import new_matcher
 from .schema_case import Case, Extra, UntranslatableError
-from .schema_number_cases import range_and_step
-from .schema_values import ValueCheck, exact_fraction
-from .tokenizer import BYTE_VOCABULARY
-
-
-def matches_format(name: str, value: str) -> bool:
-    """Return True if a string has a format that llguidance knows."""
-    matcher = new_matcher(BYTE_VOCABULARY, f'start: %json {{"type": "string", "format": {json.dumps(name)}}}\n')
-    data = json_string(value).encode()
-    return matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting()
+from .schema_number_cases import excluded_steps, range_and_step
+from .schema_values import ValueCheck
 
 
 class CaseCheck(ValueCheck):
@@ -115,6 +103,4 @@ def is_number_case_empty(case: Case) -> bool:
     multiples = None if step is None else numbers.multiples(step)
     if multiples is not None and len(multiples) == 0:
         return True
-    others = [exact_fraction(part[Extra.NOT_MULTIPLE]) for part in case if Extra.NOT_MULTIPLE in part]
-    others += [Fraction(1) for part in case if Extra.NOT_INTEGER in part]
-    return step is not None and any((step / other).denominator == 1 for other in others)
+    return step is not None and any((step / other).denominator == 1 for other in excluded_steps(case))

@@ -20,27 +20,29 @@ from itertools import combinations
 from typing import Any
 
 from .json_strings import UnusualPatternError
-from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError, greatest, least
+from .schema_case import Case, Extra, Schema, UntranslatableError, greatest, least, names_of
 from .schema_case_check import CaseCheck, is_number_case_empty, is_string_case_empty
-from .schema_numbers import is_number
-from .schema_values import Target, are_equal, array_items, comparable_text, dependencies, type_of
+from .schema_keywords import DEPENDENCIES, JSON_TYPES, RESTRICTING, Resolve
+from .schema_numbers import range_limits
+from .schema_values import are_equal, array_items, comparable_text, dependencies, schemas_of_item, type_of
 
 _MAX_CASES = 400
 _MAX_PRODUCTS = 200_000  # maximum number of pairs of cases that are joined for one schema
 _MAX_DEPTH = 60
 _MAX_COMPARED_DEPTH = 8
 
+# A dependency is a case of its own.
 _TYPE_KEYWORDS = {
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "array": (
-        *("items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains"),
-        *("minItems", "maxItems", "uniqueItems", "unevaluatedItems"),
-    ),
-    "object": (
-        *("properties", "patternProperties", "additionalProperties", "propertyNames", "required"),
-        *("minProperties", "maxProperties", "unevaluatedProperties"),
-    ),
+    type_name: [keyword for keyword in keywords if keyword not in DEPENDENCIES]
+    for type_name, keywords in RESTRICTING.items()
+    if type_name != "any"
+}
+# the keywords of limits that say the opposite
+_OPPOSITE_LIMITS = {
+    "minimum": "exclusiveMaximum",
+    "maximum": "exclusiveMinimum",
+    "exclusiveMinimum": "maximum",
+    "exclusiveMaximum": "minimum",
 }
 UNTRANSLATED = ("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef")
 
@@ -48,9 +50,9 @@ UNTRANSLATED = ("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$re
 class SchemaCases:
     """The cases of the parts of one JSON Schema."""
 
-    def __init__(self, target: Target, check: CaseCheck) -> None:
+    def __init__(self, target: Resolve) -> None:
         self._target = target
-        self.check = check
+        self.check = CaseCheck(target)
         self._cases: dict[tuple[int, str], list[Case]] = {}
         self._negated_cases: dict[tuple[int, str], list[Case]] = {}
         self._kept: list[Schema] = []  # the schemas whose ids are keys, so that the ids stay unique
@@ -144,8 +146,7 @@ class SchemaCases:
             max_count = least(case, f"max{noun}")
             if max_count is not None and greatest(case, f"min{noun}") > max_count:
                 return True
-        required = {name for part in case for name in part.get("required", ())}
-        for name in required:
+        for name in names_of(case, "required"):
             schemas = [part["properties"][name] for part in case if name in part.get("properties", ())]
             if False in schemas or _have_no_common_value(schemas):
                 return True
@@ -182,17 +183,12 @@ class SchemaCases:
         return self._is_object_empty(case, depth)
 
     def _is_array_empty(self, case: Case, depth: int) -> bool:
-        parts = [array_items(part) for part in case]
-        min_count = greatest(case, "minItems")
-        last = max((len(prefix) for prefix, _ in parts), default=0)
-        for index in range(min(min_count, last + 1)):
-            schemas = [prefix[index] if index < len(prefix) else rest for prefix, rest in parts]
-            if self.is_empty(schemas, depth + 1):
-                return True
-        return False
+        last = max((len(array_items(part)[0]) for part in case), default=0)
+        indexes = range(min(greatest(case, "minItems"), last + 1))
+        return any(self.is_empty(schemas_of_item(index, case), depth + 1) for index in indexes)
 
     def _is_object_empty(self, case: Case, depth: int) -> bool:
-        required = {name for part in case for name in part.get("required", ())}
+        required = names_of(case, "required")
         max_count = least(case, "maxProperties")
         if max_count is not None and len(required) > max_count:
             return True
@@ -420,16 +416,7 @@ def schema_of_value(value: Any) -> dict[str, Any]:
 
 
 def _negated_number(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    negated: list[dict[str, Any]] = []
-    for inclusive, exclusive, opposites in (
-        ("minimum", "exclusiveMinimum", ("exclusiveMaximum", "maximum")),
-        ("maximum", "exclusiveMaximum", ("exclusiveMinimum", "minimum")),
-    ):
-        if inclusive in schema:
-            is_excluded = schema.get(exclusive) is True  # draft 4
-            negated.append({opposites[is_excluded]: schema[inclusive]})
-        if is_number(schema.get(exclusive)):
-            negated.append({opposites[1]: schema[exclusive]})
+    negated: list[dict[str, Any]] = [{_OPPOSITE_LIMITS[keyword]: limit} for keyword, limit in range_limits(schema)]
     if "multipleOf" in schema:
         negated.append({Extra.NOT_MULTIPLE: schema["multipleOf"]})
     return negated

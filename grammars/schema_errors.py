@@ -26,11 +26,14 @@ _PROPERTY_COUNT_START = "min/maxProperties only supported"
 def schema_engine_error(schema: dict[str, Any]) -> str:
     """Return llguidance's error message about a schema; empty if the schema is valid."""
     try:
-        lark = json_schema_to_lark(schema, ONE_LINE_STYLE)
+        return engine_error(json_schema_to_lark(schema, ONE_LINE_STYLE))
     except GrammarError as error:
         return str(error)
-    matcher = new_matcher(BYTE_VOCABULARY, lark)
-    return _MESSAGE_PREFIX.sub("", matcher.get_error())
+
+
+def engine_error(lark: str) -> str:
+    """Return llguidance's error message about the grammar of a schema; empty if it is valid."""
+    return _MESSAGE_PREFIX.sub("", new_matcher(BYTE_VOCABULARY, lark).get_error())
 
 
 def shared_keywords(root: dict[str, Any]) -> dict[str, Any]:

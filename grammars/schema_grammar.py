@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 from .errors import LENIENT_HINT, GrammarError, first_line
+from .gbnf.lark import NO_TEXT
 from .json_schema import (
     ONE_LINE_STYLE,
     check_common_multiples,
@@ -16,14 +17,13 @@ from .json_schema import (
     remove_unsupported,
     unsupported_keywords,
 )
-from .json_strings import NO_STRING, UnusualPatternError
+from .json_strings import UnusualPatternError
 from .schema_case import Schema, UntranslatableError
-from .schema_case_check import CaseCheck, matches_format
 from .schema_cases import SchemaCases, listed_values
-from .schema_errors import find_invalid_part, loosen, schema_engine_error
-from .schema_keywords import shown
+from .schema_errors import engine_error, find_invalid_part, loosen, schema_engine_error
+from .schema_keywords import IDENTIFIERS, shown
 from .schema_numbers import inexact_keywords
-from .schema_parts import children, iterate_subschemas, walk_from, walk_schema
+from .schema_parts import children, walk_from, walk_schema, with_subschemas
 from .schema_references import References, SchemaPart, find_target
 from .schema_translation import SchemaTranslation
 from .schema_values import comparable_text
@@ -57,12 +57,10 @@ def compile_schema(source: str, *, is_lenient: bool, is_refused: bool = False) -
     if options.get("coerce_one_of") is True:
         ignored_paths += _read_as_any_of(schema)
     else:
-        replace_exclusive_options(
-            schema, SchemaCases(references.target, CaseCheck(references.target, matches_format))
-        )
-    parts = TranslatedParts(schema, refused_keyword)
+        replace_exclusive_options(schema, SchemaCases(references.target))
+    parts = TranslatedParts(schema)
     if is_refused and not parts.parts:
-        parts = TranslatedParts(schema, refused_keyword, _refused_parts(schema))
+        parts = TranslatedParts(schema, _refused_parts(schema))
     if parts.parts:
         try:
             lark = translate_schema(schema, parts, references)
@@ -157,21 +155,21 @@ def use_any_of(schema: dict[str, Any]) -> None:
 class TranslatedParts:
     """The parts of a schema that llguidance does not take."""
 
-    def __init__(
-        self,
-        schema: dict[str, Any],
-        is_refused: Callable[[dict[str, Any]], str],
-        others: Sequence[SchemaPart] = (),
-    ) -> None:
+    def __init__(self, schema: dict[str, Any], others: Sequence[SchemaPart] = ()) -> None:
         self._schema = schema
-        self._is_refused = is_refused
         self._is_plain_by_id: dict[int, bool] = {}
-        self._kept: list[Schema] = []
-        self.parts = [(part, keyword) for part in walk_schema(schema) if (keyword := is_refused(part.schema))]
+        self._is_refused_by_id: dict[int, bool] = {}
+        self._kept: list[Schema] = []  # schemas whose ids are keys
+        self.parts: list[tuple[SchemaPart, str]] = []  # each with a keyword
+        for part in walk_schema(schema):
+            keyword = refused_keyword(part.schema)
+            self._is_refused_by_id[id(part.schema)] = bool(keyword)
+            if keyword:
+                self.parts.append((part, keyword))
         for part in others:
             keyword = next((name for name in ("$ref", "allOf", "patternProperties") if name in part.schema), "")
+            self._is_refused_by_id[id(part.schema)] = True
             self.parts.append((part, keyword))
-        self._ids = {id(part.schema) for part, _ in self.parts}
 
     def is_plain(self, schema: Schema) -> bool:
         """Return True if llguidance takes a schema and all that it contains or refers to."""
@@ -180,10 +178,14 @@ class TranslatedParts:
         if id(schema) not in self._is_plain_by_id:
             self._kept.append(schema)
             parts = walk_from(self._schema, SchemaPart("", schema))
-            self._is_plain_by_id[id(schema)] = not any(
-                id(part.schema) in self._ids or self._is_refused(part.schema) for part in parts
-            )
+            self._is_plain_by_id[id(schema)] = not any(self._is_refused(part.schema) for part in parts)
         return self._is_plain_by_id[id(schema)]
+
+    def _is_refused(self, schema: dict[str, Any]) -> bool:
+        if id(schema) not in self._is_refused_by_id:  # a schema that the translation has made
+            self._kept.append(schema)
+            self._is_refused_by_id[id(schema)] = bool(refused_keyword(schema))
+        return self._is_refused_by_id[id(schema)]
 
 
 def refused_keyword(schema: dict[str, Any]) -> str:
@@ -228,9 +230,9 @@ def translate_schema(schema: dict[str, Any], parts: TranslatedParts, references:
             lark = json_schema_to_lark(standalone, ONE_LINE_STYLE)
         except GrammarError as error:
             raise UntranslatableError(str(error)) from None
-        message = schema_engine_error(standalone)
+        message = engine_error(lark)
         if message.startswith(_UNSATISFIABLE):
-            return NO_STRING
+            return NO_TEXT
         if message and len(schemas) > 1:
             return None
         if message:
@@ -277,6 +279,9 @@ def translation_error(schema: dict[str, Any], parts: TranslatedParts, reason: st
     return GrammarError(f"{part.pointer}/{keyword}: {problem}{value}", advice=tuple(filter(None, advice)))
 
 
+_KEYWORDS_OF_A_ROOT = (*IDENTIFIERS, "$defs", "definitions", "x-guidance")
+
+
 class Standalone:
     """Copies of parts of a schema that have the targets of their references with them."""
 
@@ -296,19 +301,8 @@ class Standalone:
     def _copy(self, schema: Schema) -> Schema:
         if not isinstance(schema, dict):
             return schema
-        copy = {
-            key: value
-            for key, value in schema.items()
-            if key not in ("$defs", "definitions", "$schema", "$id", "x-guidance")
-        }
-        for keyword, _ in _tables(schema):
-            copy[keyword] = {name: self._copy(part) for name, part in schema[keyword].items()}
-        for path, part in iterate_subschemas(schema):
-            keyword, slash, _ = path.partition("/")
-            if not slash:
-                copy[keyword] = self._copy(part)
-            elif isinstance(schema[keyword], list):
-                copy[keyword] = [self._copy(item) for item in schema[keyword]]
+        keywords = {key: value for key, value in schema.items() if key not in _KEYWORDS_OF_A_ROOT}
+        copy = with_subschemas(keywords, self._copy)
         if "$ref" in schema:
             copy["$ref"] = f"#/$defs/{self._name(self._target(schema))}"
         return copy
@@ -318,11 +312,3 @@ class Standalone:
             self._names[id(target)] = f"d{len(self._names)}"
             self._definitions[self._names[id(target)]] = self._copy(target)
         return self._names[id(target)]
-
-
-def _tables(schema: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    return [
-        (keyword, schema[keyword])
-        for keyword in ("properties", "patternProperties")
-        if isinstance(schema.get(keyword), dict)
-    ]

@@ -17,13 +17,15 @@ from .schema_formats import FORMAT_PATTERNS, NUMBER_FORMATS
 from .schema_references import SchemaPart
 
 TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")  # the types of JSON Schema
+JSON_TYPES = tuple(name for name in TYPE_NAMES if name != "integer")  # the types of JSON
 
 # The formats that are left to llguidance. It rejects those that it does not support.
 _FORMATS_OF_LLGUIDANCE = ("duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 FORMATS = (*_FORMATS_OF_LLGUIDANCE, *FORMAT_PATTERNS)  # All formats of JSON Schema
 
+DEPENDENCIES = ("dependencies", "dependentRequired", "dependentSchemas")
 # the keywords that may restrict JSON, by the type of the JSON that they restrict
-_RESTRICTING = {
+RESTRICTING = {
     "any": (
         *("type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
         *("$ref", "$dynamicRef", "$recursiveRef"),
@@ -36,11 +38,10 @@ _RESTRICTING = {
     ),
     "object": (
         *("properties", "patternProperties", "additionalProperties", "propertyNames", "required"),
-        *("minProperties", "maxProperties", "dependencies", "dependentRequired", "dependentSchemas"),
-        "unevaluatedProperties",
+        *("minProperties", "maxProperties", *DEPENDENCIES, "unevaluatedProperties"),
     ),
 }
-ALL_RESTRICTING = tuple(keyword for keywords in _RESTRICTING.values() for keyword in keywords)
+ALL_RESTRICTING = tuple(keyword for keywords in RESTRICTING.values() for keyword in keywords)
 
 # Keywords that name a schema or its draft. References are resolved before llguidance reads the schema.
 IDENTIFIERS = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary")
@@ -111,7 +112,7 @@ _ALLOWED_VALUES: dict[str, _AllowedValue] = {
     **dict.fromkeys(("pattern", "format", "$ref", "$dynamicRef", "$recursiveRef"), _STRING),
     **dict.fromkeys(("enum", "allOf", "anyOf", "oneOf", "prefixItems", "required"), _LIST),
     **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions"), _OBJECT),
-    **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), _OBJECT),
+    **dict.fromkeys(DEPENDENCIES, _OBJECT),
     "type": _TYPES,
     "uniqueItems": _BOOLEAN,
     **dict.fromkeys(("not", "if", "then", "else", "contains", "propertyNames"), _SCHEMA),
@@ -206,7 +207,7 @@ def allows_all(schema: Any, type_name: str, resolve: Resolve, depth: int = 0) ->
     """Return True if a schema surely allows all JSON of a type other than ``integer``."""
     if not isinstance(schema, dict) or depth > _MAX_REFERENCES:
         return schema is True
-    restricting_keywords = (*_RESTRICTING["any"], *_RESTRICTING.get(type_name, ()))
+    restricting_keywords = (*RESTRICTING["any"], *RESTRICTING.get(type_name, ()))
     return all(
         _keyword_allows_all(schema, keyword, type_name, resolve, depth)
         for keyword in restricting_keywords
@@ -252,7 +253,7 @@ _VALUES_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 
 def allows_everything(schema: Any, resolve: Resolve) -> bool:
     """Return True if a schema surely allows all JSON."""
-    return all(allows_all(schema, name, resolve) for name in TYPE_NAMES if name != "integer")
+    return all(allows_all(schema, name, resolve) for name in JSON_TYPES)
 
 
 def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
@@ -266,7 +267,7 @@ def simplify(schema: dict[str, Any], resolve: Resolve) -> None:
     types = schema.get("type", ())
     is_integer = "integer" in types and "string" not in types  # a type, or a list of types
     if schema.get("format") in NUMBER_FORMATS and is_integer:
-        schema["allOf"] = [*schema.get("allOf", []), NUMBER_FORMATS[schema.pop("format")]]
+        schema["allOf"] = [*schema.get("allOf", []), dict(NUMBER_FORMATS[schema.pop("format")])]
     if schema.get("format") in FORMAT_PATTERNS:
         format_name = schema.pop("format")
         schema["allOf"] = [*schema.get("allOf", []), {"pattern": FORMAT_PATTERNS[format_name]}]
@@ -338,7 +339,7 @@ def _simplify_objects(schema: dict[str, Any], resolve: Resolve) -> None:
     if "propertyNames" in schema and allows_all(schema["propertyNames"], "string", resolve):
         del schema["propertyNames"]
     required_keys = set(schema.get("required", []))
-    for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
+    for keyword in DEPENDENCIES:
         if keyword in schema:
             for name, dependency in list(schema[keyword].items()):
                 if _is_always_met(dependency, required_keys, resolve):

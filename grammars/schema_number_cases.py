@@ -17,7 +17,7 @@ from .json_schema import is_multiple_supported
 from .json_strings import terminal_of_text
 from .number_texts import multiples_terminal, range_terminal
 from .schema_case import Case, Extra, UntranslatableError
-from .schema_numbers import Range, least_common_multiple, plain_text, range_of
+from .schema_numbers import Range, as_decimal, least_common_multiple, plain_text, range_of
 from .schema_values import exact_fraction
 
 _MAX_LISTED = 2_000
@@ -29,9 +29,7 @@ def number_alternatives(case: Case) -> Iterator[dict[str, Any] | str]:
     if numbers.is_empty:
         return
     excluded = [exact_fraction(value) for part in case for value in part.get(Extra.NOT_VALUES, ())]
-    other_steps = [exact_fraction(part[Extra.NOT_MULTIPLE]) for part in case if Extra.NOT_MULTIPLE in part]
-    if any(Extra.NOT_INTEGER in part for part in case):
-        other_steps.append(Fraction(1))
+    other_steps = excluded_steps(case)
     if step is not None and not other_steps and is_multiple_supported(step):
         for piece in _without_values(numbers, excluded):
             yield _schema_of_multiples(piece, step)
@@ -82,6 +80,12 @@ def range_and_step(case: Case) -> tuple[Range, Fraction | None]:
     return numbers, reduce(least_common_multiple, steps) if steps else None
 
 
+def excluded_steps(case: Case) -> list[Fraction]:
+    """Return the steps of which the numbers of a case are no multiples."""
+    steps = [exact_fraction(part[Extra.NOT_MULTIPLE]) for part in case if Extra.NOT_MULTIPLE in part]
+    return [*steps, *(Fraction(1) for part in case if Extra.NOT_INTEGER in part)]
+
+
 def _intersection(first: Range, second: Range) -> Range:
     low = max((first, second), key=_low_key)
     high = min((first, second), key=_high_key)
@@ -98,16 +102,6 @@ def _high_key(limits: Range) -> tuple[Decimal, bool]:
 
 def _written(value: Fraction) -> WrittenNumber:
     return WrittenNumber(plain_text(as_decimal(value)))
-
-
-def as_decimal(value: Fraction) -> Decimal:
-    digits = 400
-    scaled = value * 10**digits
-    return (
-        Decimal(int(scaled)).scaleb(-digits)
-        if scaled.denominator == 1
-        else Decimal(value.numerator) / value.denominator
-    )
 
 
 def _without_values(numbers: Range, values: list[Fraction]) -> Iterator[Range]:

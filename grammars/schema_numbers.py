@@ -183,7 +183,7 @@ def _join_limits(part: SchemaPart) -> None:
     steps = [_read_step(joined.schema, joined.pointer) for joined in joined_parts]
     if 0 in steps:
         return
-    limits = [limit for joined in joined_parts for limit in _range_limits(joined.schema)]
+    limits = [limit for joined in joined_parts for limit in range_limits(joined.schema)]
     for joined in joined_parts:
         _remove_limits(joined.schema)
     for keyword, value in limits:
@@ -195,7 +195,7 @@ def _join_limits(part: SchemaPart) -> None:
     known_steps = [step for step in steps if step is not None]
     if known_steps:
         common_step = reduce(least_common_multiple, known_steps)
-        part.schema["multipleOf"] = WrittenNumber(plain_text(_as_decimal(common_step)))
+        part.schema["multipleOf"] = WrittenNumber(plain_text(as_decimal(common_step)))
 
 
 def _has_limits(part: Mapping[str, Any]) -> bool:
@@ -216,7 +216,7 @@ def _inclusive_keyword(keyword: str) -> str:
     return keyword.removeprefix("exclusive").lower()
 
 
-def _range_limits(part: Mapping[str, Any]) -> list[tuple[str, float]]:
+def range_limits(part: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Return the keyword and the number of each limit of a schema's range."""
     limits = []
     for keyword in _RANGE_KEYWORDS:
@@ -481,10 +481,10 @@ def _multiples_of_this_length(piece: Range, step: Fraction) -> list[dict[str, An
 
 
 def _listed_multiples(step: Fraction, factors: Iterable[int]) -> list[dict[str, Any]]:
-    return [{"const": _json_number(_as_decimal(step * factor))} for factor in factors]
+    return [{"const": _json_number(as_decimal(step * factor))} for factor in factors]
 
 
-def _as_decimal(value: Fraction) -> Decimal:
+def as_decimal(value: Fraction) -> Decimal:
     return _EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
@@ -500,7 +500,7 @@ def least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
 def _readable_steps(step: Fraction) -> list[float]:
     """Return numbers that llguidance reads exactly, whose common multiples are the multiples of a step."""
     if _is_read_exactly(step):
-        return [_json_number(_as_decimal(step))]
+        return [_json_number(as_decimal(step))]
     # The common multiples of step / 2 and step / 3, for example, are the multiples of the step.
     divisors = [divisor for divisor in _DIVISORS if _is_read_exactly(step / divisor)]
     for first_divisor, second_divisor in combinations(divisors, 2):
@@ -510,7 +510,7 @@ def _readable_steps(step: Fraction) -> list[float]:
         second_step = step / second_divisor
         scale = 10 ** max(_decimals(first_step), _decimals(second_step))
         if (first_step * scale) * (second_step * scale) < _MAX_PRODUCT:
-            return [_json_number(_as_decimal(first_step)), _json_number(_as_decimal(second_step))]
+            return [_json_number(as_decimal(first_step)), _json_number(as_decimal(second_step))]
     return [float(step)]  # llguidance rejects it
 
 

@@ -97,3 +97,18 @@ def iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 is_key_list = keyword == "dependencies" and isinstance(subschema, list)
                 if not is_key_list:
                     yield f"{keyword}/{escape_pointer_token(name)}", subschema
+
+
+def with_subschemas(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a checked schema with each subschema changed."""
+    changed = dict(schema)
+    for keyword, value in schema.items():
+        if keyword in _KEYWORDS_OF_A_LIST and isinstance(value, list):
+            changed[keyword] = [change(item) for item in value]
+        elif keyword in _KEYWORDS_OF_A_SCHEMA:
+            changed[keyword] = change(value)
+        elif keyword in _KEYWORDS_OF_A_TABLE:
+            changed[keyword] = {
+                name: item if isinstance(item, list) else change(item) for name, item in value.items()
+            }
+    return changed

@@ -11,20 +11,15 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .json_strings import (
-    NO_STRING,
-    is_terminal_empty,
-    string_terminal,
-    terminal_of_text,
-)
+from .gbnf.lark import NO_TEXT
+from .json_strings import is_terminal_empty, string_terminal, terminal_of_text
 from .rule_writer import Alternative, RuleName, RuleWriter
-from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError
-from .schema_case_check import CaseCheck, matches_format, string_terminal_of_case
+from .schema_case import Case, Extra, Schema, UntranslatableError
+from .schema_case_check import string_terminal_of_case
 from .schema_cases import UNTRANSLATED, SchemaCases
-from .schema_keywords import irregular_part
+from .schema_keywords import JSON_TYPES, Resolve, irregular_part
 from .schema_number_cases import number_alternatives
 from .schema_numbers import exact_value, is_number, plain_text
-from .schema_values import Target
 from .schema_walks import AFTER_KEY, SEPARATOR, ArrayWalk, ObjectWalk, walk_rule
 
 # Writes schemas that all apply as an expression of Lark; None if llguidance refuses them
@@ -36,11 +31,10 @@ class SchemaTranslation:
 
     # ``is_plain``: whether llguidance takes a schema as it is.
 
-    def __init__(self, target: Target, is_plain: Callable[[Schema], bool], write_schemas: WriteSchemas) -> None:
+    def __init__(self, target: Resolve, is_plain: Callable[[Schema], bool], write_schemas: WriteSchemas) -> None:
         self._is_plain = is_plain
         self._write_schemas = write_schemas
-        self._check = CaseCheck(target, matches_format)
-        self._cases = SchemaCases(target, self._check)
+        self._cases = SchemaCases(target)
         self._writer = RuleWriter()
         self._names: dict[tuple[int, ...], RuleName] = {}
         self._kept: list[Schema] = []  # schemas whose ids are keys
@@ -68,7 +62,7 @@ class SchemaTranslation:
         if all(map(self._is_plain, schemas)):
             text = self._write_schemas(schemas)
             if text is not None:
-                if text != NO_STRING:
+                if text != NO_TEXT:
                     yield (text,)
                 return
         free_types = []
@@ -86,7 +80,7 @@ class SchemaTranslation:
         untranslated = next((keyword for part in case for keyword in UNTRANSLATED if keyword in part), None)
         if untranslated is not None:
             raise UntranslatableError(f"{untranslated}: no exact form is known")
-        values = self._check.values(case, type_name)
+        values = self._cases.check.values(case, type_name)
         if values is not None:
             for value in values:
                 yield self._value_items(value)
@@ -136,7 +130,7 @@ class SchemaTranslation:
             if isinstance(numbers, str):
                 if not is_terminal_empty(numbers):
                     yield (self._writer.terminal(numbers),)
-            elif (text := self._write(numbers)) != NO_STRING:
+            elif (text := self._write(numbers)) != NO_TEXT:
                 yield (text,)
 
     def _of_string(self, case: Case) -> Iterator[Alternative]:
@@ -146,7 +140,7 @@ class SchemaTranslation:
         has_extra = any(isinstance(key, Extra) for part in case for key in part)
         if not has_extra:
             text = self._write_schemas([{"type": "string", **part} for part in case])
-            if text is not None and text != NO_STRING:
+            if text is not None and text != NO_TEXT:
                 yield (text,)
             return
         terminal = string_terminal_of_case(case)

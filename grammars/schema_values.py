@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from .json_strings import json_string, matches_terminal, pattern_terminal
+from .json_strings import json_string, matches_format, matches_terminal, pattern_terminal
 from .schema_case import UntranslatableError
+from .schema_keywords import DEPENDENCIES, Resolve
 from .schema_numbers import exact_value, is_number, range_of
-
-Target = Callable[[dict[str, Any]], Any]  # a function that returns the target of a schema's ``$ref``
 
 
 def type_of(value: Any) -> str:
@@ -51,9 +50,8 @@ def exact_fraction(value: float) -> Fraction:
 class ValueCheck:
     """The check of values against the parts of one JSON Schema."""
 
-    def __init__(self, target: Target, format_terminal: Callable[[str, str], bool]) -> None:
+    def __init__(self, target: Resolve) -> None:
         self._target = target
-        self._matches_format = format_terminal
 
     def matches(self, value: Any, schema: Any) -> bool:
         """Return True if the value matches the schema. Raises ``UntranslatableError``, ``UnusualPatternError``."""
@@ -95,7 +93,7 @@ class ValueCheck:
             return False
         if "pattern" in schema and not matches_terminal(pattern_terminal(schema["pattern"]), json_string(value)):
             return False
-        return "format" not in schema or self._matches_format(schema["format"], value)
+        return "format" not in schema or matches_format(schema["format"], value)
 
     def _matches_array(self, value: list[Any], schema: dict[str, Any]) -> bool:
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
@@ -164,10 +162,16 @@ def array_items(schema: Mapping[str, Any]) -> tuple[list[Any], Any]:
     return schema.get("prefixItems", []), items
 
 
+def schemas_of_item(index: int, schemas: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the schemas that apply to an item of an array that matches all these schemas."""
+    parts = map(array_items, schemas)
+    return [prefix[index] if index < len(prefix) else rest for prefix, rest in parts]
+
+
 def dependencies(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return keys, and the schema that applies to an object that has the key."""
     found = []
-    for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
+    for keyword in DEPENDENCIES:
         for key, dependency in schema.get(keyword, {}).items():
             found.append((key, {"required": dependency} if isinstance(dependency, list) else dependency))
     return found

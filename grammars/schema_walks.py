@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .json_strings import is_terminal_empty, string_terminal
 from .rule_writer import Alternative, RuleName, RuleWriter
-from .schema_case import JSON_TYPES, Case, Extra, Schema, UntranslatableError, greatest, least
+from .schema_case import Case, Extra, Schema, UntranslatableError, greatest, least, names_of
 from .schema_case_check import string_terminal_of_case
 from .schema_cases import SchemaCases
-from .schema_values import array_items, comparable_text
+from .schema_keywords import JSON_TYPES
+from .schema_values import array_items, comparable_text, schemas_of_item
 
 SEPARATOR = '", "'
 AFTER_KEY = '": "'
@@ -86,7 +87,7 @@ class ArrayWalk:
         self._cases = cases
         self._rule = rule
         self._write_value = write_value
-        self._parts = [array_items(part) for part in case]
+        self._case = case
         self._min_length = greatest(case, "minItems")
         self._max_length = least(case, "maxItems")
         self._conditions = list(_contains_conditions(case))
@@ -95,7 +96,7 @@ class ArrayWalk:
             raise UntranslatableError("uniqueItems: arrays with equal items have no exact form")
         self._counted_length = self._max_length
         if self._counted_length is None:
-            prefix_lengths = [len(prefix) for prefix, _ in self._parts]
+            prefix_lengths = [len(array_items(part)[0]) for part in case]
             first_indexes = [condition.first_index for condition in self._conditions]
             self._counted_length = max(1, self._min_length, *prefix_lengths, *first_indexes)
         if self._counted_length > _MAX_COUNTED_ITEMS:
@@ -117,7 +118,7 @@ class ArrayWalk:
             return
         separator = (SEPARATOR,) if state.length else ()
         length = min(state.length + 1, self._counted_length or 1)
-        schemas = [prefix[state.length] if state.length < len(prefix) else rest for prefix, rest in self._parts]
+        schemas = schemas_of_item(state.length, self._case)
         for added_schemas, matches in self._ways_to_match(state):
             item_schemas = [*schemas, *added_schemas]
             if not self._is_unique:
@@ -276,11 +277,6 @@ class ObjectWalk:
         terminals = [string_terminal_of_case(case) for case in self._cases.of_all(schemas, "string")]
         terminals = [terminal for terminal in terminals if not is_terminal_empty(terminal)]
         return self._writer.terminal(" | ".join(f"({terminal})" for terminal in terminals)) if terminals else None
-
-
-def names_of(case: Case, keyword: str) -> list[str]:
-    """Return the names in a list or table of a case, once each."""
-    return list(dict.fromkeys(name for part in case for name in part.get(keyword, ())))
 
 
 def _schemas_of_class(part: dict[str, Any], matched_patterns: set[str]) -> list[Schema]:

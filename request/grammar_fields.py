@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ..common.strict_json import json_problem, parse_strict_json
+from ..common.strict_json import parse_strict_json, placed_json_problem
 from ..grammars.errors import GrammarError
 from ..grammars.gbnf.literals import literal
 from .errors import InvalidFieldError
@@ -114,7 +114,7 @@ def parsed_schema(name: str, value: Json | bool | str) -> Json | bool:
     try:
         parsed: Json | bool = parse_strict_json(value)
     except json.JSONDecodeError as error:
-        problem = f"not JSON: line {error.lineno}, column {error.colno}: {json_problem(error)}"
+        problem = f"not JSON: {placed_json_problem(error)}"
         raise InvalidFieldError(problem, tuple(name.split("."))) from None
     except (ValueError, RecursionError) as error:
         raise InvalidFieldError(f"not JSON: {error}", tuple(name.split("."))) from None

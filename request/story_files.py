@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from ..common.errors import LogitsmithError
-from ..common.strict_json import encode_json, json_problem, parse_strict_json, without_whole_floats
+from ..common.strict_json import encode_json, parse_strict_json, placed_json_problem, without_whole_floats
 from ..common.text import short_repr
 from .errors import InvalidFieldError
 from .story import NOTE_MARK, AuthorsNote, Story, WorldInfo, WorldInfoEntry
@@ -109,8 +109,7 @@ def _parse(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise StoryFileError(f"byte {error.start} is not UTF-8; {_ADVICE}") from None
     except JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise StoryFileError(f"it is not JSON: {place}: {json_problem(error)}; {_ADVICE}") from None
+        raise StoryFileError(f"it is not JSON: {placed_json_problem(error)}; {_ADVICE}") from None
     except ValueError as error:
         raise StoryFileError(f"it is not JSON: {error}; {_ADVICE}") from None
     return without_whole_floats(value)

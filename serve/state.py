@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.cache import LimitedCache
-from ..common.strict_json import encode_json, json_problem, parse_strict_json
+from ..common.strict_json import encode_json, parse_strict_json, placed_json_problem
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
 from ..requests.asked import preset_of_model
@@ -241,8 +241,7 @@ async def read_json(request: Request, state: ServerState) -> object:
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"the body is not JSON: byte {error.start} is not UTF-8") from None
     except JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise InvalidRequestError(f"the body is not JSON: {place}: {json_problem(error)}") from None
+        raise InvalidRequestError(f"the body is not JSON: {placed_json_problem(error)}") from None
     except ValueError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
     requested_model = value.get("model") if isinstance(value, dict) else None

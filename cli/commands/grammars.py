@@ -158,8 +158,9 @@ def check(options: GrammarCheckOptions) -> None:
     start_collector()
     grammar.check()
     report_ignored_schema_paths(grammar, print_note)
-    if grammar.translated_schema_paths:
-        print_note(f"translated to rules, exactly: {', '.join(grammar.translated_schema_paths)}")
+    translated_paths = grammar.translated_schema_paths
+    if translated_paths:
+        print_note(f"translated to rules, exactly: {', '.join(translated_paths)}")
     text = _text_to_check(options)
     if text is None:
         print(f"{name}: ok")

@@ -22,7 +22,7 @@ from .nodes import (
 )
 
 _EMPTY_TEXT = '""'
-_NO_CHARACTER = "(/a/ & /b/)"
+NO_TEXT = "(/a/ & /b/)"  # an expression that no text matches
 
 
 def write_lark(
@@ -103,7 +103,7 @@ def _repetition_sign(min_count: int, max_count: int | None) -> str:
 def _character_class(ranges: CodePointRanges) -> str:
     """Return a character class of Lark. Characters except ASCII letters and digits are written by code point."""
     if not ranges:
-        return _NO_CHARACTER
+        return NO_TEXT
     written_ranges: list[str] = []
     for low, high in ranges:
         written_range = _escape_code_point(low)
