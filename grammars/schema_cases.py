@@ -27,6 +27,7 @@ from .schema_numbers import range_limits
 from .schema_values import are_equal, array_items, comparable_text, dependencies, schemas_of_item, type_of
 
 _MAX_CASES = 400
+_MAX_COMPARED_CASES = 2_000  # maximum number of cases that are compared with one another
 _MAX_PRODUCTS = 200_000  # maximum number of pairs of cases that are joined for one schema
 _MAX_DEPTH = 60
 _MAX_COMPARED_DEPTH = 8
@@ -136,7 +137,7 @@ class SchemaCases:
     def _distinct(self, cases: Iterable[Case]) -> list[Case]:
         """Return the cases without those that are part of another: a case with more keywords matches less."""
         distinct = {frozenset(map(self._key, case)): case for case in cases}
-        if len(distinct) > _MAX_CASES:
+        if len(distinct) > _MAX_COMPARED_CASES:
             return list(distinct.values())
         return [case for keys, case in distinct.items() if not any(other < keys for other in distinct)]
 
