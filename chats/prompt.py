@@ -19,7 +19,7 @@ from .records import ContextFullError, StoredMessage
 if TYPE_CHECKING:
     from ..engine.chat_template import ChatTemplate
     from ..engine.model import Model
-    from ..requests.story import Story
+    from ..presets.story import Story
 
 
 # what to do if a conversation does not fit: ``stop`` raises an error, ``drop`` leaves out the oldest turns

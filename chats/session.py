@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
     from ..logprobs.events import Event
-    from ..requests.story import Story
+    from ..presets.story import Story
     from ..samplers.chain import Chain
 
 
@@ -85,8 +85,8 @@ class ChatSession:
         self._prompts = PromptMaker(self.model, self.template, self.on_full, self._report)
         self._prompts.story = self._story
 
-    def use_story(self, story: Story) -> None:
-        """Make the next prompts with a memory, an author's note and world info."""
+    def use_story(self, story: Story | None) -> None:
+        """Make the next prompts with a memory, an author's note and world info; None: without any."""
         self._story = self._prompts.story = story
 
     def answer(

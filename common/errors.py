@@ -162,6 +162,18 @@ _EXPECTED_VALUES = {
 }
 
 
+class InvalidFieldError(LogitsmithError):
+    """A field of a request or of a file is invalid, or the whole of it.
+
+    Attributes:
+        field: the field at fault; None: the whole.
+    """
+
+    def __init__(self, problem: str, place: Place = (), field: str | None = None) -> None:
+        super().__init__(problem, place=place)  # the place is empty if the problem names the fields itself
+        self.field = field or (str(place[0]) if place else None)
+
+
 class _Bound(NamedTuple):
     sign: str
     limit_key: str  # key of the limit in the context of pydantic's error

@@ -27,6 +27,7 @@ from ..requests.errors import InvalidLineError
 from ..requests.lines import RequestLine, read_request_line
 from ..requests.recorded_settings import batch_settings, describe_model
 from ..requests.resolve import RequestDefaults, RequestResolver
+from ..requests.story_reader import StoryReader
 from .arms import Arm
 from .text_measures import Measure, MeasuredText, measure_texts
 
@@ -101,15 +102,17 @@ class Plan:
         first_number = (prompt.number - 1) * MAX_SEEDS
         return [following_seed(self.seed, first_number + index) for index in range(self.seed_count)]
 
-    def resolver(self, metadata: Mapping[str, str], note: Note = _ignore) -> RequestResolver:
-        return RequestResolver(self.defaults, metadata, note)
+    def resolver(
+        self, metadata: Mapping[str, str], note: Note = _ignore, story_reader: StoryReader | None = None
+    ) -> RequestResolver:
+        return RequestResolver(self.defaults, metadata, note, story_reader=story_reader)
 
     def settings(self, arm: Arm, metadata: Mapping[str, str]) -> Settings:
         return self.resolver(metadata).settings(arm.apply_to(self.prompts[0].asked, self.seed), [])
 
-    def requests(self, arm: Arm, metadata: Mapping[str, str]) -> list[GenerationRequest]:
+    def requests(self, arm: Arm, model: Model) -> list[GenerationRequest]:
         """Return the requests of an arm, one for each prompt, with the first seed."""
-        resolver = self.resolver(metadata)
+        resolver = self.resolver(model.metadata, story_reader=StoryReader(model, _ignore))
         requests: list[GenerationRequest] = []
         for prompt in self.prompts:
             asked = arm.apply_to(prompt.asked, self.seed)
@@ -210,7 +213,7 @@ def make_run(  # noqa: PLR0913 - what a run consists of
 ) -> BatchRun:
     """Return the run that generates the texts of the arms that share a model."""
     # Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
-    resolver = plan.resolver(model.metadata)
+    resolver = plan.resolver(model.metadata, story_reader=StoryReader(model, _ignore))
     settings = batch_settings(describe_model(model), resolver, plan.seed, {"context": model.context.length})
     run = BatchRun(
         resolver,
@@ -234,7 +237,7 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
     for arm in plan.arms:
         try:
             asked = arm.apply_to(plan.prompts[0].asked, plan.seed)
-            for request in resolver.requests(asked, resolver.settings(asked, []), plan.seed):
+            for request in resolver.requests_without_story(asked, resolver.settings(asked, []), plan.seed):
                 if isinstance(request.constraint, GrammarSpec):
                     request.constraint.check()
                 if not isinstance(request.prompt, ChatMessages):

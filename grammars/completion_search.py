@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import cycle, takewhile
 from math import inf
 from typing import Protocol
 
@@ -141,7 +141,11 @@ class _Walk:
     # In a string whose pattern has no anchors, all masks are the same until the pattern is matched. The masks do
     # not show how to match it. A hint is a text that matches the pattern.
 
-    def __init__(self, cursor: _Cursor, hints: Sequence[bytes], is_json: bool, is_reversed: bool) -> None:
+    # ``writes_hints``: whether each string of JSON begins with one of the hints in turn. A key that matches a
+    # pattern may be needed where any key is allowed.
+    def __init__(
+        self, cursor: _Cursor, hints: Sequence[bytes], is_json: bool, is_reversed: bool, writes_hints: bool = False
+    ) -> None:
         self._cursor = cursor
         self._is_json = is_json
         # The order decides between keys with different first letters. One key may lead to ever deeper objects.
@@ -151,6 +155,7 @@ class _Walk:
         ends_of_hints = {hint[start:] for hint in hints for start in range(len(hint))}
         self._ends_of_hints = sorted(ends_of_hints, key=len)
         self._hints = hints
+        self._hints_in_turn = cycle(hints) if writes_hints and hints else None
         self._tried_end_count = 0
         self._text = b""
         self._steps_without_end = 0  # number of bytes since the last end of a part of the text
@@ -183,6 +188,11 @@ class _Walk:
         can_end_string = self._is_json and mask[_QUOTE]
         if can_end_string:
             self._steps_without_end = 0
+            if self._hints_in_turn is not None and self._text.endswith(b'"'):  # the quote that begins the string
+                hint = next(self._hints_in_turn)
+                if self._cursor.go_to(self._text + hint):
+                    self._text += hint
+                    return
         else:
             end = self._find_end(mask)
             if end is not None:
@@ -247,7 +257,7 @@ def search_completion(
     is_json: bool = False,
 ) -> bytes:
     """Return a text that makes the state's text a complete sentence; not always the shortest one."""
-    # Three searches are tried: one that extends the shortest texts first, two walks, and one that extends the
+    # Several searches are tried: one that extends the shortest texts first, walks, and one that extends the
     # texts with new masks first. ``hints``: texts that match the grammar's regexes. ``is_json``: all sentences are
     # JSON, whose strings end with a quote. Raises ``GrammarError`` if no completion is found.
     cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
@@ -256,6 +266,8 @@ def search_completion(
         completion = _Walk(cursor, hints, is_json, is_reversed=False).complete()
         if completion is None:
             completion = _Walk(cursor, hints, is_json, is_reversed=True).complete()
+        if completion is None and is_json:
+            completion = _Walk(cursor, hints, is_json, is_reversed=False, writes_hints=True).complete()
         if completion is not None and len(completion) <= _MAX_SHORTENED_BYTES:
             completion = _shorten(cursor, completion)
     if completion is not None:

@@ -261,9 +261,6 @@ class BatchRun:
     def _make_request(self, line: RequestLine) -> GenerationRequest:
         fields_without_effect = [*line.asked.ignored, *self._resolver.unread_fields(line.asked)]
         fields_without_effect += self._resolver.defaults.flags_without_effect(line.asked)
-        if line.asked.story is not None and self._resolver.story_reader is None:
-            problem = "memory, authors_note and world_info need the model here to count tokens; leave --on out"
-            raise InvalidLineError(problem)
         settings = self._resolver.settings(line.asked, fields_without_effect)  # adds to the list
         seed = _seed_of_line(self._base_seed, line.id)
         (request,) = self._resolver.requests(line.asked, settings, seed, line.id)

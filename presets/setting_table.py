@@ -35,6 +35,7 @@ BANS, REASONING, GUIDANCE = "Bans and loops", "Reasoning", "Guidance"
 
 # Where settings can be set: the command line, a chat, lines of a batch, requests to the server, presets.
 DOORS = ("run", "chat", "batch", "serve", "preset")
+_STORY_DOORS = ("chat", "batch", "serve", "preset")  # gen run takes them from presets and --set, without flags
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,13 @@ class Setting:
         kind: its values.
         help: what it is, in one line, as the JSON Schema describes it.
         default: the value of a run if nothing sets it; None: that of a preset without this key.
-        is_rule: whether it is a rule of the text, which is shown and recorded only if something sets it.
+        is_rule: whether it is a rule of the text.
         flags: the flags that set it, or a part of it. If a flag has no type, its value has the setting's type, and
             is a text for a part.
         names: its names in other tools, see `Parameter.names`.
         doors: where it can be set.
-        is_switch: whether it is a variable of chat templates, shown and recorded only if something sets it.
+        is_switch: whether it is a variable of chat templates.
+        is_story: whether the model reads it besides the prompt.
     """
 
     name: str
@@ -98,6 +100,12 @@ class Setting:
     names: Mapping[str, str] = field(default_factory=dict)
     doors: tuple[str, ...] = DOORS
     is_switch: bool = False
+    is_story: bool = False
+
+    @property
+    def is_shown_if_set(self) -> bool:
+        """Whether it is shown and recorded only if something sets it."""
+        return self.is_rule or self.is_switch or self.is_story
 
     def __post_init__(self) -> None:
         flags = (
@@ -161,6 +169,18 @@ def _guidance(value: object) -> object:
     return check_guidance(value)
 
 
+def _authors_note(value: object) -> object:
+    from .story import check_authors_note  # noqa: PLC0415
+
+    return check_authors_note(value)
+
+
+def _world_info(value: object) -> object:
+    from .world_info import check_world_info  # noqa: PLC0415
+
+    return check_world_info(value)
+
+
 _TEXT = {"type": "string", "minLength": 1}
 _STOP = Kind(
     "a string or a list of strings",
@@ -186,6 +206,22 @@ _LOOP_GUARD = Kind(
     str | _TABLE,
     check=_loop_guard,
     request_type=str | _TABLE | bool,
+)
+
+# The types are those of checked values. Presets and requests may write them in other forms, too.
+_AUTHORS_NOTE = Kind(
+    "a string or a table",
+    _TABLE,
+    check=_authors_note,
+    schema={"type": ["string", "object"]},
+    request_type=str | _TABLE,
+)
+_WORLD_INFO = Kind(
+    "a list of entries, or a table with entries",
+    _TABLE,
+    check=_world_info,
+    schema={"type": ["array", "object"]},
+    request_type=_TABLE | list[Any],
 )
 
 _grammar_flag = partial(declare_flag, panel=GRAMMAR)
@@ -537,10 +573,33 @@ _DECLARED = (
         is_rule=True,
         doors=("run", "batch", "serve", "preset"),  # a chat has no place for it
     ),
+    Setting(
+        "memory",
+        Kind("a string", str),
+        "text that the model reads before everything else of a story",
+        doors=_STORY_DOORS,
+        is_story=True,
+    ),
+    Setting(
+        "authors_note",
+        _AUTHORS_NOTE,
+        "text that the model reads near the end of a story",
+        doors=_STORY_DOORS,
+        is_story=True,
+    ),
+    Setting(
+        "world_info",
+        _WORLD_INFO,
+        "texts that the model reads where a story has their keys",
+        doors=_STORY_DOORS,
+        is_story=True,
+    ),
 )
 SETTINGS = {setting.name: setting for setting in _DECLARED}
 SWITCH_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_switch)
 RULE_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_rule)
+STORY_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_story)
+NAMES_SHOWN_IF_SET = tuple(setting.name for setting in _DECLARED if setting.is_shown_if_set)
 
 
 def flags_in(panel: str) -> list[Flag]:

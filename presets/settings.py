@@ -27,6 +27,7 @@ from .overrides import (
 )
 from .preset import Preset
 from .setting_table import SETTINGS, find_setting_name
+from .story import AuthorsNote, Story, WorldInfo
 from .text_rules import ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 from .yaml_writer import write_yaml
@@ -102,6 +103,14 @@ class Settings:
         The default limit may be exceeded to complete a grammar's sentence.
         """
         return self["max_tokens"].origin == "default"
+
+    @property
+    def story(self) -> Story | None:
+        """What the model reads besides the prompt; None: only the prompt."""
+        memory, note, world_info = (self[name].value for name in ("memory", "authors_note", "world_info"))
+        if memory is None and note is None and world_info is None:
+            return None
+        return Story(memory or "", AuthorsNote(**note or {}), WorldInfo(**world_info or {}))
 
 
 class _StartingChain(NamedTuple):

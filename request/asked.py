@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ..common.errors import InvalidFieldError
+from ..common.strict_model import Json
 from ..engine.chat_template import CONTINUED_REASONING, BegunReasoning, Message
 from ..engine.token_records import LogprobRequest
 from ..logprobs.openai import ReasoningFormat
 from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
-from .errors import InvalidFieldError
 from .fields import ChatFields, GenerationFields, MessageFields, PromptFields, read_settings, set_arguments
 from .messages import PlacedMessage, template_fields_of, unused_reasoning_of
 from .sampler_fields import SamplerFields, first_given
-from .story import Story
-from .strict_model import Json
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class AskedRequest:
     # name, file or source of a chat template; None uses the template of the defaults
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None  # variables of the chat template; None: none
-    story: Story | None = None  # what the model reads besides the prompt; None: only the prompt
     # the paths of fields that have no effect, such as ``body.messages[1].annotations``
     ignored: tuple[str, ...] = ()
     # the paths of fields that only some chat templates read, each with the name that templates have for it
@@ -121,7 +119,6 @@ def ask(fields: PromptFields | MessageFields, ignored: Sequence[str] = (), place
         chat_template=fields.chat_template,
         chat_template_kwargs=fields.chat_template_kwargs,
         template_fields=template_fields_of(placed_messages, fields.chat_template_kwargs, place),
-        story=fields.story(unused),
     )
     if isinstance(fields, PromptFields):
         prompts = tuple(fields.prompts())

@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..common.errors import place_suffix
+from ..common.errors import InvalidFieldError, place_suffix
+from ..common.strict_model import Json, StrictModel, validated
 from ..common.text import short_repr
-from .errors import InvalidFieldError
 from .items import TypedItem
 from .messages import MessagePart
-from .strict_model import Json, StrictModel, validated
 
 FIELDS_OF_SOME_QUESTIONS = ("choices", "levels", "value", "label")
 _MAX_ORDERS = 1_000  # of the options of a question

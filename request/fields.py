@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import Field, field_validator
 
+from ..common.errors import InvalidFieldError
 from ..common.strict_json import encode_exact_json, without_whole_floats
+from ..common.strict_model import Json, StrictModel, validated
 from ..common.text import short_repr
 from ..logprobs.openai import ReasoningFormat
 from ..presets.errors import PresetError
@@ -21,12 +23,11 @@ from ..presets.overrides import Override
 from ..presets.parameter_names import request_names
 from ..presets.setting_table import SETTINGS
 from ..presets.text_rules import check_bans
-from .errors import InvalidFieldError
+from ..presets.world_info import read_world_info
 from .grammar_fields import GRAMMAR_FIELDS, ResponseFormat, StructuredOutputs, TextOptions
 from .messages import ChatMessage, PlacedMessage, placed_messages
 from .sampler_fields import SamplerFields, banned_texts, first_given
-from .story_fields import StoryFields
-from .strict_model import Json, StrictModel, setting_fields, validated
+from .setting_fields import setting_fields
 from .thinking import ThinkingFields, read_thinking
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
@@ -70,7 +71,7 @@ class StreamOptions(StrictModel):
 
 # Settings that have fields for a part of their value, or for another form of it. `_grammar`, `_bans` and
 # `_guidance` read these fields. The system message of a request is one of its messages.
-_READ_BY_FUNCTIONS = ("grammar", "bans", "guidance", "phases", "system")
+_READ_BY_FUNCTIONS = ("grammar", "bans", "guidance", "phases", "system", "world_info")
 
 
 def _fields_of_setting(name: str) -> tuple[str, ...]:
@@ -88,14 +89,17 @@ if TYPE_CHECKING:
         bans: Any = None
         guidance: Json | None = None
         phases: Any = None
+        memory: str | None = None
+        authors_note: str | Json | None = None
+        world_info: Json | list[Any] | None = None
         stop_sequence: str | list[str] | None = None
 else:
     _SettingFields = setting_fields(
-        {**_SETTING_OF_FIELD, "grammar": "grammar", "bans": "bans", "guidance": "guidance", "phases": "phases"}
+        {**_SETTING_OF_FIELD, **{name: name for name in _READ_BY_FUNCTIONS if name != "system"}}
     )
 
 
-class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, StoryFields, _SettingFields):
+class GenerationFields(ToolChoice, SamplerFields, ThinkingFields, _SettingFields):
     """The fields that every route for text has."""
 
     every_stream_tells_confidence: ClassVar[bool] = False
@@ -308,8 +312,21 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
     overrides += _bans(fields)
     overrides += _guidance(fields, unused)
     overrides += _phases(fields)
+    overrides += read_world_info_field(fields.world_info, unused)
     overrides += read_thinking(fields, overrides, unused)
     return overrides
+
+
+def read_world_info_field(value: Json | list[Any] | None, unused: list[str]) -> Iterator[Override]:
+    """Yield the world info of a request. Paths of parts without effect are added to ``unused``."""
+    if value is None:
+        return
+    try:
+        world_info, remarks = read_world_info(value)
+    except InvalidFieldError as error:
+        raise InvalidFieldError(error.problem, ("world_info", *error.place)) from None
+    unused += [f"world_info.{remark.place}" for remark in remarks]
+    yield Override("world_info", "world_info", world_info.model_dump(exclude_defaults=True))
 
 
 def _phases(fields: GenerationFields) -> Iterator[Override]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..common.errors import InvalidFieldError
 from ..presets.errors import PresetError
 from ..presets.overrides import Override
 from ..presets.setting_table import SETTINGS
 from ..presets.yaml_reader import parse_yaml_scalar
 from .asked import AskedRequest, ask
-from .errors import InvalidFieldError
 from .fields import PromptFields, read_body
 from .sampler_fields import (
     CHAIN_FIELDS,

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from ..common.errors import InvalidFieldError
 from ..common.strict_json import parse_strict_json, placed_json_problem
+from ..common.strict_model import Json, StrictModel
 from ..grammars.errors import GrammarError
 from ..grammars.gbnf.literals import literal
-from .errors import InvalidFieldError
-from .strict_model import Json, StrictModel
 
 
 class SchemaFormat(StrictModel):

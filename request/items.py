@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import field_validator, model_validator
 
+from ..common.strict_model import StrictModel
 from ..common.text import short_repr
 from .messages import MessagePart
-from .strict_model import StrictModel
 
 
 class TypedItem(StrictModel):

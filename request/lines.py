@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ..common.errors import InvalidFieldError
 from ..common.strict_json import without_whole_floats
+from ..common.strict_model import Json, StrictModel, validated
 from ..common.text import nearest_name, short_repr
 from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
@@ -17,20 +19,20 @@ from ..presets.overrides import Override, parse_set
 from ..presets.parameter_names import PARAMETERS, request_names
 from ..presets.setting_table import SETTINGS
 from .asked import AskedRequest, ask
-from .errors import InvalidFieldError, InvalidLineError
+from .errors import InvalidLineError
 from .fields import (
     ChatFields,
     GenerationFields,
     MessageFields,
     PromptFields,
     fields_without_place,
+    read_world_info_field,
     set_arguments,
     setting_value,
 )
 from .messages import ChatMessage, placed_messages, template_fields_of, unused_reasoning_of
 from .response_fields import ResponseFields
-from .story_fields import StoryFields
-from .strict_model import Json, StrictModel, setting_fields, validated
+from .setting_fields import setting_fields
 from .unknown_fields import TooManyFieldsError, UnknownFieldError, fields_without_effect
 
 
@@ -88,7 +90,7 @@ else:
     _SettingFields = setting_fields({name: name for name in SETTINGS})
 
 
-class _ShortLine(StoryFields, _SettingFields):
+class _ShortLine(_SettingFields):
     id: Annotated[str, Field(min_length=1)] | int | None = None
     prompt: str | list[int] | None = None
     messages: list[ChatMessage] | None = Field(default=None, min_length=1)
@@ -139,7 +141,8 @@ def _is_id(value: object) -> bool:
 
 def _ask_short(line: _ShortLine) -> AskedRequest:
     overrides = [parse_set(argument, "set") for argument in set_arguments(line.set_)]
-    overrides += _settings_of(line)
+    unused: list[str] = []
+    overrides += _settings_of(line, unused)
     if line.json_schema is not None:
         overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
     logprobs = None
@@ -153,7 +156,7 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         "early_stopping": line.early_stopping,
     }
     messages = placed_messages(line.messages or ())
-    unused = unused_reasoning_of(messages)
+    unused += unused_reasoning_of(messages)
     asked = AskedRequest(
         prompts=() if line.prompt is None else (line.prompt,),
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
@@ -165,7 +168,6 @@ def _ask_short(line: _ShortLine) -> AskedRequest:
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
         beam_settings={name: value for name, value in beam_settings.items() if value is not None},
-        story=line.story(unused),
         ignored=tuple(unused),
         template_fields=template_fields_of(messages, line.chat_template_kwargs),
     )
@@ -221,11 +223,13 @@ class OpenAILine(StrictModel):
         return value
 
 
-def _settings_of(line: _ShortLine) -> Iterator[Override]:
-    """Yield the settings that a line sets."""
+def _settings_of(line: _ShortLine, unused: list[str]) -> Iterator[Override]:
+    """Yield the settings that a line sets. Paths of parts without effect are added to ``unused``."""
     for name in SETTINGS:
         value = getattr(line, name)
-        if value is not None:
+        if name == "world_info":
+            yield from read_world_info_field(value, unused)
+        elif value is not None:
             yield Override(name, name, setting_value(name, value))
 
 

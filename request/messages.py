@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import field_validator, model_validator
 
 from ..common.strict_json import encode_json, parse_strict_json
+from ..common.strict_model import Json, StrictModel
 from ..common.text import short_repr
-from .strict_model import Json, StrictModel
 
 # for each type of part, the fields that may hold its text
 _PART_FIELDS: Mapping[str, tuple[str, ...]] = {

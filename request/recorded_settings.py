@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..presets.setting_table import RULE_NAMES, SWITCH_NAMES
+from ..presets.setting_table import NAMES_SHOWN_IF_SET
 from .resolve import RequestResolver
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def batch_settings(
     settings = resolver.default_settings()
     seed = settings["seed"].value
     grammar = resolver.grammar(settings)
-    rules = {name: settings[name].value for name in (*RULE_NAMES, *SWITCH_NAMES)}
+    rules = {name: settings[name].value for name in NAMES_SHOWN_IF_SET}
     given_rules = {name: value for name, value in rules.items() if value not in (None, [])}
     return {
         **model_settings(model),

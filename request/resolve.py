@@ -100,7 +100,7 @@ class RequestResolver:
     # ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
 
     # ``model_name``: of the loaded model, as requests name it; None: it is not known. ``story_reader`` makes the
-    # prompts of stories; None: the prompts stay without their stories.
+    # prompts of stories; None: a request with a story is an error.
 
     def __init__(
         self,
@@ -215,6 +215,20 @@ class RequestResolver:
         self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None
     ) -> Iterator[GenerationRequest]:
         """Yield a request for each prompt, or one for the messages. ``seed`` is used if the settings have none."""
+        story = settings.story
+        for request in self.requests_without_story(asked, settings, seed, request_id):
+            if story is None:
+                yield request
+            elif self.story_reader is None:
+                problem = "memory, authors_note and world_info need the model here to count tokens; leave --on out"
+                raise InvalidLineError(problem)
+            else:
+                yield self.story_reader.with_story(story, request)
+
+    def requests_without_story(
+        self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None
+    ) -> Iterator[GenerationRequest]:
+        """Yield the requests with their prompts as they were asked, see `requests`."""
         defaults = self.defaults
         beams = self._beams(asked)
         has_drafts = beams is None  # only a text whose tokens are drawn one by one uses drafts
@@ -236,11 +250,7 @@ class RequestResolver:
             confidence=True,
         )
         for prompt in self._prompts(asked, settings):
-            plain_request = replace(request, prompt=prompt)
-            if asked.story is None or self.story_reader is None:
-                yield plain_request
-            else:
-                yield self.story_reader.with_story(asked.story, plain_request)
+            yield replace(request, prompt=prompt)
 
     def _beams(self, asked: AskedRequest) -> BeamSearch | None:
         """Return the beam search of a request; None if tokens are drawn."""

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ..common.strict_model import Json
 from .fields import MessageFields
 from .items import TypedItem
 from .messages import ChatMessage, MessagePart, PlacedMessage
-from .strict_model import Json
 
 _LOGPROBS = "message.output_text.logprobs"
 

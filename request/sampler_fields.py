@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
+from ..common.strict_model import Json, StrictModel
 from ..common.text import short_repr
 from ..presets.errors import PresetError
 from ..presets.foreign import lists
@@ -31,7 +32,6 @@ from ..presets.parameter_names import PARAMETERS, Parameter
 from ..presets.preset import make_step
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .strict_model import Json, StrictModel
 
 Number = float | int
 _Value = TypeVar("_Value")

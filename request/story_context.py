@@ -13,10 +13,10 @@ from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from ..common.strict_model import Json
 from ..common.text import count_noun
 from ..engine.chat_template import Message
-from .story import AuthorsNote, Story, WorldInfo, WorldInfoEntry
-from .strict_model import Json
+from ..presets.story import AuthorsNote, Story, WorldInfo, WorldInfoEntry
 
 # Returns the number of bytes that each token of a text has in it. BOS has none.
 TokenSizes = Callable[[str], Sequence[int]]

@@ -13,13 +13,12 @@ from typing import Any
 
 from pydantic import Field
 
-from ..common.errors import LogitsmithError
+from ..common.errors import InvalidFieldError, LogitsmithError
 from ..common.strict_json import encode_json, parse_strict_json, placed_json_problem, without_whole_floats
+from ..common.strict_model import Json, StrictModel, validated
 from ..common.text import short_repr
-from .errors import InvalidFieldError
-from .story import NOTE_MARK, AuthorsNote, Story, WorldInfo, WorldInfoEntry
-from .strict_model import Json, StrictModel, validated
-from .world_info_files import is_number, read_world_info
+from ..presets.story import NOTE_MARK, AuthorsNote, Story, WorldInfo, WorldInfoEntry
+from ..presets.world_info import is_number, read_world_info
 
 MAX_STORY_FILE_BYTES = 50_000_000
 _MAX_VALUES = 1_000_000

@@ -10,7 +10,7 @@ from ..engine.request import ChatMessages, GenerationRequest
 from ..engine.templates import format_request
 from ..engine.vocabulary import text_tokens
 from ..models.errors import ModelError
-from .story import Story
+from ..presets.story import Story
 from .story_context import StoryContext, read_messages, read_text, reserved_for_answer, with_story
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from ..common.strict_model import StrictModel
 from ..presets.overrides import Override
 from ..presets.setting_table import SWITCH_NAMES
 from .sampler_fields import first_given
-from .strict_model import StrictModel
 
 if TYPE_CHECKING:
     from ..engine.chat_template import ChatTemplate

@@ -19,12 +19,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..common.strict_json import encode_json
+from ..common.strict_model import Json
 from ..engine.batch import BatchFailure
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, Done, Event, Reading, Rewind, Start
 from ..models.errors import ModelError, PromptTooLongError
-from ..requests.strict_model import Json
 from ..samplers.errors import SamplingError
 from .engine_thread import (
     EngineStoppedError,

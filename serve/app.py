@@ -15,8 +15,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from ..common.errors import InvalidFieldError
 from ..common.strict_json import encode_json
-from ..requests.errors import InvalidFieldError
 from ..requests.unknown_fields import UNREPORTED_VALUES
 from . import (
     decisions,

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.errors import Place as ErrorPlace, place_suffix
+from ..common.strict_model import Json
 from ..decide.decider import Asked, Asking, Decider, DecideSettings, Decision, Place, next_step
 from ..decide.errors import QuestionError
 from ..decide.questions import Question, read_questions
@@ -23,7 +24,6 @@ from ..logprobs.events import Done, Start
 from ..requests.asked import preset_of_model
 from ..requests.decision_fields import FIELDS_OF_SOME_QUESTIONS, DecisionFields, with_plain_instructions
 from ..requests.fields import read_body
-from ..requests.strict_model import Json
 from ..requests.unknown_fields import limited
 from .answers import as_request_error, collect, refusals_told, until_client_leaves
 from .errors import InvalidRequestError, TimedOutError, client_message

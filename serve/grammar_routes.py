@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.errors import LogitsmithError
+from ..common.strict_model import Json, StrictModel
 from ..grammars.errors import GrammarError
 from ..grammars.mismatch import Mismatch, find_mismatch
 from ..grammars.search import list_grammars
 from ..grammars.spec import GRAMMAR_KEYS, resolve_grammar
 from ..requests.grammar_fields import text_grammar
 from ..requests.sources import grammar_folders
-from ..requests.strict_model import Json, StrictModel
 from .errors import client_message
 from .limits import public_origin
 from .requested_names import check_grammar_source

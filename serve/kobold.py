@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..common.strict_model import Json, StrictModel
 from ..common.text import short_repr
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
@@ -20,7 +21,6 @@ from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
 from ..requests.fields import PromptFields, fields_without_place
-from ..requests.strict_model import Json, StrictModel
 from .answers import AnswerFormat, answer
 from .errors import InvalidRequestError, RequestError
 from .resolution import PreparedRequest
@@ -50,7 +50,7 @@ class KoboldFields(PromptFields):
     """KoboldCpp's fields, and all others.
 
     ``memory`` precedes the prompt, and stays if the prompt's beginning is left out because the context is short.
-    With an author's note or world info, KoboldAI Lite's rules hold, see `Story`.
+    With an author's note or world info, also of a preset, KoboldAI Lite's rules hold, see `Story`.
     """
 
     prompt: str | list[int] | list[str] | list[list[int]] = ""
@@ -61,15 +61,11 @@ class KoboldFields(PromptFields):
     singleline: bool | None = None
     tool_of_route: ClassVar[str] = "koboldcpp"
 
-    @property
-    def has_story(self) -> bool:
-        """True if more than KoboldCpp's memory is given."""
-        return self.authors_note is not None or self.world_info is not None
-
-    def normalized(self, is_stream: bool) -> KoboldFields:
+    def normalized(self, *, is_stream: bool, has_story: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
+        # ``has_story``: whether there is more than KoboldCpp's memory
         changes: Json = {"stream": is_stream}
-        if self.has_story:
+        if has_story:
             pass
         elif isinstance(self.prompt, str):
             changes |= {"prompt": (self.memory or "") + self.prompt, "memory": None}
@@ -134,13 +130,18 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
         context_length = min(fields.max_context_length, context_length)
     dropped_counts = [0]  # one for each prompt; the answer tells the largest
 
-    def fit(generation: GenerationRequest) -> GenerationRequest:
-        memory = "" if fields.has_story else fields.memory or ""
-        fitted = _shorten_prompt(maker.model, generation, memory, context_length)
-        dropped_counts.append(len(_prompt_ids(generation)) - len(_prompt_ids(fitted)))
-        return _with_negative_before_prompt(maker.model, fitted)
+    def prepare() -> PreparedRequest:
+        has_story = maker.has_story(fields.without(("memory",)))
 
-    prepared = await state.prepare(request, fields, lambda: maker.make(fields.normalized(is_stream), ignored, fit))
+        def fit(generation: GenerationRequest) -> GenerationRequest:
+            memory = "" if has_story else fields.memory or ""
+            fitted = _shorten_prompt(maker.model, generation, memory, context_length)
+            dropped_counts.append(len(_prompt_ids(generation)) - len(_prompt_ids(fitted)))
+            return _with_negative_before_prompt(maker.model, fitted)
+
+        return maker.make(fields.normalized(is_stream=is_stream, has_story=has_story), ignored, fit)
+
+    prepared = await state.prepare(request, fields, prepare)
     if is_stream and len(prepared.choices) > 1:
         prepared = _only_first_choice(prepared, fields)
     form = KoboldFormat(keeps_stop=fields.trim_stop is False, dropped_count=max(dropped_counts))

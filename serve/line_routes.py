@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ..common.strict_json import json_line
+from ..common.strict_model import Json
 from ..logprobs.events import Event, Reading, Start
 from ..logprobs.jsonl import RunLines
 from ..logprobs.recorded import StreamError, read_stream
 from ..logprobs.report import page as report_page
 from ..logprobs.report.run_data import RunReader
 from ..requests.fields import TokenPromptFields
-from ..requests.strict_model import Json
 from .answers import PreparedFormat
 from .errors import InvalidRequestError
 from .resolution import PreparedRequest

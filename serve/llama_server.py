@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.strict_json import without_whole_floats
+from ..common.strict_model import Json
 from ..engine.generation import prompt_token_ids, versions
 from ..engine.vocabulary import Vocabulary
 from ..logprobs.events import Event, Start
@@ -19,7 +20,6 @@ from ..logprobs.openai import server_sent
 from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
 from ..presets.foreign.lists import read_biased_token
 from ..requests.fields import ChatFields, PromptFields, fields_without_place, read_body
-from ..requests.strict_model import Json
 from ..samplers.tokens import tokens_of_text
 from .answers import AnswerFormat, answer
 from .errors import InvalidRequestError

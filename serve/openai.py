@@ -9,6 +9,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..common.strict_model import Json
 from ..common.text import short_repr
 from ..engine.model import Model
 from ..logprobs.chunks import Chunk, Prompt, join_chunks
@@ -26,7 +27,6 @@ from ..logprobs.openai import (
     usage_of,
 )
 from ..requests.fields import ChatFields, PromptFields, StreamOptions
-from ..requests.strict_model import Json
 from .answers import PreparedFormat
 from .errors import ModelNotFoundError
 from .requested_names import listed_presets

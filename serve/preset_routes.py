@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from ..common.strict_model import Json, StrictModel
 from ..presets.errors import PresetError
 from ..presets.foreign.formats import import_metadata, import_text, is_foreign
 from ..presets.foreign.preset_file import MissingSectionError
@@ -21,7 +22,6 @@ from ..presets.settings_list import list_settings
 from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml, read_text
 from ..presets.yaml_writer import write_step, write_yaml
 from ..requests.fields import setting_value
-from ..requests.strict_model import Json, StrictModel
 from ..samplers.base import Sampler
 from ..samplers.building import chain_notation, parse_chain
 from ..samplers.errors import SamplingError

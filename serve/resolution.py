@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -31,12 +32,12 @@ from ..grammars.grammar import Grammar
 from ..grammars.spec import GrammarSpec
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
+from ..presets.story import Story
 from ..requests.asked import AskedRequest, ask
 from ..requests.engine_request import text_rules
 from ..requests.errors import InvalidLineError
 from ..requests.fields import MAX_DRAFT_TOKENS, GenerationFields, MessageFields, PromptFields, TokenPromptFields
 from ..requests.resolve import RequestDefaults, RequestResolver
-from ..requests.story import Story
 from ..requests.story_context import StoryContext
 from ..requests.story_reader import StoryReader
 from ..requests.unknown_fields import limited
@@ -128,10 +129,8 @@ class RequestMaker:
         """Return what a request asks for, with prompts as tokens and compiled grammars."""
         # ``fit`` shortens prompts that do not fit into the context. Without it, such a prompt is an error. Raises
         # ``InvalidRequestError``.
-        try:
+        with _client_errors(fields):
             return self._make(fields, ignored, fit)
-        except SETTING_ERRORS as error:
-            raise InvalidRequestError(client_message(error), _field_of(error, fields)) from None
 
     def _make(
         self, fields: PromptFields | MessageFields, ignored: Sequence[str], fit: Fit | None
@@ -165,7 +164,7 @@ class RequestMaker:
             if fields.speculative is False:
                 request = replace(request, lookup=0)
             if isinstance(fields, TokenPromptFields) and fields.answer_start is not None:
-                if asked.story is None:
+                if settings.story is None:
                     request = self._with_parts(request, fields.answer_start)
                 else:  # the prompt is another one
                     unused.append("answer_start")
@@ -178,22 +177,25 @@ class RequestMaker:
 
     def read_story(self, fields: PromptFields | MessageFields, ignored: Sequence[str]) -> ReadStory:
         """Return what the model would read of a request's story. Raises ``InvalidRequestError``."""
-        try:
-            asked = ask(fields, ignored)
+        with _client_errors(fields):
+            asked = ask(fields, ignored).with_preset_of_model(self.model.name)
             _check_names(asked)
             unused = list(asked.ignored)
-            story = asked.story or Story()
             settings = self.resolver.settings(asked, unused)
-            request, *others = self.resolver.requests(replace(asked, story=None), settings, seed=0)
+            request, *others = self.resolver.requests_without_story(asked, settings, seed=0)
             if others:
                 raise InvalidRequestError("what the model reads of one prompt only can be shown", "prompt")
-            context = self.story_reader.read(story, request)
+            context = self.story_reader.read(settings.story or Story(), request)
             shown = self.story_reader.insert(context, request)
             prompt = cast("str", format_request(self.model, shown, self._note).prompt)
-        except SETTING_ERRORS as error:
-            raise InvalidRequestError(client_message(error), _field_of(error, fields)) from None
         ids = prompt_token_ids(self.model.vocabulary, prompt)
         return ReadStory(context, prompt, ids, self.story_reader.max_prompt_tokens(request), tuple(unused))
+
+    def has_story(self, fields: PromptFields) -> bool:
+        """Return whether a request or its preset has a memory, an author's note or world info."""
+        with _client_errors(fields):
+            asked = ask(fields).with_preset_of_model(self.model.name)
+            return self.resolver.settings(asked, []).story is not None
 
     def _read_draft(self, fields: GenerationFields, unused: list[str]) -> DraftOptions | None:
         """Return the draft model of a request with its limits; None without drafts of a model."""
@@ -317,6 +319,15 @@ def _has_command(request: GenerationRequest, prompt_text: str) -> bool:
         and (begins_with_phase or not request.rules.phases)
         and "\0" not in prompt_text
     )
+
+
+@contextmanager
+def _client_errors(fields: PromptFields | MessageFields) -> Iterator[None]:
+    """While inside, turn errors of settings into those that the client reads."""
+    try:
+        yield
+    except SETTING_ERRORS as error:
+        raise InvalidRequestError(client_message(error), _field_of(error, fields)) from None
 
 
 def _field_of(error: LogitsmithError, fields: GenerationFields) -> str | None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..common.strict_model import Json
 from ..logprobs.events import Event
 from ..logprobs.openai import server_sent
 from ..logprobs.responses import RESPONSE_SHAPE, ResponseAnswer
 from ..requests.response_fields import ResponseFields
-from ..requests.strict_model import Json
 from .answers import PreparedFormat
 from .resolution import PreparedRequest
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate

@@ -17,12 +17,12 @@ from starlette.responses import JSONResponse, Response
 
 from ..common.cache import LimitedCache
 from ..common.strict_json import encode_json, parse_strict_json, placed_json_problem
+from ..common.strict_model import Json, StrictModel
 from ..engine.model import Model
 from ..grammars.compile_guard import CompileGuard
 from ..requests.asked import preset_of_model
 from ..requests.fields import MessageFields, PromptFields, fields_without_place, read_body
 from ..requests.resolve import RequestDefaults
-from ..requests.strict_model import Json, StrictModel
 from ..requests.unknown_fields import limited
 from ..samplers.kernels import Floats
 from .answers import PreparedFormat, answer, until_client_leaves

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..requests.strict_model import Json, StrictModel
+from ..common.strict_model import Json, StrictModel
 from .errors import ConflictError, NotFoundError
 from .state import RouteSpec, ServerState, read_fields
 from .story_folder import StoryFolder

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..requests.fields import ChatFields, TokenPromptFields, read_body
-from ..requests.story import Story
-from ..requests.story_fields import StoryFields
+from ..common.strict_model import Json, StrictModel
+from ..presets.overrides import Override
+from ..presets.setting_table import STORY_NAMES
+from ..presets.settings import resolve_settings
+from ..presets.story import Story
+from ..requests.fields import ChatFields, TokenPromptFields, read_body, read_world_info_field
+from ..requests.setting_fields import setting_fields
 from ..requests.story_files import Piece, StoryFileError, import_story, kobold_story
 from .errors import InvalidRequestError
 from .resolution import ReadStory
@@ -53,7 +57,17 @@ async def import_file(request: Request, state: ServerState) -> Response:
     return JSONResponse(imported.as_json())
 
 
-class ExportFields(StoryFields):
+if TYPE_CHECKING:
+
+    class _StoryFields(StrictModel):
+        memory: str | None = None
+        authors_note: str | Json | None = None
+        world_info: Json | list[Any] | None = None
+else:
+    _StoryFields = setting_fields({name: name for name in STORY_NAMES})
+
+
+class ExportFields(_StoryFields):
     """A story for KoboldAI. ``pieces``: the text in parts with other versions; ``text``: the text as a whole."""
 
     format: Literal["koboldai"] = "koboldai"
@@ -65,7 +79,14 @@ async def export_file(request: Request, state: ServerState) -> Response:
     """Return a story as KoboldAI and KoboldAI Lite read it."""
     fields, _ = await read_fields(request, state, ExportFields)
     pieces = fields.pieces or [Piece(text=fields.text or "")]
-    return JSONResponse(kobold_story(pieces, fields.story([]) or Story()))
+    return JSONResponse(kobold_story(pieces, _story_of(fields)))
+
+
+def _story_of(fields: ExportFields) -> Story:
+    given = [(name, getattr(fields, name)) for name in ("memory", "authors_note")]
+    overrides = [Override(name, name, value) for name, value in given if value is not None]
+    overrides += read_world_info_field(fields.world_info, [])
+    return resolve_settings(None, flags=overrides).story or Story()
 
 
 _CONTEXT_KEYS = (

@@ -10,11 +10,11 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..common.strict_model import Json, StrictModel
 from ..engine.model import Model
 from ..engine.vocabulary import Vocabulary, text_tokens as text_tokens_of
 from ..requests.fields import ChatFields
 from ..requests.messages import ChatMessage
-from ..requests.strict_model import Json, StrictModel
 from .errors import InvalidRequestError
 from .openai import model_entry
 from .resolution import RequestMaker

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 
 from ..common.strict_json import encode_exact_json
+from ..common.strict_model import Json
 from ..logprobs.events import Start
-from ..requests.strict_model import Json
 from ..samplers.building import chain_notation
 from .resolution import Choice, PreparedRequest
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...chats.conversation import tree_lines
 from ...chats.prompt import jsonl_of, markdown_of
@@ -25,7 +25,7 @@ from ...common.files import read_input, write_file_atomically
 from ...common.flags import CompletionKind
 from ...common.seeds import RANDOM_SEED
 from ...common.text import count_noun, did_you_mean
-from ...presets.setting_table import SWITCH_NAMES
+from ...presets.setting_table import STORY_NAMES, SWITCH_NAMES
 from ..completion.values import CompletionItem, complete_text, matching, path_items
 from ..interrupt import interruptible_turn
 from ..messages import print_note
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ...chats.records import StoredAnswer, StoredMessage
     from ...logprobs.events import Token
     from ...presets.settings import Settings
-    from ...requests.story import Story
 
 
 class ChatCommandError(LogitsmithError):
@@ -156,12 +155,14 @@ def _set(chat: Chat, argument: str) -> None:
 
 
 def _follow_settings(chat: Chat, before: Settings) -> None:
-    """Give the next prompt the system message and the chat template of changed settings."""
+    """Give the next prompt the system message, the chat template and the story of changed settings."""
     after = chat.settings.settings
     if after["system"] is not before["system"]:
         chat.conversation.set_system(after["system"].value)
     if any(after[name] is not before[name] for name in SWITCH_NAMES):
         chat.session.use_template(chat.settings.open_template(chat.session.model))
+    if any(after[name] is not before[name] for name in STORY_NAMES):
+        chat.session.use_story(after.story)
 
 
 def _chain(chat: Chat, argument: str) -> None:
@@ -219,58 +220,58 @@ def _system(chat: Chat, argument: str) -> None:
 
 
 def _memory(chat: Chat, argument: str) -> None:
-    from ...requests.story import Story
-
-    story = chat.settings.story or Story()
     if not argument:
-        print(terminal_safe(story.memory or "there is no memory", sys.stdout))
+        memory = chat.settings.settings["memory"].value
+        print(terminal_safe(memory or "there is no memory", sys.stdout))
         return
-    memory = "" if argument == _NO_VALUE else argument
-    _use_story(chat, replace(story, memory=memory))
-    chat.confirm(f"memory = {memory!r}" if memory else "there is no memory now")
+    memory = None if argument == _NO_VALUE else argument
+    _override_story(chat, "/memory", "memory", memory)
+    chat.confirm("there is no memory now" if memory is None else f"memory = {memory!r}")
 
 
 def _note(chat: Chat, argument: str) -> None:
-    from ...requests.story import AuthorsNote, Story
-
-    story = chat.settings.story or Story()
+    note = chat.settings.settings["authors_note"].value or {}
     if not argument:
-        print(terminal_safe(story.authors_note.text or "there is no author's note", sys.stdout))
+        print(terminal_safe(note.get("text") or "there is no author's note", sys.stdout))
         return
-    text = "" if argument == _NO_VALUE else argument
-    _use_story(chat, replace(story, authors_note=AuthorsNote(text=text)))
-    chat.confirm(f"author's note = {text!r}" if text else "there is no author's note now")
+    if argument == _NO_VALUE:
+        _override_story(chat, "/note", "authors_note", None)
+        chat.confirm("there is no author's note now")
+        return
+    _override_story(chat, "/note", "authors_note", note | {"text": argument})
+    chat.confirm(f"author's note = {argument!r}")
 
 
 def _world(chat: Chat, argument: str) -> None:
-    from ...requests.story import Story, WorldInfo
     from ...requests.story_files import MAX_STORY_FILE_BYTES, StoryFileError, import_story
 
-    story = chat.settings.story or Story()
-    entries = story.world_info.entries
     if not argument:
+        story = chat.settings.settings.story
+        entries = [] if story is None else story.world_info.entries
         names = [f"{entry.name or ', '.join(entry.keys)}: {entry.content}" for entry in entries if entry.enabled]
         print(terminal_safe("\n".join(names) or "there is no world info", sys.stdout))
         return
     if argument == _NO_VALUE:
-        _use_story(chat, replace(story, world_info=WorldInfo()))
+        _override_story(chat, "/world", "world_info", None)
         chat.confirm("there is no world info now")
         return
     try:
         imported = import_story(read_input(Path(argument), MAX_STORY_FILE_BYTES))
     except StoryFileError as error:
         raise error.within(argument) from None
-    if not imported.story.world_info.entries:
+    world_info = imported.story.world_info
+    if not world_info.entries:
         raise ChatCommandError(f"{argument}: there is no world info in this file")
     for remark in imported.remarks:
         print_note(f"{argument}: {remark}")
-    _use_story(chat, replace(story, world_info=imported.story.world_info))
-    chat.confirm(f"world info = {count_noun(len(imported.story.world_info.entries), 'text')}")
+    _override_story(chat, "/world", "world_info", world_info.model_dump())
+    chat.confirm(f"world info = {count_noun(len(world_info.entries), 'text')}")
 
 
-def _use_story(chat: Chat, story: Story) -> None:
-    chat.settings.story = story
-    chat.session.use_story(story)
+def _override_story(chat: Chat, command: str, name: str, value: Any) -> None:
+    before = chat.settings.settings
+    chat.settings.override(command, name, value)
+    _follow_settings(chat, before)
     chat.save_settings()
 
 

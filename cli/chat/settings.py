@@ -116,7 +116,6 @@ class ConversationOptions(Options):
 
 _RESUMED_ORIGIN = "of the resumed chat"  # the origin of settings that were read from the store
 _STORED_KEY = "preset"  # The key of the settings in the store. Its value is the text of a preset.
-_STORY_KEY = "story"  # The key of the memory, the author's note and the world info, see `Story.as_fields`.
 _NO_LIMIT = -1  # the value of ``max_tokens`` for answers without a limit
 
 
@@ -132,9 +131,7 @@ class ChatSettings:
         # ``metadata`` is needed for ``--preset model`` only. ``stored`` is what `stored_fields` returned for the
         # resumed chat; empty for a new chat.
         from ...presets.settings import preset_of_text
-        from ...requests.story_fields import StoryFields
 
-        self.story = StoryFields(**stored.get(_STORY_KEY, {})).story([])  # None: the chat has none
         self._options = options
         is_new = options.sampling.preset is not None or _STORED_KEY not in stored
         preset = None if is_new else preset_of_text(str(stored[_STORED_KEY]), _RESUMED_ORIGIN)
@@ -171,8 +168,7 @@ class ChatSettings:
         settings = _with_absolute_files(self.settings)
         if settings["max_tokens"].value == 0:  # presets do not allow 0, so that the chat could not be resumed
             settings = settings.with_value("max_tokens", _NO_LIMIT)
-        fields: dict[str, Any] = {_STORED_KEY: settings_text(settings)}
-        return fields if self.story is None else fields | {_STORY_KEY: self.story.as_fields()}
+        return {_STORED_KEY: settings_text(settings)}
 
     def set(self, text: str) -> str:
         """Change one value, such as ``min_p.p=0.1``, and return the change in words: ``min_p.p = 0.1``."""

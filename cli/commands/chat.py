@@ -66,8 +66,7 @@ def chat(options: ConversationOptions) -> None:
             session = ChatSession(
                 model, conversation, print_note, settings.open_template(model), options.on_full.value
             )
-            if settings.story is not None:
-                session.use_story(settings.story)
+            session.use_story(settings.settings.story)
             code = _talk(open_chat(session, settings, store.path), options)
     finally:
         store.close()

@@ -409,7 +409,7 @@ class _Comparison:
         plan = self._plan
         model = model_of_arm[0]
         along = self._options.along
-        requests = plan.requests(plan.arms[0], model.metadata)
+        requests = plan.requests(plan.arms[0], model)
         if along == "greedy":
             return "the model's greedy texts", greedy_paths(model, requests, lambda: interrupt.requested)
         if along == "texts":

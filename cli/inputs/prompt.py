@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...engine.model import Model
     from ...engine.request import GenerationRequest
     from ...presets.settings import Settings
+    from ...presets.story import Story
     from .settings import ChatTemplateFlags
 
 
@@ -153,6 +154,8 @@ def prepare_prompt(
     system = settings["system"].value
     if affixes.typed_flag is None:
         opened = template.open(model, settings)
+        if settings.story is not None:
+            return _prompt_of_story(model, settings.story, text, settings, opened, is_chat)
         built = build_prompt(model, text, system=system, chat=is_chat, template=opened, report=print_note)
         prompt = PreparedPrompt(built, built, text, opened)
         if prompt.has_template:
@@ -160,9 +163,39 @@ def prepare_prompt(
         return prompt
     if system is not None:
         print_note(f"{affixes.typed_flag} replaces the chat template; the system message is left out")
+    if settings.story is not None:
+        print_note(f"{affixes.typed_flag} writes the prompt; memory, author's note and world info are left out")
     tokens = tokenize_with_affixes(model.vocabulary, text, affixes.in_prefix or "", affixes.in_suffix or "")
     text_with_affixes = affixes.add_affixes(text)
     return PreparedPrompt(tokens, text_with_affixes, text_with_affixes)
+
+
+def _prompt_of_story(
+    model: Model,
+    story: Story,
+    text: str,
+    settings: Settings,
+    template: ChatTemplate | None,
+    is_chat: bool | None,
+) -> PreparedPrompt:
+    from ...engine.templates import format_chat
+    from ...requests.engine_request import make_request
+    from ...requests.story_reader import StoryReader
+
+    reader = StoryReader(model, print_note)
+    system = settings["system"].value
+    if is_chat is None:
+        is_chat = system is not None or template is not None
+    if is_chat:
+        messages = [] if system is None else [{"role": "system", "content": system}]
+        messages = reader.chat_with_story(story, [*messages, {"role": "user", "content": text}])
+        built = format_chat(model, messages, template, print_note)
+        return PreparedPrompt(built, built, text, template)
+    context = reader.read(story, make_request(settings, text, None, seed=0))
+    for part in context.left_out:
+        if part.reason == "context":
+            print_note(f"{part.kind}: {part.message}")
+    return PreparedPrompt(context.text, context.text, context.text)
 
 
 def after_template(

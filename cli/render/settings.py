@@ -29,8 +29,7 @@ def show_settings(
     other_rows = [
         (name, _config_value(value.value, name), value.origin)
         for name, value in settings.values.items()
-        if name != "grammar"
-        and (value.origin != "default" or not (SETTINGS[name].is_rule or SETTINGS[name].is_switch))
+        if name != "grammar" and (value.origin != "default" or not SETTINGS[name].is_shown_if_set)
     ]
     other_rows.append(
         ("grammar", "none" if grammar is None else grammar_summary(grammar), settings["grammar"].origin)

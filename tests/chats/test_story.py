@@ -2,11 +2,16 @@
 
 import pytest
 from logitsmith.chats.records import ContextFullError
-from logitsmith.requests.story_fields import StoryFields
+from logitsmith.presets import Preset
+from logitsmith.presets.settings import resolve_settings
 
 from .conftest import ids, settings
 
 STORY = {"memory": "Sea.", "authors_note": "sad", "world_info": [{"keys": ["lamp"], "content": "Oil."}]}
+
+
+def story(fields):
+    return resolve_settings(Preset.from_table(fields)).story
 
 
 def prompt_of(session):
@@ -16,7 +21,7 @@ def prompt_of(session):
 def test_the_story_is_in_each_prompt(session, conversation):
     conversation.set_system("Be brief.")
     conversation.add_user_message("Hello")
-    session.use_story(StoryFields(**STORY).story([]))
+    session.use_story(story(STORY))
     assert prompt_of(session).endswith("[system]Sea.\nBe brief.\n[user][Author's note: sad]\n\nHello\n[assistant]")
     answer = ids(session.answer(settings()))
     assert answer == list(conversation.answer_record(conversation.current_message).token_ids)
@@ -24,13 +29,13 @@ def test_the_story_is_in_each_prompt(session, conversation):
     assert "[system]Sea.\nOil.\nBe brief.\n[user]" in prompt_of(session)
     session.use_template(None)
     assert "Sea." in prompt_of(session)
-    session.use_story(StoryFields(memory="").story([]))
+    session.use_story(story({"memory": ""}))
     assert "Sea." not in prompt_of(session)
     assert "Be brief." in prompt_of(session)
 
 
 def test_a_long_memory_leaves_room(session, conversation):
-    session.use_story(StoryFields(memory="word. " * 500).story([]))
+    session.use_story(story({"memory": "word. " * 500}))
     conversation.add_user_message("Hello")
     assert session.usage().token_count < 512
     session.check_message("Short", None, None)

@@ -26,6 +26,9 @@ OBJECT = json.dumps(
     }
 )
 
+# An object with at least one key that begins with a and has a string.
+ONE_STRING = json.dumps({"type": "object", "not": {"patternProperties": {"^a": {"not": {"type": "string"}}}}})
+
 # Each row: kind, grammar, what was written, and the whole sentence.
 CLOSED = {
     "nothing yet": ("gbnf", RECORD, "", "{age:0}"),
@@ -41,6 +44,7 @@ CLOSED = {
     "a regex where only one letter leads on": ("regex", "[a-z]x[a-z]x[a-z]xend", "", None),
     "a long regex": ("regex", "[0-9]{150}end", "1", None),
     "one of many letters, by turns": ("regex", "([a-m]x|[n-z]y){30}!", "a", None),
+    "a key that matches a pattern": ("json_schema", ONE_STRING, "", None),
     "Lark": ("lark", 'start: "begin" ("a" | "bb")+ "end"', "beginbb", "beginbbend"),
 }
 

@@ -17,7 +17,7 @@ from ..samplers.rows import FakeVocabulary
 A_CHAIN = "a list of steps, or a string such as 'top_k40 > temp0.8'"
 KEYS = "description, chain, seed, max_tokens, stop, system, grammar, "
 KEYS += "bans, ban_retries, ban_then, loop_guard, enable_thinking, reasoning_effort, phases, heal, guidance"
-KEYS += ", field_confidence"
+KEYS += ", field_confidence, memory, authors_note, world_info"
 
 REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "unknown_sampler": (
@@ -59,6 +59,20 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     ),
     "number_as_key": ({3: 1}, f"unknown key 3; known: {KEYS}"),
     "name_is_no_key": ({"name": "x"}, f"unknown key 'name'; known: {KEYS}"),
+    "note_of_no_table": ({"authors_note": 3}, "authors_note: 3 is not a string or a table"),
+    "unknown_key_of_note": (
+        {"authors_note": {"txt": "a"}},
+        "authors_note: unknown key 'txt'; did you mean text?",
+    ),
+    "value_in_note": ({"authors_note": {"text": "a", "depth": -1}}, "authors_note.depth: -1 is not ≥ 0"),
+    "value_in_entry": (
+        {"world_info": [{"content": "a"}, {"content": 3}]},
+        "world_info.entries[1].content: 3 is not a string",
+    ),
+    "part_without_effect": (
+        {"world_info": [{"content": "a", "probability": 50}]},
+        "world_info.entries[0].probability: the entry is inserted each time",
+    ),
     "seed_too_small": (
         {"seed": -(2**63) - 1},
         f"seed: -9223372036854775809 is not {SEED_VALUES}",

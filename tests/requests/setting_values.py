@@ -16,4 +16,7 @@ VALUES = {
     "heal": True,
     "guidance": {"scale": 2},
     "field_confidence": True,
+    "memory": "A story by the sea.",
+    "authors_note": {"text": "short sentences", "depth": 1},
+    "world_info": {"entries": [{"keys": ["sea"], "content": "The sea is calm."}]},
 }

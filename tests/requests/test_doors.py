@@ -1,9 +1,10 @@
 """Each setting can be set at the doors that the table names, and at no others."""
 
 import pytest
+from logitsmith.common.errors import InvalidFieldError
 from logitsmith.presets import Preset
 from logitsmith.presets.setting_table import DOORS, SETTINGS
-from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
+from logitsmith.requests.errors import InvalidLineError
 from logitsmith.requests.fields import PromptFields, read_body
 from logitsmith.requests.grammar_fields import GRAMMAR_FIELDS
 from logitsmith.requests.lines import read_request_line

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.common.errors import LogitsmithError
+from logitsmith.common.errors import InvalidFieldError, LogitsmithError
 from logitsmith.presets.overrides import Override
 from logitsmith.presets.settings import resolve_settings
 from logitsmith.requests.decision_fields import DecisionFields
-from logitsmith.requests.errors import InvalidFieldError
 from logitsmith.requests.fields import ChatFields, PromptFields, read_body
 from logitsmith.requests.lines import read_request_line
 from logitsmith.requests.resolve import RequestDefaults, RequestResolver, grammar_of

@@ -1,9 +1,10 @@
 """Which prompts become the message of a chat: those of short lines, never those of a route for completions."""
 
 import pytest
+from logitsmith.common.errors import InvalidFieldError
 from logitsmith.engine import ChatMessages
 from logitsmith.requests.asked import ask
-from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
+from logitsmith.requests.errors import InvalidLineError
 from logitsmith.requests.fields import ChatFields, PromptFields, read_body
 from logitsmith.requests.forced import read_forced
 from logitsmith.requests.lines import read_request_line

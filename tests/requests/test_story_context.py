@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.requests.story import AuthorsNote, Story, WorldInfo, WorldInfoEntry
+from logitsmith.presets.story import AuthorsNote, Story, WorldInfo, WorldInfoEntry
 from logitsmith.requests.story_context import read_messages, read_text, reserved_for_answer
 
 

@@ -6,8 +6,10 @@ import zlib
 
 import pytest
 from hypothesis import given, strategies as st
-from logitsmith.requests.errors import InvalidFieldError
-from logitsmith.requests.story import (
+from logitsmith.common.errors import InvalidFieldError
+from logitsmith.presets import Preset
+from logitsmith.presets.settings import resolve_settings
+from logitsmith.presets.story import (
     MAX_ENTRIES,
     MAX_KEYS,
     AuthorsNote,
@@ -15,9 +17,8 @@ from logitsmith.requests.story import (
     WorldInfo,
     WorldInfoEntry,
 )
-from logitsmith.requests.story_fields import StoryFields
+from logitsmith.presets.world_info import read_world_info
 from logitsmith.requests.story_files import Piece, StoryFileError, import_story, kobold_story
-from logitsmith.requests.world_info_files import read_world_info
 
 LAMP = {"keys": ["lamp"], "content": "It burns oil."}
 # Each row: world info, the fields of its entries that are not the usual ones, and what is not taken.
@@ -344,7 +345,7 @@ def test_files(data, expected):
         expected = expected | {"note": AuthorsNote(**expected["note"]).model_dump()}
     assert {name: imported[name] for name in expected} == expected
     fields = {name: imported[name] for name in ("memory", "authors_note", "world_info")}
-    assert StoryFields(**fields).story([]) is not None
+    assert resolve_settings(Preset.from_table(fields)).story is not None
 
 
 # Each row: a file that is refused, and the message.

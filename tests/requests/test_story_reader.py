@@ -8,9 +8,12 @@ from logitsmith.engine import Model
 from logitsmith.engine.request import ChatMessages
 from logitsmith.jobs.batch import BatchCounts, BatchRun
 from logitsmith.jobs.lines import InputLine
+from logitsmith.presets import Preset
+from logitsmith.presets.settings import preset_of_text, resolve_settings, settings_text
+from logitsmith.presets.story import Story
+from logitsmith.presets.yaml_writer import write_yaml
 from logitsmith.requests.lines import read_request_line
 from logitsmith.requests.resolve import RequestDefaults, RequestResolver
-from logitsmith.requests.story import Story
 from logitsmith.requests.story_reader import StoryReader
 
 from ..engine.small_models import write_model
@@ -54,6 +57,8 @@ LINES = {
     "completions": (openai_line("/v1/completions", prompt="x\na b", **STORY), TEXT_WITH_STORY),
     "chat": (openai_line("/v1/chat/completions", messages=MESSAGES, **STORY), WITH_STORY),
     "responses": (openai_line("/v1/responses", input="a b", **STORY), WITH_STORY),
+    "set": ({"prompt": "x\na b", "set": STORY}, TEXT_WITH_STORY),
+    "set of a body": (openai_line("/v1/completions", prompt="x\na b", set=STORY), TEXT_WITH_STORY),
     "nothing": ({"prompt": "a b", "memory": ""}, "a b"),
 }
 
@@ -75,6 +80,24 @@ def test_lines(model, name):
     request = read_line(model, record)
     prompt = request.prompt.messages if isinstance(request.prompt, ChatMessages) else request.prompt
     assert prompt == expected
+
+
+# Each row: a line, and its prompt, with a preset that has the story.
+LINES_WITH_PRESET = {
+    "preset": ({}, TEXT_WITH_STORY),
+    "another memory": ({"memory": "Hill."}, TEXT_WITH_STORY.replace("Sea", "Hill")),
+    "no memory": ({"memory": ""}, TEXT_WITH_STORY.removeprefix("Sea.\n")),
+    "another note": ({"authors_note": {"text": "glad", "depth": 1}}, TEXT_WITH_STORY.replace("sad", "glad")),
+    "no note": ({"authors_note": ""}, "Sea.\nA.\nx\na b"),
+    "no entries": ({"world_info": []}, TEXT_WITH_STORY.replace("A.\n", "", 1)),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), LINES_WITH_PRESET.values(), ids=LINES_WITH_PRESET)
+def test_a_preset_has_the_story(model, tmp_path, fields, expected):
+    path = tmp_path / "story.yaml"
+    path.write_text(write_yaml(STORY))
+    assert read_line(model, {"prompt": "x\na b", "preset": str(path), **fields}).prompt == expected
 
 
 @pytest.mark.parametrize("max_tokens", [1, 100, 1_000, -1])
@@ -114,8 +137,13 @@ def test_a_line_needs_a_model_to_count_tokens():
     assert "leave --on out" in json.loads(written[0])["error"]["message"]
 
 
+def story_of(fields):
+    return resolve_settings(Preset.from_table(fields)).story
+
+
 def test_what_is_stored_is_read_again():
-    asked = read_request_line({"prompt": "a", **STORY}, 1).asked
-    assert read_request_line({"prompt": "a", **asked.story.as_fields()}, 1).asked.story == asked.story
-    empty = {name: value for name, value in Story().as_fields().items() if value is not None}
-    assert read_request_line({"prompt": "a", **empty}, 1).asked.story == Story()
+    settings = resolve_settings(Preset.from_table(STORY))
+    assert resolve_settings(preset_of_text(settings_text(settings), "")).story == settings.story
+    assert story_of(settings.story.as_fields()) == settings.story
+    assert story_of(Story().as_fields()) == Story()
+    assert story_of({}) is None

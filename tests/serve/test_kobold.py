@@ -155,6 +155,14 @@ def test_memory_precedes_the_prompt(http):
     assert apart == together
 
 
+def test_the_memory_replaces_that_of_other_settings(http):
+    body = {"max_length": 6, "sampler_seed": 9}
+    settings = {"memory": "A hill.", "authors_note": {"text": "sad", "depth": 1}}
+    found, _ = generate(http, memory="A man at the sea.", prompt="He was", set=settings, **body)
+    whole = "A man at the sea.\n[Author's note: sad]\nHe was"
+    assert found == generate(http, prompt=whole, **body)[0]
+
+
 def test_a_long_prompt_loses_its_beginning_but_not_the_memory(http):
     words = " ".join(f"word{number}" for number in range(200))
     body = {"max_length": 10, "max_context_length": 100, "sampler_seed": 9}

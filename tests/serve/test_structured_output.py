@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from logitsmith.common.errors import InvalidFieldError
 from logitsmith.grammars import resolve_grammar
-from logitsmith.requests.errors import InvalidFieldError, InvalidLineError
+from logitsmith.requests.errors import InvalidLineError
 from logitsmith.requests.fields import PromptFields, read_body, read_settings
 from logitsmith.requests.lines import read_request_line
 

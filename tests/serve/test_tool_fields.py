@@ -6,12 +6,12 @@ import shutil
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings, strategies as st
+from logitsmith.common.errors import InvalidFieldError
 from logitsmith.presets.errors import PresetError
 from logitsmith.presets.foreign.formats import import_text
 from logitsmith.presets.foreign.requests import REQUEST_TOOLS
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
-from logitsmith.requests.errors import InvalidFieldError
 from logitsmith.requests.fields import PromptFields, read_body
 from logitsmith.requests.sampler_fields import CHAIN_FIELDS, read_chain_changes
 from logitsmith.requests.tool_fields import find_tool, read_tool_chain

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..common.errors import Place
+from ..common.errors import InvalidFieldError, Place
 from ..common.strict_json import without_whole_floats
+from ..common.strict_model import Json, validated
 from ..common.text import short_repr
-from .errors import InvalidFieldError
+from .errors import PresetError
 from .story import MAX_ENTRIES, WorldInfo, WorldInfoEntry
-from .strict_model import Json, validated
 
 
 class Remark(NamedTuple):
@@ -67,6 +67,19 @@ def read_world_info(value: Any) -> tuple[WorldInfo, list[Remark]]:
             remarks.append(Remark(name, "keys are searched for in the text, not in other entries"))
     facts: Json = {name: book[name] for name in ("scan_depth", "token_budget", "case_sensitive") if name in book}
     return validated(WorldInfo, facts | {"entries": entries}), list(dict.fromkeys(remarks))
+
+
+def check_world_info(value: object) -> Json | None:
+    """Return world info as a preset writes it. Raises ``PresetError`` that names the entry."""
+    if value is None:
+        return None
+    try:
+        world_info, remarks = read_world_info(value)
+    except InvalidFieldError as error:
+        raise PresetError(error.problem, place=("world_info", *error.place)) from None
+    if remarks:
+        raise PresetError(f"world_info.{remarks[0]}")
+    return {"entries": [], **world_info.model_dump(exclude_defaults=True)}
 
 
 def _book_of(value: Any) -> Json:

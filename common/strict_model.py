@@ -1,17 +1,15 @@
-"""Models of the tables in requests: types are not converted, and the first problem is told."""
+"""Models of tables in requests and presets: types are not converted, and the first problem is told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from ..common.errors import Place, problem_message
-from ..common.strict_json import without_whole_floats
-from ..presets.setting_table import SETTINGS
-from .errors import InvalidFieldError
+from .errors import InvalidFieldError, Place, problem_message
+from .strict_json import without_whole_floats
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -55,14 +53,6 @@ def _types_in(annotation: Any) -> Iterator[Any]:
     yield annotation
     for part in get_args(annotation):
         yield from _types_in(part)
-
-
-def setting_fields(setting_by_field: Mapping[str, str]) -> type[StrictModel]:
-    """Return a model whose fields hold the values of settings, by the table of settings."""
-    fields: dict[str, Any] = {
-        field: (SETTINGS[name].kind.field_type, None) for field, name in setting_by_field.items()
-    }
-    return create_model("SettingFields", __base__=StrictModel, **fields)
 
 
 _Fields = TypeVar("_Fields", bound=StrictModel)

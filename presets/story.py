@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .strict_model import Json, StrictModel
+from ..common.errors import InvalidFieldError, wrong_value
+from ..common.strict_model import Json, StrictModel, validated
+from ..common.text import unknown_name
+from .errors import PresetError
 
 # KoboldAI Lite's default. The note takes the place of the mark.
 NOTE_MARK = "<|>"
@@ -28,11 +32,6 @@ class AuthorsNote(StrictModel):
     template: str = NOTE_TEMPLATE
     depth: _Count | None = None
     characters: _Count = NOTE_CHARACTERS
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_text(cls, value: Any) -> Any:
-        return {"text": value} if isinstance(value, str) else value
 
     @property
     def whole_text(self) -> str:
@@ -85,6 +84,23 @@ class WorldInfo(StrictModel):
         if any(len(key) > _MAX_KEY_CHARACTERS for key in keys):
             raise ValueError(f"a key has more than {_MAX_KEY_CHARACTERS:,} characters")
         return self
+
+
+def check_authors_note(value: object) -> Json | None:
+    """Return an author's note as a preset writes it. Raises ``PresetError`` that names the key."""
+    if value is None:
+        return None
+    table = {"text": value} if isinstance(value, str) else value
+    if not isinstance(table, Mapping):
+        raise PresetError(wrong_value(value, "a string or a table"), place=("authors_note",))
+    for key in table:
+        if key not in AuthorsNote.model_fields:
+            raise PresetError(unknown_name("key", key, AuthorsNote.model_fields), place=("authors_note",))
+    try:
+        note = validated(AuthorsNote, dict(table))
+    except InvalidFieldError as error:
+        raise PresetError(error.problem, place=("authors_note", *error.place)) from None
+    return {"text": note.text, **note.model_dump(exclude_defaults=True)}
 
 
 @dataclass(frozen=True)
