@@ -17,7 +17,7 @@ from llguidance import LLMatcher, LLParserLimits, regex_to_lark
 from numpy.typing import NDArray
 
 from .completion_search import bytes_without_token, search_completion, spell, suppressed_tokens
-from .errors import GrammarError, line_and_column, source_error
+from .errors import LENIENT_HINT, GrammarError, first_line, line_and_column, source_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
 from .json_text import JsonText, read_json_text
@@ -76,6 +76,9 @@ def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None 
         except NoJsonError:  # llguidance's error says why
             raise schema_error(grammar.engine_error, parsed.schema or {}) from None
         grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
+    if grammar.engine_error and parsed.translated_schema_paths:
+        path, problem = parsed.translated_schema_paths[0], first_line(grammar.engine_error)
+        raise GrammarError(f"{path}: the translation is too large: {problem}", advice=LENIENT_HINT)
     if grammar.engine_error and parsed.schema is not None:
         raise schema_error(grammar.engine_error, parsed.schema)
     if grammar.engine_error:

@@ -28,6 +28,8 @@ from .regex_tree import (
     Position,
     compile_class,
 )
+from .schema_case import UntranslatableError
+from .schema_patterns import character_ranges, plain_pattern
 from .tokenizer import BYTE_VOCABULARY
 
 _SHORT_ESCAPES = {'"': r"\"", "\\": r"\\", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
@@ -35,14 +37,7 @@ _ESCAPED = (*map(chr, range(0x20)), '"', "\\", "\x7f")
 _CHARACTER = r'(?:[^"\\\x00-\x1f\x7f]|\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]|7f)))'
 ANY_STRING = f'/"{_CHARACTER}*"/'
 
-# Whitespace as Rust's regexes know it, with which llguidance reads patterns
-_SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_CODE_POINT = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}")  # as in Rust's regexes
 _MAX_ALTERNATIVES = 200  # of a pattern whose parts have ^ or $
-
-
-class UnusualPatternError(Exception):
-    """A pattern that cannot be written over the text of JSON. Its text says why."""
 
 
 def json_string(text: str) -> str:
@@ -68,11 +63,11 @@ def length_terminal(min_length: int, max_length: int | None) -> str:
 @lru_cache(maxsize=1_000)
 def pattern_terminal(pattern: str) -> str:
     """Return a terminal of Lark for the strings of JSON in which a regular expression is found."""
-    # Raises ``UnusualPatternError``.
+    # Raises ``UntranslatableError``.
     try:
-        tree = parse_regex(_CODE_POINT.sub(lambda match: f"\\U{int(match[1], 16):08x}", pattern), re.ASCII)
+        tree = parse_regex(plain_pattern(pattern), re.ASCII)
     except GrammarError as error:
-        raise UnusualPatternError(str(error)) from None
+        raise UntranslatableError(str(error), "pattern") from None
     options = []
     for part in _parts(tree, 0):
         before = "" if part.is_at_start else f"{_CHARACTER}*"
@@ -113,14 +108,14 @@ def _parts(node: Node, flags: int) -> list[_Part]:
 
 def _part_of_position(sign: str) -> _Part:
     if sign not in "^A$Z":
-        raise UnusualPatternError(f"a pattern has \\{sign}")
+        raise UntranslatableError(f"a pattern has \\{sign}", "pattern")
     return _Part("", True, True, is_at_start=sign in "^A", is_at_end=sign in "$Z")
 
 
 def _joined_parts(first: list[_Part], second: list[_Part]) -> list[_Part]:
     parts = [part for pair in product(first, second) if (part := _joined(*pair)) is not None]
     if len(parts) > _MAX_ALTERNATIVES:
-        raise UnusualPatternError("a pattern has too many alternatives with ^ or $")
+        raise UntranslatableError("a pattern has too many alternatives with ^ or $", "pattern")
     return parts
 
 
@@ -168,7 +163,7 @@ def _repeated(parts: list[_Part], min_count: int, max_count: int | None) -> list
         return [*parts, _NOTHING]
     if (min_count, max_count) == (1, 1):
         return parts
-    raise UnusualPatternError("a pattern repeats a part with ^ or $")
+    raise UntranslatableError("a pattern repeats a part with ^ or $", "pattern")
 
 
 @lru_cache(maxsize=1_000)
@@ -184,7 +179,7 @@ def _class_regex(source: str, flags: int) -> str:
     if plain_ranges:
         options.append(f"[{plain_ranges}]")
     if not options:
-        raise UnusualPatternError(f"the class {source} of a pattern has no characters")
+        raise UntranslatableError(f"the class {source} of a pattern has no characters", "pattern")
     return f"(?:{'|'.join(options)})" if len(options) > 1 else options[0]
 
 
@@ -209,33 +204,9 @@ def _without_escaped(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(set(ranges))
 
 
-@lru_cache(maxsize=1)
-def _all_characters() -> str:
-    return "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
-
-
 def _ranges(source: str, flags: int) -> list[tuple[int, int]]:
     """Return the ranges of the code points of a class."""
-    if source == r"\s":
-        source = f"[{_SPACE}]"
-    elif source == r"\S":
-        source = f"[^{_SPACE}]"
-    elif r"\S" in source:
-        raise UnusualPatternError(r"a class of a pattern has \S")
-    else:
-        source = source.replace(r"\s", _SPACE)
-    compiled = compile_class(f"(?:{source})+", flags)
-    # A run of neighbors is one range, apart from the gap of the surrogates.
-    runs = (match.span() for match in compiled.finditer(_all_characters()))
-    return [piece for start, end in runs for piece in _code_points(start, end - 1)]
-
-
-def _code_points(first: int, last: int) -> list[tuple[int, int]]:
-    """Return the code points of a run of `_all_characters`."""
-    gap = 0x800
-    if first >= 0xD800:
-        return [(first + gap, last + gap)]
-    return [(first, last)] if last < 0xD800 else [(first, 0xD7FF), (0xE000, last + gap)]
+    return character_ranges(compile_class(f"(?:{source})+", flags))
 
 
 @lru_cache(maxsize=2_000)

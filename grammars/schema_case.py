@@ -23,7 +23,19 @@ class Extra(StrEnum):
 
 
 class UntranslatableError(Exception):
-    """A schema for which no exact translation is known. Its text is a sentence that begins with a keyword."""
+    """A schema for which no exact translation is known.
+
+    Attributes:
+        problem: what is wrong, as the end of a sentence.
+        keyword: the keyword at fault; empty if there is none.
+        schemas: the schemas whose translation has failed, the innermost first.
+    """
+
+    def __init__(self, problem: str, keyword: str = "") -> None:
+        super().__init__(f"{keyword}: {problem}" if keyword else problem)
+        self.problem = problem
+        self.keyword = keyword
+        self.schemas: list[Schema] = []
 
 
 def greatest(case: Case, keyword: str) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 from .json_strings import (
     ANY_STRING,
-    UnusualPatternError,
     is_terminal_empty,
     length_terminal,
     pattern_terminal,
@@ -80,7 +79,9 @@ def string_terminal_of_case(case: Case) -> str:
             terms.append(f"~({' | '.join(map(string_terminal, part[Extra.NOT_VALUES]))})")
         for keyword in ("format", Extra.NOT_FORMAT):
             if keyword in part:
-                raise UntranslatableError(f"format: {part[keyword]!r} has no exact form beside 'not' or in a key")
+                raise UntranslatableError(
+                    f"{part[keyword]!r} has no exact form beside 'not' or in a key", "format"
+                )
     return " & ".join(terms)
 
 
@@ -91,7 +92,7 @@ def is_string_case_empty(case: Case) -> bool:
         return False
     try:
         return is_terminal_empty(string_terminal_of_case(case))
-    except (UntranslatableError, UnusualPatternError):
+    except UntranslatableError:
         return False
 
 

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
-from .json_strings import UnusualPatternError
 from .schema_case import Case, Extra, Schema, UntranslatableError, greatest, least, names_of
 from .schema_case_check import CaseCheck, is_number_case_empty, is_string_case_empty
 from .schema_keywords import DEPENDENCIES, JSON_TYPES, RESTRICTING, Resolve
@@ -103,7 +102,7 @@ class SchemaCases:
     @contextmanager
     def _opened(self, key: tuple[int, str, bool]) -> Iterator[None]:
         if key in self._open:
-            raise UntranslatableError("$ref: the cases of a part depend on themselves")
+            raise UntranslatableError("the cases of a part depend on themselves", "$ref")
         if len(self._open) > _MAX_DEPTH:
             raise UntranslatableError("it is nested too deeply")
         self._open.add(key)
@@ -116,11 +115,11 @@ class SchemaCases:
         """Return the cases of JSON for which one case of each list is true."""
         self._remaining_products -= len(first) * len(second)
         if self._remaining_products < 0:
-            raise UntranslatableError(f"{keyword}: too many combinations")
+            raise UntranslatableError("too many combinations", keyword)
         joined = (self._joined(left, right) for left in first for right in second)
         cases = self._distinct(case for case in joined if not self._is_contradictory(case))
         if len(cases) > _MAX_CASES:
-            raise UntranslatableError(f"{keyword}: too many combinations")
+            raise UntranslatableError("too many combinations", keyword)
         return cases
 
     def _joined(self, first: Case, second: Case) -> Case:
@@ -203,14 +202,14 @@ class SchemaCases:
     def _is_surely_empty(self, case: Case, type_name: str) -> bool:
         try:
             return self.is_case_empty(case, type_name)
-        except (UntranslatableError, UnusualPatternError, RecursionError):
+        except (UntranslatableError, RecursionError):
             return False
 
     def exclude_each_other(self, first: Sequence[Schema], second: Schema) -> bool:
         """Return True if surely no JSON matches both. False if that is not known."""
         try:
             return self.is_empty([*first, second])
-        except (UntranslatableError, UnusualPatternError, RecursionError):
+        except (UntranslatableError, RecursionError):
             return False
 
     def _of(self, schema: dict[str, Any], type_name: str) -> list[Case]:

@@ -17,7 +17,6 @@ from .json_schema import (
     remove_unsupported,
     unsupported_keywords,
 )
-from .json_strings import UnusualPatternError
 from .schema_case import Schema, UntranslatableError
 from .schema_cases import SchemaCases, listed_values
 from .schema_errors import engine_error, find_invalid_part, loosen, schema_engine_error
@@ -242,10 +241,10 @@ def translate_schema(schema: dict[str, Any], parts: TranslatedParts, references:
     translation = SchemaTranslation(references.target, parts.is_plain, write)
     try:
         lark = translation.lark(schema)
-    except (UnusualPatternError, UntranslatableError) as error:
-        raise translation_error(schema, parts, str(error)) from None
+    except UntranslatableError as error:
+        raise translation_error(schema, parts, error) from None
     except RecursionError:
-        raise translation_error(schema, parts, "it is nested too deeply") from None
+        raise translation_error(schema, parts, UntranslatableError("it is nested too deeply")) from None
     if lark is None:
         raise NoJsonError("no JSON matches the schema")
     return lark
@@ -265,18 +264,32 @@ _ADVICE = {
 }
 
 
-def translation_error(schema: dict[str, Any], parts: TranslatedParts, reason: str) -> GrammarError:
-    """Return the error for a part that has no exact translation. ``reason`` begins with a keyword."""
-    keyword, colon, problem = reason.partition(": ")
-    places = [part for part in walk_schema(schema) if keyword in part.schema] if colon else []
-    if not places:
-        part, keyword = parts.parts[0]
-        problem = f"no exact form is known: {reason}"
-    else:
-        part = places[0]
+def translation_error(schema: dict[str, Any], parts: TranslatedParts, error: UntranslatableError) -> GrammarError:
+    """Return the error for a part that has no exact translation."""
+    place = _place_of(schema, parts, error)
+    problem = error.problem if place else f"no exact form is known: {error.problem}"
+    part, keyword = place or parts.parts[0]
     value = f" (here {shown(part.schema[keyword])})" if keyword in part.schema else ""
     advice = (_ADVICE.get(keyword, ""), *LENIENT_HINT)
     return GrammarError(f"{part.pointer}/{keyword}: {problem}{value}", advice=tuple(filter(None, advice)))
+
+
+def _place_of(
+    schema: dict[str, Any], parts: TranslatedParts, error: UntranslatableError
+) -> tuple[SchemaPart, str] | None:
+    """Return the part at fault and its keyword; None if they are not known."""
+    keywords = ("pattern", "patternProperties") if error.keyword == "pattern" else (error.keyword,)
+    for failed in (*error.schemas, schema):
+        part = next((part for part in walk_schema(schema) if part.schema is failed), None)
+        if part is None:  # the translation has made this schema
+            continue
+        inner = list(walk_from(schema, part))
+        places = [(each, keyword) for each in inner for keyword in keywords if keyword in each.schema]
+        if not error.keyword:  # the keyword that made the translation necessary
+            places = [place for place in parts.parts if any(each.schema is place[0].schema for each in inner)]
+        if places:
+            return places[0]
+    return None
 
 
 _KEYWORDS_OF_A_ROOT = (*IDENTIFIERS, "$defs", "definitions", "x-guidance")

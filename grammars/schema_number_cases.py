@@ -54,7 +54,7 @@ def _multiples(step: Fraction) -> str:
     if terminal is None:
         text = plain_text(as_decimal(step))
         raise UntranslatableError(
-            f"multipleOf: no exact form is known for the multiples of {text} beside other keywords"
+            f"no exact form is known for the multiples of {text} beside other keywords", "multipleOf"
         )
     return terminal
 

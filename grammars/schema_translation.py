@@ -52,7 +52,12 @@ class SchemaTranslation:
         if key not in self._names:
             self._kept += distinct
             self._names[key] = self._writer.new_name("v")
-            self._writer.add(self._names[key], list(self._alternatives(distinct)))
+            try:
+                alternatives = list(self._alternatives(distinct))
+            except UntranslatableError as error:
+                error.schemas += distinct
+                raise
+            self._writer.add(self._names[key], alternatives)
         return self._names[key]
 
     def _alternatives(self, schemas: list[Schema]) -> Iterator[Alternative]:
@@ -79,7 +84,7 @@ class SchemaTranslation:
     def _of_case(self, case: Case, type_name: str) -> Iterator[Alternative]:
         untranslated = next((keyword for part in case for keyword in UNTRANSLATED if keyword in part), None)
         if untranslated is not None:
-            raise UntranslatableError(f"{untranslated}: no exact form is known")
+            raise UntranslatableError("no exact form is known", untranslated)
         values = self._cases.check.values(case, type_name)
         if values is not None:
             for value in values:
@@ -136,7 +141,7 @@ class SchemaTranslation:
     def _of_string(self, case: Case) -> Iterator[Alternative]:
         irregular = next((found for part in case if (found := irregular_part(part.get("pattern", "")))), None)
         if irregular is not None:
-            raise UntranslatableError(f"pattern: {irregular} is not supported")
+            raise UntranslatableError(f"{irregular} is not supported", "pattern")
         has_extra = any(isinstance(key, Extra) for part in case for key in part)
         if not has_extra:
             text = self._write_schemas([{"type": "string", **part} for part in case])

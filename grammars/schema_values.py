@@ -54,7 +54,7 @@ class ValueCheck:
         self._target = target
 
     def matches(self, value: Any, schema: Any) -> bool:
-        """Return True if the value matches the schema. Raises ``UntranslatableError``, ``UnusualPatternError``."""
+        """Return True if the value matches the schema. Raises ``UntranslatableError``."""
         if not isinstance(schema, dict):
             return schema is True
         return (
@@ -99,7 +99,7 @@ class ValueCheck:
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
             return False
         if "unevaluatedItems" in schema:
-            raise UntranslatableError("unevaluatedItems: no exact form is known")
+            raise UntranslatableError("no exact form is known", "unevaluatedItems")
         prefix, rest = array_items(schema)
         if not all(map(self.matches, value, prefix)):
             return False
@@ -115,7 +115,7 @@ class ValueCheck:
         if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
             return False
         if "unevaluatedProperties" in schema:
-            raise UntranslatableError("unevaluatedProperties: no exact form is known")
+            raise UntranslatableError("no exact form is known", "unevaluatedProperties")
         if not value.keys() >= set(schema.get("required", ())):
             return False
         if "propertyNames" in schema and not all(self.matches(key, schema["propertyNames"]) for key in value):

@@ -93,7 +93,7 @@ class ArrayWalk:
         self._conditions = list(_contains_conditions(case))
         self._is_unique = any(part.get("uniqueItems") for part in case)
         if any(Extra.NOT_UNIQUE in part for part in case):
-            raise UntranslatableError("uniqueItems: arrays with equal items have no exact form")
+            raise UntranslatableError("arrays with equal items have no exact form", "uniqueItems")
         self._counted_length = self._max_length
         if self._counted_length is None:
             prefix_lengths = [len(array_items(part)[0]) for part in case]
@@ -101,7 +101,7 @@ class ArrayWalk:
             self._counted_length = max(1, self._min_length, *prefix_lengths, *first_indexes)
         if self._counted_length > _MAX_COUNTED_ITEMS:
             keyword = "minItems" if self._max_length is None else "maxItems"
-            raise UntranslatableError(f"{keyword}: {self._counted_length:,} are too many beside other keywords")
+            raise UntranslatableError(f"{self._counted_length:,} are too many beside other keywords", keyword)
 
     @property
     def start(self) -> ArrayState:
@@ -158,10 +158,12 @@ class ArrayWalk:
             for case in self._cases.of_all(schemas, type_name):
                 case_values = self._cases.check.values(case, type_name)
                 if case_values is None:
-                    raise UntranslatableError("uniqueItems: no exact form is known unless the items are listed")
+                    raise UntranslatableError("no exact form is known unless the items are listed", "uniqueItems")
                 values |= {comparable_text(value): value for value in case_values}
         if len(values) > _MAX_UNIQUE_VALUES:
-            raise UntranslatableError(f"uniqueItems: more than {_MAX_UNIQUE_VALUES} different items are too many")
+            raise UntranslatableError(
+                f"more than {_MAX_UNIQUE_VALUES} different items are too many", "uniqueItems"
+            )
         return values
 
 
@@ -256,7 +258,9 @@ class ObjectWalk:
         patterns = names_of(self._case, "patternProperties")
         conditions = [{"pattern": pattern} for pattern in patterns] + [key for key, _ in self._conditions]
         if len(conditions) > _MAX_KEY_CLASSES:
-            raise UntranslatableError("patternProperties: too many patterns or conditions apply to the same keys")
+            raise UntranslatableError(
+                "too many patterns or conditions apply to the same keys", "patternProperties"
+            )
         fixed = [*self._name_schemas, *([{"not": {"enum": self._names}}] if self._names else [])]
         for signs in product((True, False), repeat=len(conditions)):
             key_schemas = [

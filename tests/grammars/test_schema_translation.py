@@ -307,7 +307,7 @@ EXPLODING = {
             {"anyOf": [{"maxLength": number, "pattern": f"b{number}"} for number in range(200)]},
         ],
     },
-    "a pattern that is no regular one": {"oneOf": [{"enum": ["a", 1], "pattern": "\\p{L}"}, {"type": "string"}]},
+    "a pattern that is no regular one": {"oneOf": [{"enum": ["a", 1], "pattern": "a\\b"}, {"type": "string"}]},
     "a definition that contains itself": {
         "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "integer"}]}},
         "oneOf": [{"enum": [[1], ["a"]], "items": {"$ref": "#/$defs/a"}}, {"type": "array", "minItems": 2}],
@@ -327,6 +327,67 @@ def test_a_translation_that_explodes_is_refused(schema):
         compiled(schema)
     assert time.process_time() - start < 60
     assert caught.value.problem.startswith("/")
+
+
+NOT_3 = {"not": {"const": 3}}
+# Each row: a schema that is refused, and the place of the keyword at fault.
+REFUSED_PLACES = {
+    "the part with too many items": (
+        {"properties": {"x": NOT_3, "y": {"contains": {"const": 1}, "minContains": 100_000}}},
+        "/properties/y/contains",
+    ),
+    "the second of two patterns": (
+        {"properties": {"x": {"not": {"pattern": "a"}}, "y": {"not": {"pattern": "a\\b"}}}},
+        "/properties/y/not/pattern",
+    ),
+    "the second of two lists": (
+        {"properties": {"x": {"items": {"enum": [1]}, "uniqueItems": True}, "y": {"uniqueItems": True}}},
+        "/properties/y/uniqueItems",
+    ),
+    "a format": ({"properties": {"x": NOT_3, "y": {"not": {"format": "uuid"}}}}, "/properties/y/not/format"),
+    "a definition": (
+        {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"not": {"not": {"$ref": "#/$defs/a"}}}}},
+        "/properties/x/$ref",
+    ),
+    "options that are too large together": (
+        {"oneOf": [{"type": "string", "pattern": f"^.*{number}.*$"} for number in range(40)]},
+        "/oneOf",
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "place"), REFUSED_PLACES.values(), ids=REFUSED_PLACES)
+def test_a_refusal_names_the_place(schema, place):
+    with pytest.raises(GrammarError) as caught:
+        compiled(schema)
+    assert caught.value.problem.startswith(f"{place}: ")
+
+
+# Each row: a pattern, and strings, some of which match it.
+PATTERNS = {
+    "a property": (r"^\p{L}+$", ["é", "Ж1", "", "ab"]),
+    "not a property": (r"^\P{L}$", ["1", "a", "é", "\n"]),
+    "a property in a class": (r"^[\p{Lu}\d]$", ["É", "é", "3"]),
+    "a script": (r"^\p{Greek}$", ["\u03b1", "a"]),
+    "any character": (r"[\s\S]", ["", "a", "\n", "\u3000"]),
+    "neither of two": (r"^[^\S\n]+$", [" ", "\n", "\t", "x", "\u2003"]),
+    "blanks": (r"^\s\S$", [" a", "  ", "\u00a0b"]),
+    "a named group": (r"^(?<x>a)[(?<x>]$", ["ab", "a", "a?", "a("]),
+    "a code point": (r"^\u{41}\x{42}$", ["AB", "A", "uB"]),
+    "an escaped bracket": (r"^\[\p{Lu}[\]\p{Ll}]$", ["[A]", "[Ab", "[A[", "Ab"]),
+}
+
+
+@pytest.mark.parametrize(("pattern", "strings"), PATTERNS.values(), ids=PATTERNS)
+def test_a_translated_pattern_is_that_of_llguidance(pattern, strings):
+    plain, other = (
+        compiled({"type": "string", **keywords})
+        for keywords in ({"pattern": pattern}, {"not": {"pattern": pattern}})
+    )
+    texts = [json.dumps(string, ensure_ascii=False) for string in strings]
+    found = [plain.matches(text) for text in texts]
+    assert {True, False} == set(found)
+    assert [other.matches(text) for text in texts] == [not is_found for is_found in found]
 
 
 def test_keys_match_in_any_order():
