@@ -33,6 +33,7 @@ from ..requests.errors import InvalidLineError
 from ..requests.lines import RequestLine, find_request_id, read_request_line
 from ..requests.resolve import RequestResolver
 from ..requests.sources import report_ignored_schema_paths
+from ..requests.story_context import LeftOut
 from ..samplers.errors import SamplingError
 from .journal import ResultSink
 from .lines import BackgroundReader, InputLine, iterate_available
@@ -263,8 +264,10 @@ class BatchRun:
         fields_without_effect += self._resolver.defaults.flags_without_effect(line.asked)
         settings = self._resolver.settings(line.asked, fields_without_effect)  # adds to the list
         seed = _seed_of_line(self._base_seed, line.id)
-        (request,) = self._resolver.requests(line.asked, settings, seed, line.id)
+        left_out: list[LeftOut] = []
+        (request,) = self._resolver.requests(line.asked, settings, seed, line.id, left_out)
         self._notes.note_fields(line.number, fields_without_effect)
+        self._notes.note_left_out(line.number, left_out)
         if isinstance(request.constraint, GrammarSpec):
             self._notes.note_schema(request.constraint)
         return request
@@ -291,11 +294,12 @@ _MAX_NOTED_FIELDS = 1_000
 
 
 class _IgnoredPartsNotes:
-    """Notes about fields and parts of JSON Schemas that have no effect, each once for all lines."""
+    """Notes about fields, parts of JSON Schemas and parts of stories without effect, each once for all lines."""
 
     def __init__(self, note: Callable[[str], object], reported_schema_paths: tuple[str, ...]) -> None:
         self._note = note
         self._noted_fields: set[str] = set()
+        self._noted_kinds: set[str] = set()
         # without ignored paths (the empty tuple) there is nothing to report
         self._reported_schema_paths = {reported_schema_paths, ()}
 
@@ -306,6 +310,13 @@ class _IgnoredPartsNotes:
             if field_name not in self._noted_fields and len(self._noted_fields) < _MAX_NOTED_FIELDS:
                 self._noted_fields.add(field_name)
                 self._note(f"line {line_number}: {path} has no effect, nor has it in other lines")
+
+    def note_left_out(self, line_number: int, left_out: Iterable[LeftOut]) -> None:
+        """Report what has no room of a story, once for each kind of part."""
+        for part in left_out:
+            if part.kind not in self._noted_kinds:
+                self._noted_kinds.add(part.kind)
+                self._note(f"line {line_number}: {part.kind}: {part.message}; only this line is named")
 
     def note_schema(self, grammar: GrammarSpec) -> None:
         if grammar.ignored_schema_paths not in self._reported_schema_paths:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
     from ..samplers.chain import StepSpec
+    from .story_context import LeftOut
     from .story_reader import StoryReader
 
 
@@ -212,9 +213,17 @@ class RequestResolver:
         return _with_chain_changes(settings, changes, self.defaults.rearrangements, asked.chain_origin, unused)
 
     def requests(
-        self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None
+        self,
+        asked: AskedRequest,
+        settings: Settings,
+        seed: int,
+        request_id: object = None,
+        left_out: list[LeftOut] | None = None,
     ) -> Iterator[GenerationRequest]:
-        """Yield a request for each prompt, or one for the messages. ``seed`` is used if the settings have none."""
+        """Yield a request for each prompt, or one for the messages. ``seed`` is used if the settings have none.
+
+        What has no room of a story is appended to ``left_out``.
+        """
         story = settings.story
         for request in self.requests_without_story(asked, settings, seed, request_id):
             if story is None:
@@ -223,7 +232,10 @@ class RequestResolver:
                 problem = "memory, authors_note and world_info need the model here to count tokens; leave --on out"
                 raise InvalidLineError(problem)
             else:
-                yield self.story_reader.with_story(story, request)
+                context = self.story_reader.read(story, request)
+                if left_out is not None:
+                    left_out += [part for part in context.left_out if part.is_for_room]
+                yield self.story_reader.insert(context, request)
 
     def requests_without_story(
         self, asked: AskedRequest, settings: Settings, seed: int, request_id: object = None

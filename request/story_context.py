@@ -49,6 +49,11 @@ class LeftOut:
     entry: int | None = None
     name: str = ""
 
+    @property
+    def is_for_room(self) -> bool:
+        """True if it is left out because there is no room for it."""
+        return self.reason in ("budget", "context")
+
     def as_json(self) -> Json:
         facts = asdict(self)
         if self.entry is None:

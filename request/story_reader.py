@@ -27,10 +27,6 @@ class StoryReader:
         self._model = model
         self._note = note
 
-    def with_story(self, story: Story, request: GenerationRequest) -> GenerationRequest:
-        """Return a request whose prompt has a story."""
-        return self.insert(self.read(story, request), request)
-
     def insert(self, context: StoryContext, request: GenerationRequest) -> GenerationRequest:
         """Return a request with what `read` returned for it."""
         if context.messages is None:

@@ -38,7 +38,7 @@ from ..requests.engine_request import text_rules
 from ..requests.errors import InvalidLineError
 from ..requests.fields import MAX_DRAFT_TOKENS, GenerationFields, MessageFields, PromptFields, TokenPromptFields
 from ..requests.resolve import RequestDefaults, RequestResolver
-from ..requests.story_context import StoryContext
+from ..requests.story_context import LeftOut, StoryContext
 from ..requests.story_reader import StoryReader
 from ..requests.unknown_fields import limited
 from ..samplers.chain import Chain
@@ -48,6 +48,7 @@ from .limits import check_logprobs, check_overrides, check_steps
 from .requested_names import check_grammar_source, find_listed_preset
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
+_MAX_LEFT_OUT = 100  # parts of stories that an answer names
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
 
 
@@ -77,6 +78,8 @@ class PreparedRequest:
     choices: tuple[Choice, ...]
     # The names of fields without effect.
     ignored: tuple[str, ...]
+    # What has no room of the stories of the prompts.
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class ReadStory(NamedTuple):
@@ -151,7 +154,8 @@ class RequestMaker:
         prompt_field = fields.conversation_field if isinstance(fields, MessageFields) else "prompt"
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
-        for resolved in self.resolver.requests(asked, settings, seed=0):
+        left_out: list[LeftOut] = []
+        for resolved in self.resolver.requests(asked, settings, seed=0, left_out=left_out):
             if isinstance(resolved.constraint, GrammarSpec):
                 unused += (f"grammar {path}" for path in resolved.constraint.ignored_schema_paths)
             is_empty = isinstance(resolved.prompt, (str, list)) and not resolved.prompt
@@ -173,7 +177,13 @@ class RequestMaker:
                 choices.append(self._choice(seeded_request, prompt_field, grammars, fit))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
         unused_once = list(dict.fromkeys(unused))
-        return PreparedRequest(fields, asked, tuple(choices), ignored=tuple(limited(unused_once)))
+        return PreparedRequest(
+            fields,
+            asked,
+            tuple(choices),
+            ignored=tuple(limited(unused_once)),
+            left_out=tuple(left_out[:_MAX_LEFT_OUT]),
+        )
 
     def read_story(self, fields: PromptFields | MessageFields, ignored: Sequence[str]) -> ReadStory:
         """Return what the model would read of a request's story. Raises ``InvalidRequestError``."""

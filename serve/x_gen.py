@@ -15,10 +15,12 @@ from .resolution import Choice, PreparedRequest
 
 def x_gen(prepared: PreparedRequest, choice: Choice, start: Start, exactness: str) -> Json:
     """Return the field ``x_gen``. ``choice``: the text that the command repeats."""
+    left_out = [part.as_json() for part in prepared.left_out]
     return {
         "seed": start.seed,
         "chain": chain_notation(start.chain),
         "ignored": list(prepared.ignored),
+        **({"left_out": left_out} if left_out else {}),
         "exactness": exactness,
         "command": command_of(choice, start),
     }

@@ -70,6 +70,14 @@ def test_a_batch_and_a_comparison_read_the_story(gen, home):
     assert texts == [gen(LAMP, *FLAGS).out.rstrip("\n"), whole.rstrip("\n")]
 
 
+def test_a_batch_says_what_has_no_room(gen, home):
+    lines = [{"prompt": "word " * 400, "max_tokens": 2}] * 2
+    (home / "work" / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = gen("batch", "lines.jsonl", "-P", "./story.yaml", "-c", "256")
+    assert done.err.count("line 1: text: the first") == 1
+    assert "line 2: text" not in done.err
+
+
 def test_the_settings_are_shown(gen):
     out = gen("x", "-P", "./story.yaml", "--show-config").out
     assert "A quiet story by the sea." in out

@@ -60,7 +60,10 @@ def test_a_long_text_is_shortened_from_its_start(http):
     assert text.endswith(found["prompt"])
     assert found["prompt"].startswith("This is sentence")
     assert [each["kind"] for each in found["left_out"]] == ["text"]
-    assert http.post("/v1/completions", json={"prompt": text, "max_tokens": 2, "memory": ""}).status_code == 200
+    answer = http.post("/v1/completions", json={"prompt": text, "max_tokens": 2, "memory": ""})
+    assert [part["kind"] for part in answer.json()["x_gen"]["left_out"]] == ["text"]
+    short = http.post("/v1/completions", json={"prompt": "The sea", "max_tokens": 2, "memory": "Blue."})
+    assert "left_out" not in short.json()["x_gen"]
 
 
 def test_a_chat_has_the_story_in_its_messages(http):
