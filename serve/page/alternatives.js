@@ -18,7 +18,6 @@ export class Alternatives {
   constructor(page, writing) {
     this.page = page;
     this.writing = writing;
-    this.accepted = null; // the text that was generated, how many of its characters are accepted, and the text with these
     this.row = byId("alternatives");
     this.row.addEventListener("click", (event) => {
       const option = event.target.closest("[role=option]");
@@ -43,11 +42,10 @@ export class Alternatives {
   /** Show the alternatives of the last place where the model has written. */
   show(tree) {
     const { generation } = tree;
-    if (tree.current !== this.accepted?.node) this.accepted = null;
     byId("alternatives-area").hidden = !generation;
     if (!generation) return;
     const texts = tree.alternatives(generation);
-    const shown = this.accepted?.source ?? generation;
+    const shown = this.sourceOf(generation);
     const hadFocus = this.row.contains(document.activeElement);
     this.row.replaceChildren(...texts.map((node, number) => this.option(node, number, node === shown)));
     const current = this.row.querySelector("[aria-selected=true]") ?? this.row.firstChild;
@@ -76,7 +74,7 @@ export class Alternatives {
     // What was typed after a text belongs to it.
     let shown = node;
     while (shown.children.at(-1)?.kind === "typed") shown = shown.children.at(-1);
-    this.writing.goTo(shown);
+    this.writing.turnTo(shown);
   }
 
   /** Go to the next alternative, or the one before. */
@@ -84,7 +82,7 @@ export class Alternatives {
     const { generation } = this.tree;
     if (!generation) return;
     const texts = this.tree.alternatives(generation);
-    const node = texts[texts.indexOf(this.accepted?.source ?? generation) + step];
+    const node = texts[texts.indexOf(this.sourceOf(generation)) + step];
     if (node) this.goTo(node);
   }
 
@@ -104,16 +102,30 @@ export class Alternatives {
     dialog.showModal();
   }
 
+  /** Return the generated text from which a text was accepted; a text that is not accepted in parts is its own. */
+  sourceOf(node) {
+    if (node.kind !== "accepted") return node;
+    const { seed } = node.run.place;
+    return this.tree.alternatives(node).find((other) => other.run.place.seed === seed && other.written.startsWith(node.written)) ?? node;
+  }
+
+  /** The generated text of which a part is accepted, which is shown, and the length of this part; null without one. */
+  get accepted() {
+    const { current } = this.tree;
+    const source = this.sourceOf(current);
+    return source === current ? null : { source, length: current.written.length };
+  }
+
   /** The text that was generated at the end, and how many of its characters are accepted; null if there is none. */
   get proposal() {
     const { current } = this.tree;
-    if (this.accepted) return this.accepted;
-    return current.kind === "generated" && current.run?.place?.rest === 0 ? { source: current, length: 0, node: null } : null;
+    return this.accepted ?? (current.kind === "generated" && current.run?.place?.rest === 0 ? { source: current, length: 0 } : null);
   }
 
   /** The generated text that is not accepted yet. */
   get rest() {
-    return this.accepted ? this.accepted.source.written.slice(this.accepted.length) : "";
+    const { accepted } = this;
+    return accepted ? accepted.source.written.slice(accepted.length) : "";
   }
 
   acceptWord() {
@@ -128,7 +140,7 @@ export class Alternatives {
   accept(pattern) {
     const { proposal } = this;
     if (!proposal || this.page.writer.isWriting || this.writing.isStarting) return;
-    const { source, node } = proposal;
+    const { source } = proposal;
     const rest = source.written.slice(proposal.length);
     const length = proposal.length + (pattern.exec(rest)?.[0].length ?? rest.length);
     if (!source.written.slice(length).trim()) {
@@ -137,9 +149,7 @@ export class Alternatives {
     }
     const end = source.run.place.start + length;
     const tokens = editTokens(source.tokens, end, textOf(source.tokens).length, "");
-    if (node) node.tokens = tokens;
-    const shown = node ?? this.tree.add("accepted", tokens, { ...source.run, done: null }, source.parent);
-    this.accepted = { source, length, node: shown };
+    this.tree.add("accepted", tokens, { ...source.run, done: null }, source.parent);
     this.writing.showText();
     this.page.editor.moveCursor();
     this.writing.tokenizeSoon();
@@ -147,11 +157,6 @@ export class Alternatives {
 
   /** Show all of the text that was accepted in parts. */
   acceptRest() {
-    if (!this.accepted) return;
-    const { source, node } = this.accepted;
-    this.writing.goTo(source);
-    this.tree.remove(node);
-    this.tree.past = this.tree.past.filter((other) => other !== source);
-    this.writing.showText();
+    if (this.accepted) this.writing.goTo(this.accepted.source);
   }
 }

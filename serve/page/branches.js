@@ -34,7 +34,8 @@ export class BranchTree {
     const items = [];
     const walk = (start, level) => {
       for (let node = start; node; ) {
-        if (node.tokens.length || node === tree.current) items.push(this.item(node, level));
+        const isStep = node.kind === "accepted" && !node.children.length; // Undo returns to it
+        if (node === tree.current || (node.tokens.length && !isStep)) items.push(this.item(node, level));
         const { children } = node;
         if (children.length === 1) [node] = children;
         else {

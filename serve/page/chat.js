@@ -42,7 +42,9 @@ export class Chat {
     const messages = this.messages.sent;
     if (!messages.length || this.page.writer.isWriting) return;
     const asked = messages.at(-1).role === "assistant" ? messages.slice(0, -1) : messages;
-    const render = async (chat) => (chat.length ? (await this.page.server.json("/apply-template", { messages: chat })).prompt : "");
+    // With a memory, even an empty one, the oldest turns are left out if there is no room for all.
+    const story = { memory: "", ...this.page.context.fields, max_tokens: this.page.settings.numbers().length ?? 0 };
+    const render = async (chat) => (chat.length ? (await this.page.server.json("/gen/context", { messages: chat, ...story })).prompt : "");
     const [prompt, unanswered] = await Promise.all([render(messages), render(asked)]);
     this.opening = sharedBeginning(prompt, unanswered);
     if (prompt === textOf(this.page.writer.tokens)) return;

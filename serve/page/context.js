@@ -16,18 +16,31 @@ export class StoryContext {
     this.page = page;
     this.entries = []; // of the world info
     this.others = { authors_note: {}, world_info: {} }; // parts without controls, such as a template
+    this.ofServer = {}; // what applies on the server to requests without these fields
     this.lookSoon = afterPause(LOOK_MILLISECONDS, () => this.look());
-    for (const id of ["memory", "authors-note", "note-depth", "scan-depth", "world-budget"]) byId(id).addEventListener("input", () => this.changed());
+    const fieldOf = { memory: "memory", "authors-note": "authors_note", "note-depth": "authors_note", "scan-depth": "world_info", "world-budget": "world_info" };
+    for (const [id, field] of Object.entries(fieldOf)) byId(id).addEventListener("input", () => this.changed(field));
     page.click("add-entry", () => this.addEntry());
     page.click("show-context", () => this.showAll());
   }
 
-  changed() {
+  /** React to a change by a person of one of the fields of requests. */
+  changed(field) {
+    this.page.settings.changed.add(field);
     this.page.settings.chainChanged();
+    if (byId("uses-template").checked) this.page.chat.renderTemplateSoon();
     this.lookSoon();
   }
 
-  /** The fields of requests; those that are empty are left out. */
+  /** The fields of a request for the text. The chat template has them in the text. */
+  get requestFields() {
+    const fields = byId("uses-template").checked ? {} : this.fields;
+    const empty = { memory: "", authors_note: "", world_info: [] };
+    const cleared = Object.keys(empty).filter((name) => (this.ofServer[name] ?? null) !== null && !(name in fields));
+    return { ...fields, ...Object.fromEntries(cleared.map((name) => [name, empty[name]])) };
+  }
+
+  /** The fields that have something; those that are empty are left out. */
   get fields() {
     const memory = byId("memory").value;
     const note = byId("authors-note").value;
@@ -37,6 +50,17 @@ export class StoryContext {
       ...(note ? { authors_note: { ...this.others.authors_note, text: note, depth: numberOf(byId("note-depth").value) } } : {}),
       ...(entries.length ? { world_info: { ...this.others.world_info, entries, scan_depth: numberOf(byId("scan-depth").value) ?? 0, token_budget: numberOf(byId("world-budget").value) } } : {}),
     };
+  }
+
+  /** The values of a preset; null for those that are empty. */
+  get presetValues() {
+    return { memory: null, authors_note: null, world_info: null, ...this.fields };
+  }
+
+  /** Show those fields that a preset has. */
+  showPreset(settings) {
+    const given = Object.entries(settings).filter(([name, value]) => ["memory", "authors_note", "world_info"].includes(name) && value !== null);
+    if (given.length) this.show({ ...this.fields, ...Object.fromEntries(given) });
   }
 
   /** Show the fields of another story. */
@@ -59,7 +83,7 @@ export class StoryContext {
     byId("world-entries").append(item);
     item.firstChild.open = true;
     item.querySelector("input").focus();
-    this.changed();
+    this.changed("world_info");
   }
 
   /** Return the controls of an entry of the world info. */
@@ -69,7 +93,7 @@ export class StoryContext {
     const change = (field, value) => {
       entry[field] = value;
       name();
-      this.changed();
+      this.changed("world_info");
     };
     const text = (label, field, value, read, attributes = {}) => element("label", { class: "field" }, label,
       element("input", { type: "text", autocomplete: "off", value, oninput: (event) => change(field, read(event.target.value)), ...attributes }));
@@ -90,7 +114,7 @@ export class StoryContext {
       element("button", { type: "button", class: "small", onclick: () => {
         this.entries.splice(this.entries.indexOf(entry), 1);
         item.remove();
-        this.changed();
+        this.changed("world_info");
       } }, "Remove entry")));
     return item;
   }
@@ -106,7 +130,7 @@ export class StoryContext {
   async look() {
     const { writer, server } = this.page;
     let words = "";
-    if (server.state === "ready" && !writer.isWriting && writer.isLong(writer.tokens, { ...this.fields, max_tokens: this.page.settings.numbers().length ?? 0 })) {
+    if (server.state === "ready" && !writer.isWriting && writer.isLong(writer.tokens, { ...this.requestFields, max_tokens: this.page.settings.numbers().length ?? 0 })) {
       try {
         words = (await this.read()).left_out.filter(({ kind }) => kind === "text").map(({ message }) => `Left out: ${message}.`).join(" ");
       } catch {

@@ -2,7 +2,7 @@
 
 import { byId, element } from "./web/elements.js";
 
-// `where`: `text` for a key that works in the text only, `outside` for one that a field would take as a letter.
+// `where`: `story` for a key that a field other than the text has for itself, `outside` for one that a field would take as a letter.
 const KEYS = [
   { names: ["Ctrl+Enter"], does: "write on at the end of the text", run: (page) => page.writing.generate() },
   { names: ["Ctrl+Shift+Enter"], does: "continue from the cursor; what follows stays in Branches", run: (page) => page.writing.continueHere() },
@@ -14,8 +14,8 @@ const KEYS = [
   { names: ["Alt+L"], does: "accept a line", run: (page) => page.writing.alternatives.acceptLine() },
   { names: ["Alt+A"], does: "accept the rest", run: (page) => page.writing.alternatives.acceptRest() },
   { names: ["Escape"], does: "stop; close the details of a token", run: (page) => page.stopOrClose() },
-  { names: ["Ctrl+Z"], where: "text", does: "undo a generation, or what was typed", run: (page) => page.writing.undo() },
-  { names: ["Ctrl+Shift+Z", "Ctrl+Y"], where: "text", does: "redo", run: (page) => page.writing.redo() },
+  { names: ["Ctrl+Z"], where: "story", does: "undo a generation, or what was typed", run: (page) => page.writing.undo() },
+  { names: ["Ctrl+Shift+Z", "Ctrl+Y"], where: "story", does: "redo", run: (page) => page.writing.redo() },
   { names: ["Alt+I"], does: "why the token at the cursor was chosen", run: (page) => page.details.openWhy(page.editor.tokenAt(page.editor.cursor)) },
   { names: ["Alt+C"], does: "the calm view: the text without panels, and back", run: (page) => page.view.toggleCalm() },
   { names: ["?"], where: "outside", does: "these keys; in the text, Ctrl+/", run: (page) => page.showHelp() },
@@ -37,8 +37,8 @@ export function listenToKeys(page) {
 }
 
 function isPlace(where, target, text) {
-  if (where === "text") return target === text;
-  return where !== "outside" || !target.matches("input, textarea, select");
+  const isField = target.matches("input, textarea, select");
+  return !where || !isField || (where === "story" && target === text);
 }
 
 /** Return the name of a key with those held down, such as `Ctrl+Shift+Z`. */

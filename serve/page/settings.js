@@ -14,7 +14,7 @@ import { MEASURES } from "./tints.js";
 const RANDOM_SEED = -1;
 const SEED_COUNT = 2 ** 32;
 const CHECK_MILLISECONDS = 300;
-const WITH_CONTROLS = new Set(["seed", "max_tokens", "stop", "system", "grammar", "bans", "guidance"]);
+const WITH_CONTROLS = new Set(["seed", "max_tokens", "stop", "system", "grammar", "bans", "guidance", "memory", "authors_note", "world_info"]);
 const SETTING_OF_CONTROL = { seed: "seed", length: "max_tokens", samples: "samples", "stop-strings": "stop", bans: "bans", "guidance-scale": "guidance", "negative-prompt": "guidance" };
 
 /** The column "Settings". `page` is the page. */
@@ -50,6 +50,7 @@ export class Settings {
     this.chain = new ChainEditor(byId("chain"), catalogue, { list: "Chain", add: "Add sampler", notation: "Notation" }, { changed: () => this.chainChanged(), parse });
     this.otherChain = new ChainEditor(byId("other-chain"), catalogue, { list: "Compared steps", add: "Add a compared step", notation: "Compared steps in notation" }, { changed: () => this.page.stories.saveSoon(), parse });
     this.otherChain.show(steps);
+    this.page.context.ofServer = settings;
     this.applyPreset(steps, settings);
   }
 
@@ -68,7 +69,7 @@ export class Settings {
       opening: byId("uses-template").checked ? this.page.chat.opening : null,
       guidance: this.guidance(),
       grammar: this.grammar.value,
-      ...this.page.context.fields,
+      ...this.page.context.requestFields,
     };
   }
 
@@ -118,6 +119,7 @@ export class Settings {
     this.showRules(rules);
     this.showGuidance(settings.guidance);
     this.grammar.setPreset(settings.grammar ?? null);
+    this.page.context.showPreset(settings);
     if (settings.system && !this.page.chat.messages.messages.length) this.page.chat.messages.show([{ role: "system", content: settings.system }]);
     this.changed.clear();
     this.chainChanged();
@@ -162,7 +164,7 @@ export class Settings {
     await this.settle();
     const { seed, max_tokens, stop, bans, guidance } = this.read();
     const savedGuidance = guidance.scale === 1 ? null : { ...guidance, ...(this.guidanceModel === null ? {} : { model: this.guidanceModel }) };
-    const values = { seed, max_tokens, stop: stop.length ? stop : null, bans: bans.length ? bans : null, guidance: savedGuidance, grammar: this.grammar.presetValue };
+    const values = { seed, max_tokens, stop: stop.length ? stop : null, bans: bans.length ? bans : null, guidance: savedGuidance, grammar: this.grammar.presetValue, ...this.page.context.presetValues };
     const changed = Object.fromEntries(Object.entries(values).filter(([name]) => this.changed.has(name)));
     return this.presets.save(this.chain.notation || "dist", changed, this.chain.steps.filter((step) => !step.isOn).map((step) => step.name));
   }

@@ -367,6 +367,12 @@ export class TextTree {
     this.redone = [];
   }
 
+  /** Show another text in the place of the current one, without a step of Undo. */
+  turnTo(node) {
+    this.current = node;
+    this.redone = [];
+  }
+
   /** Return the text beside which a branch belongs that replaces the token at an index of the current text. */
   parentOfBranch(index) {
     let node = this.current;

@@ -3,7 +3,7 @@
 import { byId } from "./web/elements.js";
 
 const NAME = "gen-view";
-const DEFAULTS = { font: "serif", size: "17", width: "46", spelling: false, calm: false };
+const DEFAULTS = { font: "serif", size: "17", width: "46", spelling: true, calm: false };
 
 /** The controls of the view. `changed` is called when the panels appear again. */
 export class View {

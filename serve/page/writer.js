@@ -96,7 +96,7 @@ export class Writer {
 
   /** Return whether the server makes the prompt of a text: it has more than the text, or there may be no room for all. */
   isLong(tokens, { memory, authors_note: note, world_info: world, max_tokens: length = 0 }) {
-    return Boolean(memory || note || world) || tokens.length + length > this.contextLength;
+    return [memory, note, world].some((value) => value !== undefined) || tokens.length + length > this.contextLength;
   }
 
   /** Return the fields of a request that continues tokens. */
@@ -118,10 +118,11 @@ export class Writer {
   /**
    * Let the model write between the `tokens` before a place of a text, `parent`, and those `after` it. The new text is a node
    * of the tree, which grows; for each further one of the `seeds`, another text grows beside it. `place` says what the
-   * texts replace, see `TextTree.alternatives`. `cut` returns the length of what was written if it is to end there.
+   * texts replace, see `TextTree.alternatives`; `limit`: the number of tokens, if not that of the settings. `cut` returns
+   * the length of what was written if it is to end there.
    * Raises the errors of the server; the tokens that have come stay. Return the run of the first text.
    */
-  async generate({ tokens, after, parent, place, seeds, cut }) {
+  async generate({ tokens, after, parent, place, limit, seeds, cut }) {
     const { grammar } = this.hooks.settings();
     const key = grammar === null ? null : JSON.stringify(grammar);
     const controller = new AbortController();
@@ -129,7 +130,7 @@ export class Writer {
     this.progress = { read: null, count: 0, since: null };
     this.endBurst();
     const fields = { ...this.fields(tokens, parent), trace: TRACE_COUNT, logprobs: true, return_progress: true };
-    fields.max_tokens = place.limit ?? fields.max_tokens;
+    fields.max_tokens = limit ?? fields.max_tokens;
     const texts = seeds.map((seed, number) => ({
       run: { start: null, done: null, place: { ...place, seed } }, // the first and the last line have not come yet
       node: null,
@@ -184,7 +185,10 @@ export class Writer {
           arrivals.add(makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) }));
           show(arrivals.tokens);
           end = cut(textOf(arrivals.tokens).slice(offset));
-          if (end !== null) break;
+          if (end !== null) {
+            text.run.isCut = true;
+            break;
+          }
         }
       }
     } finally {

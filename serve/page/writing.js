@@ -35,6 +35,7 @@ export class Writing {
     this.branches = new BranchTree(byId("branches"), (node) => this.goTo(node));
     this.tokenizeSoon = afterPause(TOKENIZE_MILLISECONDS, () => page.inBackground(() => page.writer.tokenize()));
     this.alternatives = new Alternatives(page, this);
+    for (const id of ["generate", "continue-here", "rewrite", "retry", "undo", "redo"]) byId(id).addEventListener("click", (event) => this.focusText(event));
     page.click("generate", () => this.generate());
     page.click("continue-here", () => this.continueHere());
     page.click("rewrite", () => this.rewriteSelection());
@@ -47,6 +48,11 @@ export class Writing {
       if (event.inputType === "historyUndo") this.undo();
       else this.redo();
     });
+  }
+
+  /** Let a person who has pressed a button with the mouse type on. On a screen that is touched, that would open its keyboard. */
+  focusText(press) {
+    if (press.detail > 0 && matchMedia("(pointer: fine)").matches) this.page.editor.area.focus({ preventScroll: true });
   }
 
   edited(start, end, text) {
@@ -153,6 +159,7 @@ export class Writing {
     this.page.details.stopAsking();
     let isStopped = false;
     this.stopStarting = () => { isStopped = true; };
+    const focused = document.activeElement; // a button loses the focus while it has no effect
     this.showControls();
     try {
       await this.page.settings.settle();
@@ -160,6 +167,7 @@ export class Writing {
     } finally {
       this.isStarting = false;
       this.showControls();
+      if (document.activeElement === document.body) focused.focus();
     }
   }
 
@@ -182,8 +190,8 @@ export class Writing {
       if (!selected) throw new Error("Nothing is selected. Select the words that the model is to write again.");
       const start = value.slice(0, selectionStart).replace(/ +$/, "").length;
       const end = selectionStart + selected.length;
-      const limit = editor.countBefore(end) - editor.countBefore(start);
-      await this.write(goesOn, { start, rest: value.length - end, ...(byId("stop-at").value === "length" ? { limit: Math.max(limit, 1) } : {}) });
+      const limit = Math.max(editor.countBefore(end) - editor.countBefore(start), 1);
+      await this.write(goesOn, { start, rest: value.length - end, limit });
     });
   }
 
@@ -217,10 +225,11 @@ export class Writing {
     if (!goesOn()) return;
     this.page.showProblem("");
     this.page.details.closeWhy();
-    this.alternatives.accepted = null;
     const seeds = settings.seeds(count, new Set(others.map(({ run }) => run.place.seed)));
     try {
-      const promise = writer.generate({ tokens, after, parent, place, seeds, cut: STOPS[byId("stop-at").value] });
+      const stopAt = byId("stop-at").value;
+      const limit = stopAt === "length" ? place.limit : undefined;
+      const promise = writer.generate({ tokens, after, parent, place, limit, seeds, cut: STOPS[stopAt] });
       editor.moveCursor();
       this.report(await promise, writer.tokens.length - tokens.length - after.length, tokens);
       if (count > 1) this.page.announce(`${countText(count)} texts; the others are beside this one`);
@@ -233,10 +242,10 @@ export class Writing {
   }
 
   /** Say how a run ended, of which this number of tokens is in the text after those before it. */
-  report({ done }, written, before) {
+  report({ done, isCut }, written, before) {
     if (done.finish_reason !== "stop" || written <= 0) this.page.showProblem(endOf(done) ?? "");
     if (written <= 0 && isEndOfModel(done)) this.endedTokens = before; // there is no text of this run
-    this.page.announce(`${countText(Math.max(written, 0))} tokens, ${done.finish_reason}`);
+    this.page.announce(`${countText(Math.max(written, 0))} tokens, ${isCut ? `up to the end of a ${byId("stop-at").value}` : done.finish_reason}`);
     const ignored = done.x_gen?.ignored ?? [];
     if (ignored.length) this.page.showProblem(`Without effect: ${ignored.join(", ")}`);
   }
@@ -293,6 +302,14 @@ export class Writing {
     if (this.page.writer.isWriting || this.isStarting) return;
     this.page.writer.tree.goTo(node);
     this.movedInTree();
+  }
+
+  /** Show another text in the place of the current one. Undo does not return to the current one. */
+  turnTo(node) {
+    if (this.page.writer.isWriting || this.isStarting) return;
+    this.page.writer.tree.turnTo(node);
+    this.movedInTree();
+    this.selectWritten();
   }
 
   movedInTree() {

@@ -4,6 +4,7 @@ import re
 import signal
 
 import pytest
+import yaml
 
 from ..browser import expect
 from .gen_serve import GenServe
@@ -142,6 +143,47 @@ def test_a_random_seed_is_drawn_and_shown(page):
     expect(page.get_by_role("spinbutton", name="Seed")).to_have_value("-1")
 
 
+def test_undo_does_not_go_through_the_alternatives_that_were_looked_at(page):
+    texts = [page.write("The sea was", tokens=3, seed=7)]
+    for _ in range(2):
+        page.press("Retry")
+        page.wait_for_end()
+        texts.append(page.value())
+    for key in ("Alt+,", "Alt+,", "Alt+.", "Alt+,"):
+        page.text.press(key)
+    assert page.value() == texts[0]
+    page.press("Undo")
+    assert page.value() == texts[1]  # the text before the last generation
+
+
+def test_undo_works_from_everywhere_but_other_fields(page):
+    text = page.write("The sea was", tokens=3, seed=7)
+    memory = page.get_by_role("textbox", name="Memory")
+    page.locator("#story-fields").evaluate("details => { details.open = true; }")
+    memory.fill("A quiet story.")
+    page.press("Generate")  # with the mouse, which brings the cursor back to the text
+    page.wait_for_end()
+    expect(page.text).to_be_focused()
+    page.keyboard.press("Control+z")
+    assert page.value() == text
+    page.get_by_role("button", name="Redo").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Undo")).to_be_enabled()
+    page.get_by_role("button", name="Undo").focus()
+    page.keyboard.press("Control+z")
+    assert page.value() == text
+    expect(memory).to_have_value("A quiet story.")
+
+
+def test_a_button_that_was_pressed_by_a_key_keeps_the_focus(page):
+    page.write("The sea was", tokens=3, seed=7)
+    retry = page.get_by_role("button", name="Retry")
+    retry.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_end()
+    expect(retry).to_be_focused()
+
+
 def test_a_text_is_accepted_word_by_word(page):
     text = page.write("The sea was", tokens=16, seed=7)
     words = re.findall(r"\s*\S+", text.removeprefix("The sea was"))
@@ -152,13 +194,20 @@ def test_a_text_is_accepted_word_by_word(page):
         rest = page.locator("#mirror").evaluate("mirror => mirror.textContent")
         assert rest == text + "\u200b"
     page.press("Undo")
+    assert page.value() == "The sea was" + words[0]  # a word less
+    page.press("Undo")
     assert page.value() == text
     page.press("Redo")
+    page.press("Redo")
+    page.reload_when_saved()
+    assert page.value() == accepted
+    assert page.locator("#mirror").evaluate("mirror => mirror.textContent") == text + "\u200b"
+    expect(options(page)).to_have_attribute("aria-selected", "true")
     page.set("Tokens", 2)
     page.generate()  # what was not accepted is not read
     assert page.value().startswith(accepted)
-    page.press("Undo")
-    page.press("Undo")
+    for _ in range(3):
+        page.press("Undo")
     assert page.value() == text
     page.press("Accept word")
     page.press("Accept rest")
@@ -228,7 +277,8 @@ def test_the_view_is_kept_in_the_browser(context, server):
     page.get_by_role("combobox", name="Font").select_option("mono")
     page.get_by_role("slider", name="Size").fill("24")
     page.get_by_role("slider", name="Width").fill("60")
-    page.get_by_role("checkbox", name="Check spelling").check()
+    assert page.text.evaluate("area => area.spellcheck")
+    page.get_by_role("checkbox", name="Check spelling").uncheck()
     page.text.press("Alt+c")
     for _ in range(2):
         expect(page.get_by_role("region", name="Settings")).to_be_hidden()
@@ -237,7 +287,7 @@ def test_the_view_is_kept_in_the_browser(context, server):
         )
         assert style[0] == "24px"
         assert "mono" in style[1]
-        assert page.text.evaluate("area => area.spellcheck")
+        assert not page.text.evaluate("area => area.spellcheck")
         page.reload()
         page.wait_until_ready()
     page.press("Calm")
@@ -289,6 +339,65 @@ def test_the_story_is_read_before_the_text(page):
     page.reload_when_saved()
     expect(page.get_by_role("textbox", name="Memory")).to_have_value("A quiet story.\n")
     expect(page.get_by_role("list", name="World info").get_by_role("listitem")).to_have_count(2)
+
+
+STORY_PRESET = """
+chain: [dist]
+memory: A quiet story.
+authors_note: {text: short, depth: 1}
+world_info: [{keys: [lamp], content: It burns oil.}]
+"""
+
+
+def test_a_preset_brings_a_memory_which_is_saved_with_it(page, tmp_path):
+    page.text.fill("The lamp was on.\nA man")
+    page.open_file("preset", tmp_path / "story.yaml", STORY_PRESET)
+    memory = page.get_by_role("textbox", name="Memory")
+    expect(memory).to_have_value("A quiet story.")
+    expect(page.get_by_role("list", name="World info").get_by_role("listitem")).to_have_count(1)
+    assert "memory" not in page.locator("#rules-note").inner_text()
+    page.press("What the model reads")
+    dialog = page.get_by_role("dialog", name="What the model reads")
+    expect(dialog.get_by_role("list", name="Parts")).to_contain_text("A quiet story.")
+    page.press("Close parts")
+    memory.fill("A loud story.")
+    page.settle()
+    page.download("Save preset", tmp_path / "saved.yaml")
+    saved = yaml.safe_load((tmp_path / "saved.yaml").read_text())
+    assert saved["memory"] == "A loud story."
+    assert saved["world_info"][0]["content"] == "It burns oil."
+
+
+def test_a_chat_has_memory_and_note_in_its_messages(page):
+    page.locator("#story-fields").evaluate("details => { details.open = true; }")
+    page.get_by_role("textbox", name="Memory").fill("A quiet story.")
+    page.get_by_role("textbox", name="Author's note").fill("short")
+    page.get_by_role("checkbox", name="Chat template").check()
+    page.get_by_role("textbox", name="Message 1").fill("Where is it?")
+    page.settle()
+    system = "<|im_start|>system\nA quiet story.<|im_end|>\n"
+    chat = f"{system}<|im_start|>user\n[Author's note: short]\n\nWhere is it?<|im_end|>\n"
+    assert page.value() == f"{chat}<|im_start|>assistant\n"
+    sent = []
+    page.tab.on("request", lambda r: sent.append(r.post_data_json) if r.url.endswith("/gen/generate") else None)
+    page.set("Tokens", 3)
+    page.generate()
+    assert "memory" not in sent[0]
+    assert page.value().startswith(chat)
+
+
+def test_retry_of_a_rewritten_part_stops_where_it_is_said(page):
+    text = page.write("The sea was", tokens=40, seed=7)
+    select(page, "sea was")
+    sent = []
+    page.tab.on("request", lambda r: sent.append(r.post_data_json) if r.url.endswith("/gen/generate") else None)
+    page.press("Rewrite selection")
+    page.wait_for_end()
+    page.get_by_role("combobox", name="Stop at").select_option("sentence")
+    page.press("Retry")
+    page.wait_for_end()
+    assert [body["max_tokens"] for body in sent] == [2, 40]
+    assert page.value().endswith(text[11:])
 
 
 STATES = """() => {
