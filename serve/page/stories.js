@@ -11,7 +11,9 @@ import { changeOf, editTokens, reserveUids, textOf, TextTree } from "./texts.js"
 
 const TAB_NAME = "gen-tab"; // the story that a tab shows, also after a reload
 const SAVE_MILLISECONDS = 400;
+const MAX_SAVE_MILLISECONDS = 1000; // while a person types without a pause
 const FOLDER_MILLISECONDS = 2000;
+const MAX_FOLDER_MILLISECONDS = 10_000;
 const OPEN_WHILE_WRITING = "The model is writing. Stop it first.";
 const UNSAVED = "This story is only in this tab now: ";
 const NO_ROOM = "the browser has no room for it. Download it, or delete other stories.";
@@ -43,8 +45,9 @@ export class Stories {
     this.kept = ""; // what `contentKey` was when the story was opened or last saved
     this.keptTokens = null; // and the tokens of its text
     this.isUnsaved = false; // whether the last change is in this tab only
-    this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
-    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder());
+    this.isStoring = false;
+    this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save(), MAX_SAVE_MILLISECONDS);
+    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder(), MAX_FOLDER_MILLISECONDS);
     page.click("open", () => byId("open-file").click());
     page.click("export", () => byId("export-dialog").showModal());
     page.click("report", () => this.saveReport());
@@ -56,7 +59,7 @@ export class Stories {
     listenToFiles(byId("open-file"), (file) => page.attempt(() => this.read(file)));
     byId("title").addEventListener("change", () => page.attempt(() => this.rename(this.story, byId("title").value)));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
-    addEventListener("pagehide", () => this.save());
+    addEventListener("pagehide", () => page.inBackground(() => this.saveNow({ isLast: true })));
     addEventListener("beforeunload", (event) => this.isUnsaved && event.preventDefault());
   }
 
@@ -230,7 +233,7 @@ export class Stories {
     return this.saving;
   }
 
-  async saveNow() {
+  async saveNow({ isLast = false } = {}) {
     this.lastSaved = performance.now();
     if (!this.store) return;
     const { tree } = this.page.writer;
@@ -241,7 +244,7 @@ export class Stories {
     if (text !== story.text) Object.assign(story, { text, words: wordsOf(text), when: Date.now() });
     const key = this.contentKey;
     const isChanged = key !== this.kept;
-    if (!isChanged && this.keptTokens === tree.current.tokens && !this.isUnsaved && story.revision > 0) return;
+    if (!isChanged && this.keptTokens === tree.current.tokens && !this.isUnsaved && !this.isStoring && story.revision > 0) return;
     this.kept = key;
     this.keptTokens = tree.current.tokens;
     if (isChanged && story.file) story.file.isChanged = true;
@@ -249,7 +252,8 @@ export class Stories {
     if (text) byId("continue-story").hidden = true;
     try {
       const state = { settings, nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
-      await this.store.write(story, state, tokensOf(tree));
+      this.isStoring = true;
+      await this.store.write(story, state, tokensOf(tree), { isLast });
       this.showSaved(this.store.canKeep || this.folder.isThere || !text ? null : "the browser keeps nothing here. Download it before you close the tab.");
     } catch (error) {
       if (error instanceof TakenError) {
@@ -258,6 +262,8 @@ export class Stories {
         return;
       }
       this.showSaved(error?.name === "QuotaExceededError" ? NO_ROOM : `the browser could not store it (${error?.message ?? "unknown reason"}).`);
+    } finally {
+      this.isStoring = false;
     }
     this.keepInFolder();
   }
@@ -340,7 +346,7 @@ export class Stories {
     if (id === this.story.id) await this.save();
     const { story, state: { tokens, ...state } } = await this.store.read(id);
     const copy = newStory({ ...story, title: `${titleOf(story)} (copy)`, when: Date.now(), file: null });
-    await this.store.write(copy, state, tokens, new Set());
+    await this.store.write(copy, state, tokens, { saved: new Set() });
   }
 
   /** Delete a story; if it is the one that is shown, begin a new one. Its file goes, too. */
