@@ -30,6 +30,7 @@ export class Connection {
     if (!this.page.isLoaded) await this.page.load();
     else {
       this.page.writing.tokenizeSoon();
+      this.page.stories.keepInFolder();
       this.page.settings.grammar.check(); // it may have been typed while the server was away
       this.page.details.updateNext.call();
     }

@@ -4,6 +4,10 @@ import { makeToken, pendingToken, sharedLength, textOf, TextTree } from "./texts
 
 const FORMAT = "gen serve page";
 const VERSION = 1;
+const MAX_TITLE = 200; // as the field has it
+const MAX_SEED = 2 ** 32 - 1;
+const MAX_LENGTH = 2 ** 31 - 1;
+const MAX_SAMPLES = 16;
 
 /** Let the browser save a text as a file. */
 export function download(text, name, type) {
@@ -117,7 +121,7 @@ export function readData(data) {
     if (!isNode) throw new Error("one of its texts is damaged");
   }
   const tree = TextTree.fromRecords(data.nodes.map((node) => ({ ...node, run: node.run ?? null })), tokens, data.current);
-  return { title: typeof data.title === "string" ? data.title : null, tree, settings: checkedSettings(data.settings) };
+  return { title: typeof data.title === "string" ? data.title.slice(0, MAX_TITLE) : null, tree, settings: checkedSettings(data.settings) };
 }
 
 function isCount(value) {
@@ -167,18 +171,19 @@ function isMessage(message) {
   return [role, content, thought].every((text) => typeof text === "string") && Number.isInteger(thoughtTokens);
 }
 
-/** Return the settings of a file; values of other types are left out. */
+/** Return the settings of a file; values of other types, and numbers out of range, are left out. */
 function checkedSettings(settings) {
   const areSteps = (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object");
+  const isFrom = (min, max) => (value) => Number.isInteger(value) && value >= min && value <= max;
   const checks = {
     model: (value) => typeof value === "string",
     steps: areSteps,
     otherSteps: areSteps,
     changed: (value) => Array.isArray(value),
     fileName: (value) => typeof value === "string",
-    seed: Number.isInteger,
-    length: Number.isInteger,
-    samples: Number.isInteger,
+    seed: isFrom(-1, MAX_SEED),
+    length: isFrom(1, MAX_LENGTH),
+    samples: isFrom(1, MAX_SAMPLES),
     grammar: (value) => typeof value === "string",
     grammarKind: (value) => typeof value === "string",
     stop: (value) => typeof value === "string",

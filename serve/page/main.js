@@ -88,6 +88,7 @@ class Page {
       this.enable(true);
       this.writing.showText();
       if (story) await this.attempt(() => this.stories.restore(story));
+      if (document.activeElement === document.body) this.stories.focusText();
       document.documentElement.dataset.state = "ready";
       this.finishLoading();
     } catch (error) {

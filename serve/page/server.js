@@ -151,11 +151,12 @@ function headerText(text) {
 }
 
 /**
- * Return a function that calls another one after a pause without further calls. Its method `settled` makes a call that
- * is due immediately, and waits for its end.
+ * Return a function that calls another one after a pause without further calls, or `longest` after the first of them. Its
+ * method `settled` makes a call that is due immediately, and waits for its end.
  */
-export function afterPause(milliseconds, work) {
+export function afterPause(milliseconds, work, longest = Infinity) {
   let timer = null;
+  let first; // when the first call was that waits
   let latest;
   const run = () => {
     timer = null;
@@ -163,8 +164,9 @@ export function afterPause(milliseconds, work) {
     return latest;
   };
   const call = () => {
+    if (timer === null) first = performance.now();
     clearTimeout(timer);
-    timer = setTimeout(run, milliseconds);
+    timer = setTimeout(run, Math.min(milliseconds, first + longest - performance.now()));
   };
   call.settled = async () => {
     if (timer === null) return latest;

@@ -108,24 +108,28 @@ export class StoryStore {
 
   /**
    * Store a story with its state. Tokens never change, so that only those are written whose numbers are not `saved`.
-   * Raises `TakenError`.
+   * Raises `TakenError`. `isLast`: the tab goes away, and waits for no answer.
    */
-  async write(story, state, tokens, saved = this.saved) {
+  async write(story, state, tokens, { saved = this.saved, isLast = false } = {}) {
     if (!this.database) return;
+    const { revision } = story;
     const transaction = this.database.transaction(STORES, "readwrite");
     const ended = endOf(transaction);
     ended.catch(() => {}); // it is awaited below
-    const stored = await resultOf(transaction.objectStore("stories").get(story.id));
-    if ((stored?.revision ?? 0) !== story.revision) {
-      transaction.abort();
-      throw new TakenError();
+    if (!isLast || !this.release) {
+      const stored = await resultOf(transaction.objectStore("stories").get(story.id));
+      if ((stored?.revision ?? 0) !== revision) {
+        transaction.abort();
+        throw new TakenError();
+      }
     }
     const added = Array.from(tokens.values()).filter(({ uid }) => !saved.has(uid));
     if (added.length) transaction.objectStore("tokens").put({ story: story.id, uid: added[0].uid, tokens: added });
     transaction.objectStore("states").put({ id: story.id, state });
-    transaction.objectStore("stories").put({ ...story, revision: story.revision + 1 });
+    transaction.objectStore("stories").put({ ...story, revision: revision + 1 });
+    transaction.commit(); // a tab that goes away before would take it back
     await ended;
-    story.revision += 1;
+    story.revision = revision + 1;
     for (const { uid } of added) saved.add(uid);
   }
 

@@ -11,10 +11,13 @@ import { changeOf, editTokens, reserveUids, textOf, TextTree } from "./texts.js"
 
 const TAB_NAME = "gen-tab"; // the story that a tab shows, also after a reload
 const SAVE_MILLISECONDS = 400;
+const MAX_SAVE_MILLISECONDS = 1000; // while a person types without a pause
 const FOLDER_MILLISECONDS = 2000;
+const MAX_FOLDER_MILLISECONDS = 10_000;
 const OPEN_WHILE_WRITING = "The model is writing. Stop it first.";
 const UNSAVED = "This story is only in this tab now: ";
 const NO_ROOM = "the browser has no room for it. Download it, or delete other stories.";
+const NOTHING_IS_KEPT = "the browser keeps nothing here. Download it before you close the tab.";
 
 const CONTEXT = ["memory", "authors_note", "world_info"];
 
@@ -27,6 +30,17 @@ function readPlainText(name, content) {
   if (!/\.(txt|md)$/i.test(name)) return null;
   const [, title, text] = /^# (.+)\n\n([^]*?)\n?$/.exec(name.endsWith("md") ? content : "") ?? [null, baseName(name), content];
   return { title, tree: treeOfPieces([{ text }]) };
+}
+
+/** Return the state of a story, as a store keeps it. */
+function stateOf(tree, settings) {
+  const [past, redone] = [tree.past, tree.redone].map((nodes) => nodes.map(({ id }) => id));
+  return { settings: structuredClone(settings), nodes: tree.asRecords(), current: tree.current.id, past, redone, tokens: tokensOf(tree) };
+}
+
+/** Return whether the last change of a story is in this tab only. `problem`: why the browser does not keep it; or null. */
+function isLeftOut({ isEmpty, deleted, file }, problem) {
+  return problem !== null && !isEmpty && !deleted && (!file || file.isChanged);
 }
 
 /** The story that is shown, and its places. `page` is the page. */
@@ -42,9 +56,12 @@ export class Stories {
     this.savingToFolder = Promise.resolve();
     this.kept = ""; // what `contentKey` was when the story was opened or last saved
     this.keptTokens = null; // and the tokens of its text
-    this.isUnsaved = false; // whether the last change is in this tab only
-    this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
-    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder());
+    this.problem = null; // why the browser does not keep the story
+    this.folderProblem = null; // why the folder does not have the story that was written last
+    this.unstored = new Map(); // the stories with such a problem that were left, each with its state and its problem
+    this.isStoring = false;
+    this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save(), MAX_SAVE_MILLISECONDS);
+    this.saveToFolderSoon = afterPause(FOLDER_MILLISECONDS, () => this.saveToFolder(), MAX_FOLDER_MILLISECONDS);
     page.click("open", () => byId("open-file").click());
     page.click("export", () => byId("export-dialog").showModal());
     page.click("report", () => this.saveReport());
@@ -56,8 +73,11 @@ export class Stories {
     listenToFiles(byId("open-file"), (file) => page.attempt(() => this.read(file)));
     byId("title").addEventListener("change", () => page.attempt(() => this.rename(this.story, byId("title").value)));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
-    addEventListener("pagehide", () => this.save());
-    addEventListener("beforeunload", (event) => this.isUnsaved && event.preventDefault());
+    addEventListener("pagehide", () => page.inBackground(() => this.saveNow({ isLast: true })));
+    addEventListener("beforeunload", (event) => {
+      const isAnyLeftOut = Array.from(this.unstored.values()).some(({ story, problem }) => isLeftOut(story, problem));
+      if (isAnyLeftOut || isLeftOut(this.story, this.problem)) event.preventDefault();
+    });
   }
 
   /** Open the store. Return the tree and the settings of the tab's story; null without one. */
@@ -85,7 +105,7 @@ export class Stories {
 
   /** Take a story that is stored, or a copy if another tab has it. */
   async adopt(story, tokens) {
-    if (await this.take(story)) this.store.keepTokens(tokens);
+    if (await this.take(story)) this.store.keepTokens(this.unstored.has(story.id) ? new Map() : tokens);
     else await this.takeCopy(story, `\u201c${titleOf(story)}\u201d is open in another tab.`);
   }
 
@@ -107,8 +127,8 @@ export class Stories {
 
   /** Write the story into the folder soon, if it is another one than there. */
   keepInFolder() {
-    const { text, file } = this.story;
-    if (this.folder.isThere && text && (!file || file.isChanged)) this.saveToFolderSoon();
+    const { isEmpty, file } = this.story;
+    if (this.folder.isThere && !isEmpty && (!file || file.isChanged)) this.saveToFolderSoon();
   }
 
   /** What differs if the story has changed. */
@@ -123,6 +143,7 @@ export class Stories {
     this.page.writing.movedInTree();
     this.kept = this.contentKey;
     this.keptTokens = this.page.writer.tokens;
+    this.showSaved(this.unstored.get(this.story.id)?.problem ?? null);
     this.showStory();
   }
 
@@ -131,8 +152,11 @@ export class Stories {
     if (this.page.writer.isWriting || this.page.writing.isStarting) throw new Error(OPEN_WHILE_WRITING);
     this.page.details.closeWhy();
     await this.save();
+    const { story, problem } = this;
+    if (problem !== null && !story.isEmpty) this.unstored.set(story.id, { story, state: this.state, problem });
     this.saveToFolderSoon.settled(); // which takes what it writes at once
     this.showRemarks([]);
+    this.page.settings.presets.notes.hidden = true;
     this.page.editor.show([]);
     try {
       await show();
@@ -146,14 +170,28 @@ export class Stories {
     await this.change(async () => {
       await this.take(newStory({ title, file }));
       tree.mend();
-      this.showState({ tree, settings: { ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, context: {}, ...settings } });
+      this.showState({ tree, settings: this.settingsWith(settings) });
     });
+  }
+
+  /** Return the settings of the page with those of another story. */
+  settingsWith(settings) {
+    return { ...this.page.settings.state(), messages: [], usesTemplate: false, opening: null, context: {}, ...settings };
+  }
+
+  get state() {
+    return stateOf(this.page.writer.tree, this.page.settings.state());
+  }
+
+  /** Return a story that is not shown, with its state; null if there is none. */
+  async readStored(id) {
+    return this.unstored.get(id) ?? this.store.read(id);
   }
 
   /** Open a story of the browser. */
   async open(id) {
     if (id === this.story.id) return;
-    const found = await this.store.read(id);
+    const found = await this.readStored(id);
     if (!found) throw new Error("This story is not in the browser any more.");
     const stored = this.readState(found.state); // an error leaves all as it is
     await this.change(async () => {
@@ -205,9 +243,9 @@ export class Stories {
     this.page.inBackground(() => this.readNewerFile());
   }
 
-  readState({ nodes, tokens, current, past, settings }) {
+  readState({ nodes, tokens, current, past, redone, settings }) {
     for (const uid of tokens.keys()) reserveUids(uid);
-    return { tree: TextTree.fromRecords(nodes, tokens, current, past), settings };
+    return { tree: TextTree.fromRecords(nodes, tokens, current, past, redone), settings };
   }
 
   showState({ tree, settings }) {
@@ -230,36 +268,57 @@ export class Stories {
     return this.saving;
   }
 
-  async saveNow() {
+  async saveNow({ isLast = false } = {}) {
     this.lastSaved = performance.now();
     if (!this.store) return;
     const { tree } = this.page.writer;
     const { story } = this;
     const text = textOf(tree.current.tokens);
-    const settings = structuredClone(this.page.settings.state());
+    const settings = this.page.settings.state();
     story.isEmpty = tree.nodes.size === 1 && !settings.messages.length && !Object.keys(settings.context).length;
     if (text !== story.text) Object.assign(story, { text, words: wordsOf(text), when: Date.now() });
     const key = this.contentKey;
     const isChanged = key !== this.kept;
-    if (!isChanged && this.keptTokens === tree.current.tokens && !this.isUnsaved && story.revision > 0) return;
+    if (!isChanged && this.keptTokens === tree.current.tokens && this.problem === null && !this.isStoring && story.revision > 0) return;
     this.kept = key;
     this.keptTokens = tree.current.tokens;
     if (isChanged && story.file) story.file.isChanged = true;
     byId("title").placeholder = titleOf(story);
     if (text) byId("continue-story").hidden = true;
     try {
-      const state = { settings, nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) };
-      await this.store.write(story, state, tokensOf(tree));
-      this.showSaved(this.store.canKeep || this.folder.isThere || !text ? null : "the browser keeps nothing here. Download it before you close the tab.");
+      this.isStoring = true;
+      const problem = await this.writeToBrowser(story, this.state, { isLast });
+      if (story === this.story) this.showSaved(problem);
     } catch (error) {
-      if (error instanceof TakenError) {
-        await this.takeCopy(story, `\u201c${titleOf(story)}\u201d was changed in another tab.`);
-        await this.saveNow();
-        return;
-      }
-      this.showSaved(error?.name === "QuotaExceededError" ? NO_ROOM : `the browser could not store it (${error?.message ?? "unknown reason"}).`);
+      if (!(error instanceof TakenError)) throw error;
+      await this.takeCopy(story, `\u201c${titleOf(story)}\u201d was changed in another tab.`);
+      await this.saveNow();
+      return;
+    } finally {
+      this.isStoring = false;
     }
     this.keepInFolder();
+  }
+
+  /** Store a story. Return why the browser does not keep it; null if it does. Raises `TakenError`. */
+  async writeToBrowser(story, { tokens, ...state }, options) {
+    try {
+      await this.store.write(story, state, tokens, options);
+    } catch (error) {
+      if (error instanceof TakenError) throw error;
+      return error?.name === "QuotaExceededError" ? NO_ROOM : `the browser could not store it (${error?.message ?? "unknown reason"}).`;
+    }
+    if (!this.store.canKeep) return NOTHING_IS_KEPT;
+    this.unstored.delete(story.id);
+    this.persistence ??= navigator.storage?.persist?.(); // or a browser may remove stories when its disk is full
+    return null;
+  }
+
+  /** Keep a story that is not shown. If it is new, it gets a file. */
+  async keepOther(story, state) {
+    const problem = await this.writeToBrowser(story, state, { saved: new Set() });
+    if (problem !== null) this.unstored.set(story.id, { story, state, problem });
+    await this.writeOther(story, state);
   }
 
   /** Do something in the folder after what is done there already. */
@@ -269,13 +328,21 @@ export class Stories {
     return done;
   }
 
-  /** Show that the story is kept, or why not. */
+  /** Show that the story is kept, or why not. The folder has it, too, or gets it soon. */
   showSaved(problem) {
-    this.isUnsaved = problem !== null;
-    byId("unsaved").hidden = !this.isUnsaved;
-    const words = this.isUnsaved ? UNSAVED + problem : "";
+    this.problem = problem;
+    const isInFolder = this.folder.isThere && this.folderProblem === null;
+    const words = isLeftOut(this.story, problem) && !isInFolder ? UNSAVED + problem : "";
+    byId("unsaved").hidden = !words;
     if (byId("unsaved-text").textContent !== words) byId("unsaved-text").textContent = words;
-    if (!this.isUnsaved) this.persistence ??= navigator.storage?.persist?.(); // or a browser may remove stories when its disk is full
+  }
+
+  /** Show why a story is not in the folder; null: it is there. */
+  showFolderProblem(problem) {
+    if (problem !== null) this.showRemarks([problem]);
+    else if (byId("remarks").textContent === visible(this.folderProblem ?? "")) this.showRemarks([]);
+    this.folderProblem = problem;
+    this.showSaved(this.problem);
   }
 
   /** Write the story as it is now into the folder, after what is written there already. */
@@ -283,10 +350,19 @@ export class Stories {
     const { story, page: { writer: { tree }, settings } } = this;
     const { text, title } = story;
     const data = exportData(title, tree, settings.state());
-    await this.inFolder(() => this.writeFile(story, title, text, data));
+    const { kept } = this;
+    await this.inFolder(() => this.writeFile(story, title, text, data, kept));
   }
 
-  async writeFile(story, title, text, data) {
+  /** Write a story that is not shown and has no file into the folder. */
+  async writeOther(story, state) {
+    if (!this.folder.isThere || story.isEmpty || story.file) return;
+    const { tree, settings } = this.readState(state);
+    await this.inFolder(() => this.writeFile(story, story.title, story.text, exportData(story.title, tree, settings)));
+  }
+
+  /** Write a story into the folder. `kept`: what `contentKey` was, if it is the story that is shown. */
+  async writeFile(story, title, text, data, kept) {
     const name = title ?? `Story ${new Date(story.when).toISOString().slice(0, 10)}`;
     try {
       let file;
@@ -299,13 +375,14 @@ export class Stories {
         if (title) story.title = file.name;
         if (story === this.story) this.showStory();
       }
-      story.file = { ...file, isChanged: text !== story.text };
-      await this.store.change(story.id, { file: story.file, title: story.title });
+      const isChanged = text !== story.text || (story === this.story && kept !== this.kept);
+      await this.setFacts(story, { file: { ...file, isChanged }, title: story.title }).catch(() => {}); // a browser without room
       if (story === this.story) byId("kept").textContent = visible(`${file.name}.txt`);
+      this.showFolderProblem(null);
     } catch (error) {
-      byId("kept").textContent = "";
+      if (story === this.story) byId("kept").textContent = "";
       if (isOvertaken(error)) this.folder.isThere = false; // the server has no folder any more
-      this.showRemarks([`The story is not in the folder of the server: ${error.message} It is in this browser; the next change tries again.`]);
+      this.showFolderProblem(`The story is not in the folder of the server: ${error.message} ${this.problem === null ? "It is in this browser; the" : "The"} next change tries again.`);
     }
   }
 
@@ -316,43 +393,90 @@ export class Stories {
 
   // What a person does with stories of the list.
 
-  async rename(story, title) {
+  /** Return the stories of the browser and of this tab. */
+  async listStories() {
+    const stories = [...(await this.store.list()), ...Array.from(this.unstored.values(), ({ story }) => story), this.story];
+    return Array.from(new Map(stories.map((story) => [story.id, story])).values());
+  }
+
+  isOnlyInTab({ id }) {
+    const { story, problem } = id === this.story.id ? this : (this.unstored.get(id) ?? {});
+    return story !== undefined && isLeftOut(story, problem);
+  }
+
+  async setFacts(story, facts) {
+    Object.assign(story, facts);
+    Object.assign(this.unstored.get(story.id)?.story ?? {}, facts);
+    await this.store.change(story.id, facts);
+  }
+
+  /** Return a story of the list that the browser has, too. */
+  async own(story) {
+    if (!story.fileName) return story;
+    const { version, text, data } = await this.folder.read(story.fileName);
+    const { title, tree, settings } = this.readFile(text, data);
+    tree.mend();
+    const file = { name: story.fileName, version, isChanged: false };
+    const owned = newStory({ title: title ?? story.fileName, when: story.when, text, words: wordsOf(text), isEmpty: false, file });
+    await this.keepOther(owned, stateOf(tree, this.settingsWith(settings)));
+    return owned;
+  }
+
+  /** Name a story. Return its id. */
+  async rename(listed, title) {
+    const story = await this.own(listed);
     story.title = title.trim() || null;
     if (story === this.story) {
       await this.save();
       this.showStory();
-    } else await this.store.change(story.id, { title: story.title });
+    } else await this.setFacts(story, { title: story.title });
     if (story.file && story.title) await this.inFolder(() => this.renameFile(story));
+    return story.id;
   }
 
   async renameFile(story) {
     const last = story.file;
     const { text, data, version } = await this.folder.read(last.name);
+    const facts = data ?? exportData(null, this.readFile(text, data).tree, {});
     if (version !== last.version) throw new Error(`${last.name}.txt was changed elsewhere, and keeps its name.`);
-    const file = await this.folder.write(null, story.title, text, data && { ...data, title: story.title });
+    const file = await this.folder.write(null, story.title, text, { ...facts, title: story.title });
     await this.folder.delete(last);
-    story.file = { ...file, isChanged: last.isChanged };
-    await this.store.change(story.id, { file: story.file });
+    await this.setFacts(story, { file: { ...file, isChanged: last.isChanged } });
     if (story === this.story) this.showStory();
   }
 
-  async duplicate(id) {
+  /** Copy a story. Return the id of the copy. */
+  async duplicate(listed) {
+    const { id } = await this.own(listed);
     if (id === this.story.id) await this.save();
-    const { story, state: { tokens, ...state } } = await this.store.read(id);
+    const { story, state } = id === this.story.id ? this : await this.readStored(id);
     const copy = newStory({ ...story, title: `${titleOf(story)} (copy)`, when: Date.now(), file: null });
-    await this.store.write(copy, state, tokens, new Set());
+    await this.keepOther(copy, state);
+    return copy.id;
   }
 
-  /** Delete a story; if it is the one that is shown, begin a new one. Its file goes, too. */
-  async delete(story) {
+  /** Delete a story; if it is the one that is shown, begin a new one. Its file goes, too. Return the deleted story. */
+  async delete(listed) {
+    const story = await this.own(listed);
     if (story === this.story) await this.begin({});
     await this.savingToFolder;
-    await this.store.change(story.id, { deleted: Date.now(), file: null });
-    if (story.file) await this.folder.delete(story.file).catch(() => {}); // one that was changed elsewhere stays
+    const { file } = story;
+    await this.setFacts(story, { deleted: Date.now(), file: null });
+    if (file) await this.folder.delete(file).catch(() => {}); // one that was changed elsewhere stays
+    return story;
   }
 
-  async undelete(story) {
-    await this.store.change(story.id, { deleted: null });
+  /** Bring back a deleted story. Return its id. */
+  async undelete({ id }) {
+    const { story, state } = await this.readStored(id);
+    await this.setFacts(story, { deleted: null });
+    await this.writeOther(story, state);
+    return id;
+  }
+
+  /** Put the cursor into the text, except where that opens the keyboard of a touch screen. */
+  focusText() {
+    if (!matchMedia("(pointer: coarse)").matches) byId("text").focus({ preventScroll: true });
   }
 
   // Files.
@@ -366,9 +490,23 @@ export class Stories {
     } catch (error) {
       throw new Error(`${file.name} cannot be opened: ${error.message}.`, { cause: error });
     }
+    if (found.format === "world info") {
+      this.addEntries(file.name, found);
+      return;
+    }
     await this.begin(found);
     if (found.preset) await this.page.settings.presets.read(file.name, JSON.stringify(found.preset));
     this.showRemarks(found.remarks ?? []);
+  }
+
+  /** Add the world info of a file to the story that is shown. */
+  addEntries(name, { settings: { context: { world_info: world } }, remarks }) {
+    const { context } = this.page;
+    const { world_info: own, ...fields } = context.fields;
+    const added = world?.entries ?? [];
+    context.show({ ...fields, world_info: { ...world, ...own, entries: [...(own?.entries ?? []), ...added] } });
+    context.changed();
+    this.showRemarks([`${name}: world info. ${added.length === 1 ? "Its entry belongs" : `Its ${added.length} entries belong`} to this story now.`, ...remarks]);
   }
 
   /** Return the story of a file of another program, which the server reads. */
@@ -377,7 +515,7 @@ export class Stories {
     const { name, format, pieces, messages, settings: preset, remarks, ...others } = await response.json();
     const context = Object.fromEntries(CONTEXT.map((field) => [field, others[field]]).filter(([, value]) => value));
     const settings = { context, messages: (messages ?? []).map(({ role, content }) => ({ role, content })) };
-    return { title: name ?? baseName(file.name), tree: treeOfPieces(pieces), settings, preset, remarks: [`${file.name}: ${format}.`, ...remarks] };
+    return { format, title: name ?? baseName(file.name), tree: treeOfPieces(pieces), settings, preset, remarks: [`${file.name}: ${format}.`, ...remarks] };
   }
 
   /** Save the story as a file of a kind. */
@@ -393,7 +531,7 @@ export class Stories {
       details: () => JSON.stringify(exportData(story.title, tree, settings, { hasDetails: true })),
       koboldai: async () => (await this.page.server.send("/gen/export", { format: "koboldai", pieces: piecesOf(tree), ...settings.context })).text(),
     }[kind];
-    const [ending, type] = { txt: ["txt", "text/plain"], md: ["md", "text/markdown"] }[kind] ?? ["json", "application/json"];
+    const [ending, type] = { txt: ["txt", "text/plain"], md: ["md", "text/markdown"], json: ["json", "application/json"] }[kind] ?? [`${kind}.json`, "application/json"];
     download(await make(), `${title.replace(/[\\/:*?"<>|\u2026\s]+/g, " ").trim()}.${ending}`, type);
   }
 

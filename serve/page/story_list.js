@@ -21,8 +21,8 @@ export class StoryList {
     this.last = null; // the story that the button "Continue" opens
     this.page.click("stories", () => this.open());
     this.page.click("new-story", () => this.leave(() => stories.begin({})));
-    this.page.click("continue-story", () => stories.open(this.last.id));
-    byId("story-search").addEventListener("input", () => this.render());
+    this.page.click("continue-story", () => this.leave(() => stories.open(this.last.id)));
+    byId("story-search").addEventListener("input", () => this.search());
   }
 
   async open() {
@@ -35,17 +35,29 @@ export class StoryList {
 
   async load() {
     const { store, folder, story } = this.stories;
-    const [kept, files, taken] = await Promise.all([store.list(), folder.list().catch(() => []), store.taken()]);
+    const [kept, files, taken] = await Promise.all([this.stories.listStories(), folder.list().catch(() => []), store.taken()]);
     const known = new Set(kept.filter(({ deleted }) => !deleted).map(({ file }) => file?.name));
-    const others = files.filter(({ name }) => !known.has(name)).map(({ name, words, modified }) => ({ fileName: name, title: name, text: "", words, when: modified * 1000, deleted: null }));
+    const others = files.filter(({ name }) => !known.has(name)).map(({ name, words, modified }) => ({ fileName: name, title: name, text: null, words, when: modified * 1000, deleted: null }));
     const shown = kept.map((other) => (other.id === story.id ? story : { ...other, isTaken: taken.has(other.id) }));
     this.found = [...shown, ...others].filter((other) => !other.isEmpty || other.title || other === story).toSorted((first, second) => second.when - first.when);
+    await this.search();
+  }
+
+  /** Show the stories that have the words of the search. Texts that are only in the folder are read for it. */
+  async search() {
     this.render();
+    if (!byId("story-search").value.trim()) return;
+    const unread = this.found.filter(({ fileName, words, text }) => fileName && words !== null && text === null);
+    await Promise.all(unread.map(async (story) => {
+      story.text = ""; // is read once
+      story.text = (await this.stories.folder.read(story.fileName).catch(() => story)).text;
+    }));
+    if (unread.length) this.render();
   }
 
   render() {
     const wanted = byId("story-search").value.trim().toLowerCase();
-    const matches = this.found.filter(({ title, text }) => `${title ?? ""}\n${text}`.toLowerCase().includes(wanted));
+    const matches = this.found.filter(({ title, text }) => `${title ?? ""}\n${text ?? ""}`.toLowerCase().includes(wanted));
     const deleted = matches.filter((story) => story.deleted);
     const stories = matches.filter((story) => !story.deleted);
     byId("story-list").replaceChildren(...stories.map((story) => this.item(story)));
@@ -59,13 +71,14 @@ export class StoryList {
     const isShown = story === this.stories.story;
     const facts = [story.words === null ? "not readable" : `${countText(story.words)} ${story.words === 1 ? "word" : "words"}`, new Date(story.when).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })];
     if (story.fileName) facts.push("in the folder only");
+    if (this.stories.isOnlyInTab(story)) facts.push("in this tab only");
     if (story.isTaken && !isShown) facts.push("open in another tab");
-    const name = element("button", { type: "button", class: "word", "aria-current": isShown ? "true" : null, onclick: () => this.leave(() => (story.fileName ? this.stories.openFile(story.fileName) : this.stories.open(story.id))) }, element("bdi", {}, title));
+    const name = element("button", { type: "button", class: "word", "data-id": story.id ?? null, "aria-current": isShown ? "true" : null, onclick: () => this.leave(() => (story.fileName ? this.stories.openFile(story.fileName) : this.stories.open(story.id))) }, element("bdi", {}, title));
     const action = (words, act) => element("button", { type: "button", class: "small", "aria-label": `${words} ${title}`, onclick: () => this.page.attempt(act) }, words);
-    const isFree = !story.fileName && (isShown || !story.isTaken);
+    const isFree = isShown || !story.isTaken;
     return element("li", {}, element("div", { class: "story-name" }, name, element("span", { class: "note" }, facts.join(" \u00b7 "))),
       isFree ? action("Rename", () => this.askForTitle(story, name)) : "",
-      story.fileName ? "" : action("Duplicate", () => this.act(() => this.stories.duplicate(story.id))),
+      action("Duplicate", () => this.act(() => this.stories.duplicate(story))),
       isFree ? action("Delete", () => this.delete(story)) : "");
   }
 
@@ -98,17 +111,22 @@ export class StoryList {
     field.select();
   }
 
+  /** Do something that returns the id of a story. That story gets the focus if its button is gone. */
   async act(work) {
+    let id;
     try {
-      await work();
+      id = await work();
     } finally {
       await this.load();
     }
+    if (document.activeElement === document.body) byId("story-list").querySelector(`[data-id="${id}"]`)?.focus();
   }
 
-  async delete(story) {
-    await this.act(() => this.stories.delete(story));
+  async delete(listed) {
+    let story;
+    await this.act(async () => { story = await this.stories.delete(listed); });
     this.tell(`\u201c${titleOf(story)}\u201d is deleted. `, element("button", { type: "button", id: "undelete", onclick: () => this.page.attempt(async () => {
+      this.tell("");
       await this.act(() => this.stories.undelete(story));
       this.tell(`\u201c${titleOf(story)}\u201d is back.`);
     }) }, "Undo"));
@@ -123,6 +141,7 @@ export class StoryList {
   async leave(show) {
     byId("stories-dialog").close();
     await this.page.attempt(show);
+    this.stories.focusText();
   }
 
   /** Offer the story that was open last, if the tab has no text. */

@@ -464,7 +464,7 @@ export class TextTree {
   }
 
   /** Return the tree that `asRecords` wrote. Raises an error if the records do not form a tree. */
-  static fromRecords(records, tokens, currentId, pastIds = []) {
+  static fromRecords(records, tokens, currentId, pastIds = [], redoneIds = []) {
     const tree = new TextTree();
     tree.nodes.clear();
     for (const record of records) {
@@ -480,7 +480,7 @@ export class TextTree {
     }
     tree.current = tree.nodes.get(currentId);
     if (!tree.current) throw new Error("the text that it shows is missing");
-    tree.past = pastIds.map((id) => tree.nodes.get(id)).filter(Boolean);
+    [tree.past, tree.redone] = [pastIds, redoneIds].map((ids) => ids.map((id) => tree.nodes.get(id)).filter(Boolean));
     return tree;
   }
 }
