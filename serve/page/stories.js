@@ -133,6 +133,7 @@ export class Stories {
     await this.save();
     this.saveToFolderSoon.settled(); // which takes what it writes at once
     this.showRemarks([]);
+    this.page.details.clearNext();
     this.page.editor.show([]);
     try {
       await show();
