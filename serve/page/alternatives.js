@@ -19,6 +19,7 @@ export class Alternatives {
     this.page = page;
     this.writing = writing;
     this.row = byId("alternatives");
+    this.options = new WeakMap(); // the elements of the texts, and what they show
     this.row.addEventListener("click", (event) => {
       const option = event.target.closest("[role=option]");
       if (option) this.goTo(option.node);
@@ -47,12 +48,14 @@ export class Alternatives {
     const texts = tree.alternatives(generation);
     const shown = this.sourceOf(generation);
     const hadFocus = this.row.contains(document.activeElement);
-    this.row.replaceChildren(...texts.map((node, number) => this.option(node, number, node === shown)));
+    const options = texts.map((node, number) => this.option(node, number, node === shown));
+    if (options.length === this.row.children.length && options.every((option, number) => option === this.row.children[number])) return;
+    this.row.replaceChildren(...options);
     const current = this.row.querySelector("[aria-selected=true]") ?? this.row.firstChild;
     if (current) {
       current.tabIndex = 0;
       if (hadFocus) current.focus();
-      this.row.scrollLeft = current.offsetLeft - this.row.clientWidth / 2;
+      requestAnimationFrame(() => { this.row.scrollLeft = current.offsetLeft - this.row.clientWidth / 2; }); // the layout is not computed twice
     }
   }
 
@@ -63,7 +66,17 @@ export class Alternatives {
     byId("accept-rest").hidden = !this.accepted;
   }
 
+  /** Return the element of a text, which is made again only if it has changed. */
   option(node, number, isShown) {
+    const key = [node.tokens, number, isShown];
+    const made = this.options.get(node);
+    if (made?.key.every((value, index) => value === key[index])) return made.option;
+    const option = this.newOption(node, number, isShown);
+    this.options.set(node, { key, option });
+    return option;
+  }
+
+  newOption(node, number, isShown) {
     const option = element("div", { role: "option", tabindex: "-1", "aria-selected": String(isShown), title: shortText(node.written) },
       `${number + 1}`, element("span", { class: "note" }, ` ${seedText(node)}`));
     option.node = node;

@@ -36,12 +36,20 @@ export class Connection {
     }
   }
 
+  /** What a server that is ready does, or how the text that is shown has ended. */
+  get activity() {
+    const { writer: { progress, isWriting }, writing } = this.page;
+    if (isWriting && progress.count) return "writing";
+    if (isWriting && (progress.read || progress.since)) return "reading";
+    if (writing.isStarting) return "preparing";
+    return writing.isEnded ? "ended by the model" : STATES.ready;
+  }
+
   /** Say in words what the server does, or how the text that is shown has ended. */
   showState() {
     const { state } = this.page.server;
     const { isWriting, progress } = this.page.writer;
-    const activity = isWriting ? (progress.count ? "writing" : "reading") : this.page.writing.isEnded ? "ended by the model" : STATES.ready;
-    const words = state === "ready" ? activity : STATES[state];
+    const words = state === "ready" ? this.activity : STATES[state];
     if (byId("state").textContent !== words) byId("state").textContent = words; // screen readers speak each change
     byId("state").dataset.state = state;
     byId("rate").textContent = isWriting ? rateText(progress) : "";

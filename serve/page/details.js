@@ -64,8 +64,7 @@ export class Details {
     const isTokenized = tokens.every((token) => token.id !== null);
     if (!isTokenized) return this.nextToken.markStale();
     if (!tokens.length) {
-      this.nextAnswer = null;
-      byId("next-place").textContent = "";
+      this.clearNext();
       return this.nextToken.markStale("Write a text first.");
     }
     const key = this.keyOfNext();
@@ -89,6 +88,14 @@ export class Details {
       this.asking = null;
     }
     return undefined;
+  }
+
+  /** Show no next token: the text is another one, or empty. */
+  clearNext() {
+    this.stopAsking();
+    this.nextAnswer = null;
+    byId("next-place").textContent = "";
+    this.nextToken.clear();
   }
 
   /** Ask no longer for the next token: the model is to write. */

@@ -2,10 +2,10 @@
 
 import { element } from "./web/elements.js";
 import { classOf } from "./tints.js";
-import { textOf } from "./texts.js";
+import { changeOf, textOf } from "./texts.js";
 
 // Where a person cannot see it, or in a paragraph of more tokens, the copy is plain text.
-const MAX_TOKENS = 8000;
+const MAX_TOKENS = 2000;
 const MAX_AT_ONCE = 2000;
 
 /**
@@ -115,7 +115,12 @@ export class Mirror {
   simplify(block) {
     if (block.spans?.includes(this.selected)) return;
     block.spans = null;
-    this.fill(block, [textOf(this.tokens.slice(block.first, block.last))]);
+    const text = textOf(this.tokens.slice(block.first, block.last));
+    const shown = block.node.firstChild;
+    if (shown instanceof Text) {
+      const { start, end, inserted } = changeOf(shown.data, text);
+      if (start < end || inserted) shown.replaceData(start, end - start, inserted); // the glyphs of the other characters stay known
+    } else this.fill(block, [text]);
   }
 
   fill(block, children) {
@@ -131,7 +136,8 @@ export class Mirror {
 
   /** Show a text that may follow, such as the rest of what was generated, and whether the model has ended the text. */
   showEnd(rest, isEnded) {
-    this.end.textContent = `${rest}\u200b`;
+    const text = `${rest}\u200b`;
+    if (this.end.textContent !== text) this.end.textContent = text; // or the last paragraph would be laid out again
     this.end.classList.toggle("ended", isEnded);
   }
 

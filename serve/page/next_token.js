@@ -37,6 +37,13 @@ export class NextToken {
       element("td", { class: "what" }, last === null ? visible(stages[candidate.dropped_by].name) : ""));
   }
 
+  /** Show no distribution. */
+  clear() {
+    this.table.tBodies[0].replaceChildren();
+    this.stages.replaceChildren();
+    this.markStale("");
+  }
+
   /** Show that the table is not that of the text: while the server computes, or why it cannot. */
   markStale(message = null) {
     this.table.classList.add("is-stale");

@@ -157,6 +157,7 @@ export class Stories {
     this.saveToFolderSoon.settled(); // which takes what it writes at once
     this.showRemarks([]);
     this.page.settings.presets.notes.hidden = true;
+    this.page.details.clearNext();
     this.page.editor.show([]);
     try {
       await show();

@@ -2,6 +2,8 @@
 
 import { countText, hexadecimal } from "./web/format.js";
 
+const CHARACTERS_PER_TOKEN = 4; // of usual texts
+
 let lastUid = 0;
 
 /** Number the tokens of this tab above `uid`, after tokens with numbers were loaded. */
@@ -45,6 +47,13 @@ export function contentText(token) {
 
 export function textOf(tokens) {
   return tokens.map((token) => token.text).join("");
+}
+
+/** Return the number of tokens, in words. Text that is not tokenized yet counts by its length. */
+export function countOf(tokens) {
+  const pending = tokens.filter((token) => token.id === null);
+  const count = pending.reduce((sum, { text }) => sum + Math.ceil(text.length / CHARACTERS_PER_TOKEN), tokens.length - pending.length);
+  return `${pending.length ? "about " : ""}${countText(count)} tokens`;
 }
 
 /** Return which part of a text another one replaces: `start` and `end` in the first text, and what is there instead. */

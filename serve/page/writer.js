@@ -212,7 +212,8 @@ export class Writer {
    */
   async divided(tokens, { start, rest }) {
     const { length } = textOf(tokens);
-    const before = await this.tokenized(editTokens(tokens, start, length, ""));
+    let before = await this.tokenized(editTokens(tokens, start, length, ""), false);
+    if (!this.isLong(before, this.hooks.settings())) before = await this.tokenized(before); // of a long text, the server gets no tokens
     const after = rest ? editTokens(tokens, 0, length - rest, "") : [];
     return { before, after: after.slice(after.findIndex((token) => token.text !== "" || token.isOpen)) };
   }

@@ -6,7 +6,7 @@ import { Alternatives } from "./alternatives.js";
 import { BranchTree } from "./branches.js";
 import { afterPause } from "./server.js";
 import { STOPS } from "./stops.js";
-import { appended } from "./texts.js";
+import { appended, countOf } from "./texts.js";
 import { takenToken } from "./writer.js";
 
 const TOKENIZE_MILLISECONDS = 150;
@@ -149,7 +149,7 @@ export class Writing {
     const { value } = this.page.editor.area;
     this.words ??= { text: "", count: 0 };
     if (this.words.text !== value) this.words = { text: value, count: wordCount(value) };
-    byId("counts").textContent = `${countText(this.words.count)} words, ${countText(this.page.writer.tokens.length)} tokens`;
+    byId("counts").textContent = `${countText(this.words.count)} words, ${countOf(this.page.writer.tokens)}`;
   }
 
   /** Run an action that lets the model write, unless it writes. Stop ends it at the next place where it asks `goesOn`. */

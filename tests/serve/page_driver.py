@@ -212,6 +212,25 @@ class PageDriver:
             self.tab.wait_for_timeout(10)
 
 
+class HeldRequests:
+    """Requests of a tab, or of all tabs of a context, for a path, which are held until they are released."""
+
+    def __init__(self, place, pattern):
+        self.routes, self.is_holding = [], True
+        place.route(pattern, self.take)
+
+    def take(self, route):
+        if self.is_holding:
+            self.routes.append(route)
+        else:
+            route.continue_()
+
+    def release(self):
+        self.is_holding = False
+        for route in self.routes:
+            route.continue_()
+
+
 def open_report(browser, path):
     """Open a report. Returns its tab."""
     tab = browser.new_page()

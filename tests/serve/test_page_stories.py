@@ -329,6 +329,18 @@ def test_everyone_reaches_the_stories(browser, server, width):
                 page.press("Export")
 
 
+def test_another_story_has_no_next_token_of_the_last_one(page):
+    page.text.fill("The sea was")
+    page.wait_for_next()
+    assert page.next_rows.count() > 0
+    page.press("Stories")
+    page.press("New story")
+    expect(page.next_rows).to_have_count(0)
+    expect(page.locator("#stages li")).to_have_count(0)
+    page.settle()
+    expect(page.locator("#next-note")).to_have_text("Write a text first.")
+
+
 OPEN = """async ([words]) => {
     const line = (_, row) => `Row ${row} has ten words of a very long story.\\n`;
     const lines = Array.from({ length: words / 10 }, line);

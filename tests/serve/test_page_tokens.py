@@ -8,7 +8,7 @@ import pytest
 from ..browser import expect
 from ..engine.small_models import write_model
 from .gen_serve import GenServe
-from .page_driver import PageDriver
+from .page_driver import HeldRequests, PageDriver
 
 KINDS = ("BPE", "SPM")
 
@@ -339,25 +339,6 @@ def test_a_text_of_a_closed_tab_is_opened(context, server):
 
 
 SLOW = ("models", "samplers", "presets", "grammars", "chain")
-
-
-class HeldRequests:
-    """Requests of all tabs for a path, which are held until they are released."""
-
-    def __init__(self, context, pattern):
-        self.routes, self.is_holding = [], True
-        context.route(pattern, self.take)
-
-    def take(self, route):
-        if self.is_holding:
-            self.routes.append(route)
-        else:
-            route.continue_()
-
-    def release(self):
-        self.is_holding = False
-        for route in self.routes:
-            route.continue_()
 
 
 @pytest.mark.slow

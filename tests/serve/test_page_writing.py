@@ -8,7 +8,7 @@ import yaml
 
 from ..browser import expect
 from .gen_serve import GenServe
-from .page_driver import PageDriver
+from .page_driver import HeldRequests, PageDriver
 
 KEEP = "The old king looked at the sea and said nothing."
 
@@ -446,6 +446,76 @@ def test_what_is_typed_without_a_server_is_one_text(page):
     page.text.focus()
     page.keyboard.type("The sea was")
     assert page.names() == ["The sea was"]
+
+
+@pytest.mark.slow
+def test_a_text_that_is_longer_than_the_context_is_not_tokenized_again(page):
+    page.text.fill("the sea was old and in. " * 800)
+    page.settle()
+    sent = []
+    page.tab.on(
+        "request", lambda r: sent.append(len(r.post_data_json["text"])) if r.url.endswith("/text/tokens") else None
+    )
+    page.text.press("Control+End")
+    page.keyboard.type("x")
+    page.set("Tokens", 1)
+    page.generate()
+    assert sent
+    assert max(sent) < 5_000  # the server gets the text, and the tokens are those near the change
+
+
+CHANGED_BY_A_KEY = """async () => {
+    const area = document.getElementById("text");
+    area.focus();
+    area.setSelectionRange(3, 3);
+    const changed = new Set();
+    const observer = new MutationObserver((records) => records.forEach(({ target }) => changed.add(target)));
+    for (const id of ["mirror", "alternatives"]) {
+        observer.observe(document.getElementById(id), { childList: true, characterData: true, subtree: true });
+    }
+    document.execCommand("insertText", false, "x");
+    await new Promise((done) => setTimeout(done));
+    observer.disconnect();
+    return Array.from(changed, (node) => Array.from(node.parentElement.children).indexOf(node));
+}"""
+
+
+def test_a_key_changes_the_elements_of_its_paragraph_only(page):
+    page.write("The sea\n\nwas old.\n\nAnd the king", tokens=2)
+    page.press("Retry")
+    page.wait_for_end()
+    assert page.evaluate(CHANGED_BY_A_KEY) == [0]
+
+
+def test_text_and_copy_have_the_same_lines(page):
+    page.text.fill("The old king looked at the sea.\n\n" * 20 + "the sea was old and in " * 200)
+    page.settle()
+    heights = page.evaluate("['text', 'mirror'].map(id => document.getElementById(id).scrollHeight)")
+    widths = page.evaluate(
+        "['text', 'mirror'].map(id => document.getElementById(id).getBoundingClientRect().width)"
+    )
+    assert heights[0] == heights[1]
+    assert widths[0] == widths[1]
+
+
+def test_text_that_is_not_tokenized_has_about_so_many_tokens(page):
+    held = HeldRequests(page.tab, "**/gen/text/tokens")
+    page.text.fill("The old king looked.")
+    expect(page.locator("#counts")).to_have_text("4 words, about 5 tokens")
+    held.release()
+    page.settle()
+    expect(page.locator("#counts")).to_have_text(f"4 words, {page.items.count()} tokens")
+
+
+def test_the_state_says_that_the_text_is_being_prepared(page):
+    page.text.fill("The sea was")
+    page.settle()
+    held = HeldRequests(page.tab, "**/gen/generate")
+    page.press("Generate")
+    expect(page.locator("#state")).to_have_text("preparing")
+    held.release()
+    page.wait_for_end()
+    expect(page.locator("#state")).not_to_have_text("preparing")
 
 
 @pytest.mark.slow
