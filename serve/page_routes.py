@@ -40,12 +40,12 @@ def page_files() -> Mapping[str, PageFile]:
     return {name: _page_file(name, text) for name, text in texts.items()}
 
 
-# A comment on lines of its own. A browser need not load it.
-_COMMENT = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
+# The indentation of a line, and a comment on lines of its own. A browser need not load them.
+_UNREAD = re.compile(r"^ *(?:(?://[^\n]*|/\*.*?\*/)\n)?", re.MULTILINE | re.DOTALL)
 
 
 def _page_file(name: str, text: str) -> PageFile:
-    content = _COMMENT.sub("", text).encode()
+    content = _UNREAD.sub("", text).encode()
     return PageFile(content, _MEDIA_TYPES[name.rpartition(".")[2]], f'"{sha256(content).hexdigest()[:32]}"')
 
 
