@@ -193,7 +193,8 @@ def test_schema_is_json(gen):
     rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal", "guidance", "field_confidence"}
     switches = {"enable_thinking", "reasoning_effort"}
     settings = {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"}
-    assert set(schema["properties"]) == settings | rules | switches
+    story = {"memory", "authors_note", "world_info"}
+    assert set(schema["properties"]) == settings | rules | switches | story
 
 
 COMMANDS_WITH_TABLES = {
