@@ -107,12 +107,15 @@ class Plan:
     ) -> RequestResolver:
         return RequestResolver(self.defaults, metadata, note, story_reader=story_reader)
 
+    def resolver_of(self, model: Model) -> RequestResolver:
+        return self.resolver(model.metadata, story_reader=StoryReader(model, _ignore))
+
     def settings(self, arm: Arm, metadata: Mapping[str, str]) -> Settings:
         return self.resolver(metadata).settings(arm.apply_to(self.prompts[0].asked, self.seed), [])
 
     def requests(self, arm: Arm, model: Model) -> list[GenerationRequest]:
         """Return the requests of an arm, one for each prompt, with the first seed."""
-        resolver = self.resolver(model.metadata, story_reader=StoryReader(model, _ignore))
+        resolver = self.resolver_of(model)
         requests: list[GenerationRequest] = []
         for prompt in self.prompts:
             asked = arm.apply_to(prompt.asked, self.seed)
@@ -213,7 +216,7 @@ def make_run(  # noqa: PLR0913 - what a run consists of
 ) -> BatchRun:
     """Return the run that generates the texts of the arms that share a model."""
     # Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
-    resolver = plan.resolver(model.metadata, story_reader=StoryReader(model, _ignore))
+    resolver = plan.resolver_of(model)
     settings = batch_settings(describe_model(model), resolver, plan.seed, {"context": model.context.length})
     run = BatchRun(
         resolver,

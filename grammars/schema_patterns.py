@@ -6,26 +6,25 @@ They mean what they mean to Rust's regexes, with which llguidance reads patterns
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import Protocol
 
 import regex
 
 from .schema_case import UntranslatableError
 
 # Whitespace as Rust's regexes know it, and all other characters
-SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _NO_SPACE = (
     r"\x00-\x08\x0e-\x1f!-\x84\x86-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e"
     r"\u2060-\u2fff\u3001-\U0010ffff"
 )
 _PART = re.compile(
     r"""
+    # what `regex_syntax` reads otherwise, and the brackets of classes
     \\[xu]\{(?P<code_point>[0-9A-Fa-f]{1,6})\}
     | \\(?P<property>[pP](?:\{[^}]*\}|[A-Za-z]))
     | \\(?P<space>[sS])
-    | \\.
+    | \\.  # another escape, which stays
     | (?P<named_group>\(\?P?<[A-Za-z_]\w*>)
     | (?P<bracket>[\[\]])
     """,
@@ -42,7 +41,7 @@ def plain_pattern(pattern: str) -> str:
         members = None
         match part.lastgroup:
             case "bracket":
-                is_in_class = part["bracket"] == "[" or (is_in_class and part["bracket"] != "]")
+                is_in_class = part["bracket"] == "["
             case "code_point":
                 return f"\\U{int(part['code_point'], 16):08x}"
             case "named_group" if not is_in_class:
@@ -50,7 +49,7 @@ def plain_pattern(pattern: str) -> str:
             case "property":
                 members = _members_of(part["property"])
             case "space":
-                members = SPACE if part["space"] == "s" else _NO_SPACE
+                members = _SPACE if part["space"] == "s" else _NO_SPACE
         if members is None:
             return part[0]
         return members if is_in_class else f"[{members}]"
@@ -71,15 +70,7 @@ def _members_of(name: str) -> str:
     return members
 
 
-class _Span(Protocol):
-    def span(self) -> tuple[int, int]: ...
-
-
-class _Finder(Protocol):
-    def finditer(self, string: str, /) -> Iterator[_Span]: ...
-
-
-def character_ranges(compiled: _Finder) -> list[tuple[int, int]]:
+def character_ranges(compiled: re.Pattern[str]) -> list[tuple[int, int]]:
     """Return the first and the last code point of each run of neighbors that a pattern of a run matches."""
     runs = (match.span() for match in compiled.finditer(_all_characters()))
     return [piece for start, end in runs for piece in _code_points(start, end - 1)]

@@ -244,8 +244,13 @@ class ObjectWalk:
         if not self._name_schemas:
             return []
         cases = self._cases.of_all(self._name_schemas, "string")
-        lists = [self._cases.check.values(case, "string") for case in cases]
-        return [] if None in lists else [name for names in lists for name in names or ()]
+        names: list[str] = []
+        for case in cases:
+            listed = self._cases.check.values(case, "string")
+            if listed is None:
+                return []
+            names += listed
+        return names
 
     def _class_of_name(self, name: str) -> _KeyClass:
         check = self._cases.check

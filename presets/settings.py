@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ class Settings:
         """
         return self["max_tokens"].origin == "default"
 
-    @property
+    @cached_property
     def story(self) -> Story | None:
         """What the model reads besides the prompt; None: only the prompt."""
         memory, note, world_info = (self[name].value for name in ("memory", "authors_note", "world_info"))

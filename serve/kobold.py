@@ -63,7 +63,7 @@ class KoboldFields(PromptFields):
 
     def normalized(self, *, is_stream: bool, has_story: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
-        # ``has_story``: whether there is more than KoboldCpp's memory
+        # ``has_story``: whether there is more than a memory, which KoboldCpp reads in its own way
         changes: Json = {"stream": is_stream}
         if has_story:
             pass
@@ -131,7 +131,7 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     dropped_counts = [0]  # one for each prompt; the answer tells the largest
 
     def prepare() -> PreparedRequest:
-        has_story = maker.has_story(fields.without(("memory",)))
+        has_story = fields.memory is not None and maker.has_story(fields.without(("memory",)))
 
         def fit(generation: GenerationRequest) -> GenerationRequest:
             memory = "" if has_story else fields.memory or ""

@@ -48,8 +48,8 @@ from .limits import check_logprobs, check_overrides, check_steps
 from .requested_names import check_grammar_source, find_listed_preset
 
 # The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them.
-_MAX_LEFT_OUT = 100  # parts of stories that an answer names
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
+_MAX_LEFT_OUT = 100  # parts of stories that an answer names
 
 
 @dataclass(frozen=True)

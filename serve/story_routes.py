@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..common.strict_model import Json, StrictModel
+from ..presets.errors import PresetError
 from ..presets.overrides import Override
-from ..presets.setting_table import STORY_NAMES
 from ..presets.settings import resolve_settings
 from ..presets.story import Story
 from ..requests.fields import ChatFields, TokenPromptFields, read_body, read_world_info_field
-from ..requests.setting_fields import setting_fields
 from ..requests.story_files import Piece, StoryFileError, import_story, kobold_story
-from .errors import InvalidRequestError
+from .errors import InvalidRequestError, client_message
 from .resolution import ReadStory
 from .state import RouteSpec, ServerState, json_answer, read_fields, read_json, read_parts
 
@@ -57,20 +56,13 @@ async def import_file(request: Request, state: ServerState) -> Response:
     return JSONResponse(imported.as_json())
 
 
-if TYPE_CHECKING:
-
-    class _StoryFields(StrictModel):
-        memory: str | None = None
-        authors_note: str | Json | None = None
-        world_info: Json | list[Any] | None = None
-else:
-    _StoryFields = setting_fields({name: name for name in STORY_NAMES})
-
-
-class ExportFields(_StoryFields):
+class ExportFields(StrictModel):
     """A story for KoboldAI. ``pieces``: the text in parts with other versions; ``text``: the text as a whole."""
 
     format: Literal["koboldai"] = "koboldai"
+    memory: str | None = None
+    authors_note: str | Json | None = None
+    world_info: Json | list[Any] | None = None
     text: str | None = None
     pieces: list[Piece] | None = None
 
@@ -86,7 +78,10 @@ def _story_of(fields: ExportFields) -> Story:
     given = [(name, getattr(fields, name)) for name in ("memory", "authors_note")]
     overrides = [Override(name, name, value) for name, value in given if value is not None]
     overrides += read_world_info_field(fields.world_info, [])
-    return resolve_settings(None, flags=overrides).story or Story()
+    try:
+        return resolve_settings(None, flags=overrides).story or Story()
+    except PresetError as error:
+        raise InvalidRequestError(client_message(error)) from None
 
 
 _CONTEXT_KEYS = (

@@ -104,3 +104,19 @@ def test_a_file_is_read_and_written(http):
     broken = http.post("/gen/import", content=b"\x89PNG\r\n\x1a\n")
     assert broken.status_code == 400
     assert "no character card" in broken.json()["error"]["message"]
+
+
+WRONG_STORIES = {
+    "a depth below 0": ("authors_note", {"depth": -1}),
+    "an unknown key": ("authors_note", {"txt": "a"}),
+    "an entry without text": ("world_info", [{"content": 3}]),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_STORIES.values(), ids=WRONG_STORIES)
+@pytest.mark.parametrize("path", ["/gen/export", "/gen/context"])
+def test_a_wrong_part_of_a_story_is_named(http, path, name, value):
+    text = {"text": "a"} if path == "/gen/export" else {"prompt": "a"}
+    answer = http.post(path, json=text | {name: value})
+    assert answer.status_code == 400
+    assert name in answer.json()["error"]["message"]
