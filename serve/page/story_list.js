@@ -130,7 +130,7 @@ export class StoryList {
       await this.act(() => this.stories.undelete(story));
       this.tell(`\u201c${titleOf(story)}\u201d is back.`);
     }) }, "Undo"));
-    byId("undelete").focus();
+    if (document.activeElement === document.body) byId("undelete").focus(); // a person may be typing by now
   }
 
   tell(sentence, ...others) {
@@ -140,8 +140,9 @@ export class StoryList {
   /** Close the list, and show another story. */
   async leave(show) {
     byId("stories-dialog").close();
+    const focused = document.activeElement;
     await this.page.attempt(show);
-    this.stories.focusText();
+    if (document.activeElement === focused) this.stories.focusText(); // else a person has gone on elsewhere
   }
 
   /** Offer the story that was open last, if the tab has no text. */
