@@ -144,12 +144,20 @@ def build_prompt(  # noqa: PLR0913 - the arguments are public
 
     Raises ``ModelError`` as `format_chat` does.
     """
+    messages = messages_of_user(text, system=system, chat=chat, template=template)
+    return text if messages is None else format_chat(model, messages, template, report)
+
+
+def messages_of_user(
+    text: str, *, system: str | None, chat: bool | None, template: ChatTemplate | None
+) -> list[Message] | None:
+    """Return the chat of one message of a user, see `build_prompt`; None if the text itself is the prompt."""
     if chat is None:
         chat = system is not None or template is not None
     if not chat:
-        return text
-    messages = [] if system is None else [{"role": "system", "content": system}]
-    return format_chat(model, [*messages, {"role": "user", "content": text}], template, report)
+        return None
+    first = [] if system is None else [{"role": "system", "content": system}]
+    return [*first, {"role": "user", "content": text}]
 
 
 def format_chat(  # noqa: PLR0913 - the arguments are public

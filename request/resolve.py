@@ -234,7 +234,7 @@ class RequestResolver:
             else:
                 context = self.story_reader.read(story, request)
                 if left_out is not None:
-                    left_out += [part for part in context.left_out if part.is_for_room]
+                    left_out += context.without_room
                 yield self.story_reader.insert(context, request)
 
     def requests_without_story(

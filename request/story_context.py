@@ -49,11 +49,6 @@ class LeftOut:
     entry: int | None = None
     name: str = ""
 
-    @property
-    def is_for_room(self) -> bool:
-        """True if it is left out because there is no room for it."""
-        return self.reason in ("budget", "context")
-
     def as_json(self) -> Json:
         facts = asdict(self)
         if self.entry is None:
@@ -73,6 +68,11 @@ class StoryContext:
     def text(self) -> str:
         """The prompt, if it is no chat."""
         return "".join(part.text for part in self.parts)
+
+    @property
+    def without_room(self) -> list[LeftOut]:
+        """What is left out because there is no room for it."""
+        return [part for part in self.left_out if part.reason in ("budget", "context")]
 
 
 # As in KoboldAI Lite: the memory takes at most this share of the room, and the author's note at most that one.

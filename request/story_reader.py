@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StoryReader:
     """Makes prompts of stories that fit into the context of a model."""
 
-    # ``note`` gets a sentence if a chat template has no place for the system message.
+    # ``note`` gets a sentence if a chat template has no place for the system message, or a part has no room.
 
     def __init__(self, model: Model, note: Callable[[str], object]) -> None:
         self._model = model
@@ -55,10 +55,16 @@ class StoryReader:
         return read_messages(story, prompt.messages, self.token_sizes, max_tokens, count_tokens)
 
     def chat_with_story(self, story: Story, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages of a chat with a story in them. None is left out."""
+        """Return the messages of a chat, all of them, with a story in them; of the story what has room."""
         length = self._model.context_length
-        room = length - reserved_for_answer(length, None)
-        return list(with_story(story, messages, self.token_sizes, room).messages or ())
+        context = with_story(story, messages, self.token_sizes, length - reserved_for_answer(length, None))
+        self.note_left_out(context)
+        return list(context.messages or ())
+
+    def note_left_out(self, context: StoryContext) -> None:
+        """Say what has no room of a story."""
+        for part in context.without_room:
+            self._note(f"{part.kind}: {part.message}")
 
     def max_prompt_tokens(self, request: GenerationRequest) -> int:
         """Return the number of tokens that the prompt may have, so that the answer has room."""

@@ -178,24 +178,18 @@ def _prompt_of_story(
     template: ChatTemplate | None,
     is_chat: bool | None,
 ) -> PreparedPrompt:
-    from ...engine.templates import format_chat
+    from ...engine.templates import format_chat, messages_of_user
     from ...requests.engine_request import make_request
     from ...requests.story_reader import StoryReader
 
     reader = StoryReader(model, print_note)
-    system = settings["system"].value
-    if is_chat is None:
-        is_chat = system is not None or template is not None
-    if is_chat:
-        messages = [] if system is None else [{"role": "system", "content": system}]
-        messages = reader.chat_with_story(story, [*messages, {"role": "user", "content": text}])
-        built = format_chat(model, messages, template, print_note)
-        return PreparedPrompt(built, built, text, template)
-    context = reader.read(story, make_request(settings, text, None, seed=0))
-    for part in context.left_out:
-        if part.reason == "context":
-            print_note(f"{part.kind}: {part.message}")
-    return PreparedPrompt(context.text, context.text, context.text)
+    messages = messages_of_user(text, system=settings["system"].value, chat=is_chat, template=template)
+    if messages is None:
+        context = reader.read(story, make_request(settings, text, None, seed=0))
+        reader.note_left_out(context)
+        return PreparedPrompt(context.text, context.text, context.text)
+    built = format_chat(model, reader.chat_with_story(story, messages), template, print_note)
+    return PreparedPrompt(built, built, text, template)
 
 
 def after_template(

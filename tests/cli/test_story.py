@@ -54,9 +54,27 @@ def test_a_prefix_leaves_the_story_out(gen):
     )
 
 
-def test_a_long_text_loses_its_beginning(gen):
-    done = gen("word " * 400, "-P", "./story.yaml", "-c", "256", *FLAGS)
-    assert "do not fit into the context" in done.err
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        pytest.param(["word " * 400], "text", id="text"),
+        pytest.param(["The lamp", "--set", "memory=" + "word " * 400], "memory", id="memory"),
+        pytest.param(["Hi", "--chat", "--set", "memory=" + "word " * 400], "memory", id="memory in a chat"),
+        pytest.param(
+            [
+                "The lamp",
+                "--set",
+                "world_info="
+                + json.dumps({"token_budget": 1, "entries": [{"keys": ["lamp"], "content": "It burns oil."}]}),
+            ],
+            "world_info",
+            id="world info beyond its budget",
+        ),
+    ],
+)
+def test_a_run_says_what_has_no_room(gen, arguments, part):
+    done = gen(*arguments, "-P", "./story.yaml", "-c", "256", *FLAGS)
+    assert f"gen: note: {part}: " in done.err
 
 
 def test_a_batch_and_a_comparison_read_the_story(gen, home):
