@@ -10,6 +10,8 @@ from typing import Any
 from .errors import GrammarError
 from .regex_syntax import parse_regex
 from .regex_tree import Alternatives, CharacterClass, Concatenation, Group, Node, Repetition, compile_class
+from .schema_case import UntranslatableError
+from .schema_patterns import plain_pattern
 
 _PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _CHARACTERS = f"a0A {_PRINTABLE_ASCII}\t\né"  # characters that are tried for a class, the preferred ones first
@@ -54,33 +56,11 @@ def _patterns_of(value: Any) -> Iterator[str]:
             yield from _patterns_of(item)
 
 
-_UNICODE_PROPERTY = re.compile(r"\\p(?:\{(\w+)\}|(\w))")
-# some characters of each Unicode property, by its name or by the first letter of its name
-_MEMBERS_OF_PROPERTY = {
-    "Lu": "A-Z",
-    "Ll": "a-z",
-    "L": "a-zA-Z",
-    "N": "0-9",
-    "P": "!-/",
-    "Z": " ",
-    "S": "+<=>",
-}
-
-
-def _without_property(match: re.Match[str]) -> str:
-    """Return characters of a Unicode property in place of the property. Outside of a class, they are a class."""
-    name = match[1] or match[2]
-    members = _MEMBERS_OF_PROPERTY.get(name) or _MEMBERS_OF_PROPERTY.get(name[0]) or "a-z"
-    text_before = match.string[: match.start()]
-    is_in_class = text_before.rfind("[") > text_before.rfind("]")
-    return members if is_in_class else f"[{members}]"
-
-
 def sample_text(pattern: str) -> str | None:
     """Return a short text that a regex matches; None if the regex cannot be read here."""
     try:
-        return _sample(parse_regex(_UNICODE_PROPERTY.sub(_without_property, pattern), flags=0))
-    except (GrammarError, re.error, RecursionError):
+        return _sample(parse_regex(plain_pattern(pattern), flags=0))
+    except (GrammarError, UntranslatableError, re.error, RecursionError):
         return None
 
 

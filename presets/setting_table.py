@@ -73,6 +73,10 @@ class Kind:
         return (self.request_type or self.type) | None
 
 
+# rules of the text, variables of chat templates, and what the model reads besides the prompt
+Group = Literal["rule", "switch", "story"]
+
+
 @dataclass(frozen=True)
 class Setting:
     """A setting that is no parameter of a sampler.
@@ -82,30 +86,26 @@ class Setting:
         kind: its values.
         help: what it is, in one line, as the JSON Schema describes it.
         default: the value of a run if nothing sets it; None: that of a preset without this key.
-        is_rule: whether it is a rule of the text.
+        group: the settings that are passed on with it; None: it stands alone.
         flags: the flags that set it, or a part of it. If a flag has no type, its value has the setting's type, and
             is a text for a part.
         names: its names in other tools, see `Parameter.names`.
         doors: where it can be set.
-        is_switch: whether it is a variable of chat templates.
-        is_story: whether the model reads it besides the prompt.
     """
 
     name: str
     kind: Kind
     help: str
     default: Any = None
-    is_rule: bool = False
+    group: Group | None = None
     flags: tuple[Flag, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     doors: tuple[str, ...] = DOORS
-    is_switch: bool = False
-    is_story: bool = False
 
     @property
     def is_shown_if_set(self) -> bool:
         """Whether it is shown and recorded only if something sets it."""
-        return self.is_rule or self.is_switch or self.is_story
+        return self.group is not None
 
     def __post_init__(self) -> None:
         flags = (
@@ -393,7 +393,7 @@ _DECLARED = (
             ),
         ),
         names={"banned_strings": "koboldcpp tabbyapi", "banned_regex": "clients"},
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "ban_retries",
@@ -407,7 +407,7 @@ _DECLARED = (
             ),
         ),
         names={"rewind_count_max": "clients"},
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "ban_then",
@@ -421,7 +421,7 @@ _DECLARED = (
                 help=f"Action after all retries: step_back (one token), keep or stop. [{DEFAULT_BAN_ACTION}]",
             ),
         ),
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "loop_guard",
@@ -437,7 +437,7 @@ _DECLARED = (
                 optional_value=OptionalValue("stop", re.compile("|".join(_GUARD_ACTIONS))),
             ),
         ),
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "enable_thinking",
@@ -454,7 +454,7 @@ _DECLARED = (
             ),
         ),
         names={"enable_thinking": "clients"},
-        is_switch=True,
+        group="switch",
     ),
     Setting(
         "reasoning_effort",
@@ -469,7 +469,7 @@ _DECLARED = (
             ),
         ),
         names={"reasoning_effort": "openai llama-server"},
-        is_switch=True,
+        group="switch",
     ),
     Setting(
         "phases",
@@ -509,14 +509,14 @@ _DECLARED = (
             "thinking_token_budget": "vllm",
             "reasoning_budget_message": "llama-server",
         },
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "heal",
         Kind("true or false", bool),
         "whether the first tokens may replace the last tokens of the prompt",
         flags=(_ban_flag("--heal", help="Let the first tokens replace the last tokens of the prompt."),),
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "guidance",
@@ -558,7 +558,7 @@ _DECLARED = (
             "cfg_scale": "tabbyapi",
             "negative_prompt": "koboldcpp tabbyapi",
         },
-        is_rule=True,
+        group="rule",
     ),
     Setting(
         "field_confidence",
@@ -570,7 +570,7 @@ _DECLARED = (
                 help="Measure the model's probability of each value of a JSON answer.",
             ),
         ),
-        is_rule=True,
+        group="rule",
         doors=("run", "batch", "serve", "preset"),  # a chat has no place for it
     ),
     Setting(
@@ -578,27 +578,33 @@ _DECLARED = (
         Kind("a string", str),
         "text that the model reads before everything else of a story",
         doors=_STORY_DOORS,
-        is_story=True,
+        group="story",
     ),
     Setting(
         "authors_note",
         _AUTHORS_NOTE,
         "text that the model reads near the end of a story",
         doors=_STORY_DOORS,
-        is_story=True,
+        group="story",
     ),
     Setting(
         "world_info",
         _WORLD_INFO,
         "texts that the model reads where a story has their keys",
         doors=_STORY_DOORS,
-        is_story=True,
+        group="story",
     ),
 )
 SETTINGS = {setting.name: setting for setting in _DECLARED}
-SWITCH_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_switch)
-RULE_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_rule)
-STORY_NAMES = tuple(setting.name for setting in _DECLARED if setting.is_story)
+
+
+def _names_of(group: Group) -> tuple[str, ...]:
+    return tuple(setting.name for setting in _DECLARED if setting.group == group)
+
+
+SWITCH_NAMES = _names_of("switch")
+RULE_NAMES = _names_of("rule")
+STORY_NAMES = _names_of("story")
 NAMES_SHOWN_IF_SET = tuple(setting.name for setting in _DECLARED if setting.is_shown_if_set)
 
 
