@@ -83,10 +83,8 @@ def import_story(data: bytes, user: str = "User") -> ImportedStory:
         raise StoryFileError(f"it has {len(data):,} bytes; the limit is {MAX_STORY_FILE_BYTES:,}")
     _check_values(data)
     try:
-        if data.startswith(_PNG_SIGNATURE):
-            card = _card_of_png(data)
-            _check_values(card)
-            return _read_card(_parse(card), user)
+        if data.startswith(_PNG_SIGNATURE[:4]):
+            return _read_card(_parse_png(data), user)
         lines = [line for line in data.splitlines() if line.strip()]
         if len(lines) > 1 and _is_object(lines[0]):
             return _read_chat([_parse_line(line, number) for number, line in enumerate(lines, 1)])
@@ -115,6 +113,18 @@ def _parse(data: bytes) -> Any:
 
 
 _ADVICE = f"give {_FORMATS}"
+
+
+def _parse_png(data: bytes) -> Any:
+    """Return the character card in a PNG."""
+    if not data.startswith(_PNG_SIGNATURE):
+        raise StoryFileError("it is a damaged PNG, such as one that was copied as a text; copy it again")
+    card = _card_of_png(data)
+    try:
+        _check_values(card)
+        return _parse(card)
+    except StoryFileError as error:
+        raise error.within("the card in the PNG") from None
 
 
 def _is_object(line: bytes) -> bool:

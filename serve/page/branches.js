@@ -1,9 +1,12 @@
 // The tree of texts.
 
 import { element } from "./web/elements.js";
+import { textOf } from "./texts.js";
 import { countText, visible } from "./web/format.js";
 
 const MAX_CHARACTERS = 70;
+const MIN_CHARACTERS = 8; // fewer say little
+const TOKENS_BEFORE = 4;
 const KINDS = { start: "empty", typed: "typed", generated: "generated", accepted: "accepted", branch: "branch", opened: "opened" };
 
 /** Return the beginning of a text, in one line. */
@@ -11,6 +14,12 @@ export function shortText(text) {
   const whole = text.trim() || "\u2013";
   const beginning = whole.length > MAX_CHARACTERS ? `${whole.slice(0, MAX_CHARACTERS)}\u2026` : whole;
   return visible(beginning).replace(/\n/g, "\u21b5");
+}
+
+/** Return the beginning of what a text adds to the one before it; if that is little, with the words before it. */
+function shortOwnText({ ownText, ownTokens, tokens, shared }) {
+  if (!shared || !ownTokens.length || ownText.trim().length >= MIN_CHARACTERS) return shortText(ownText);
+  return `\u2026${shortText(textOf(tokens.slice(Math.max(0, shared - TOKENS_BEFORE), shared)) + ownText)}`;
 }
 
 /** The tree "Branches". A press calls `goTo` with a text. */
@@ -74,7 +83,7 @@ export class BranchTree {
 
   newItem(node, level, isCurrent) {
     const item = element("div", { role: "treeitem", tabindex: "-1", "aria-level": level, "aria-selected": String(isCurrent), class: `branch level-${Math.min(level, 8)}` },
-      element("bdi", { class: "beginning" }, shortText(node.ownText)),
+      element("bdi", { class: "beginning" }, shortOwnText(node)),
       element("span", { class: "note" }, ` ${KINDS[node.kind] ?? ""}, ${countText(node.tokens.length)} tokens`));
     item.node = node;
     return item;

@@ -512,7 +512,7 @@ export class Stories {
 
   /** Return the story of a file of another program, which the server reads. */
   async readForeign(file) {
-    const response = await this.page.server.sendText(`/gen/import?name=${encodeURIComponent(file.name)}`, file, "application/octet-stream");
+    const response = await this.page.server.sendText(`/gen/import?user=${encodeURIComponent(this.page.view.userName)}`, file, "application/octet-stream");
     const { name, format, pieces, messages, settings: preset, remarks, ...others } = await response.json();
     const context = Object.fromEntries(CONTEXT.map((field) => [field, others[field]]).filter(([, value]) => value));
     const settings = { context, messages: (messages ?? []).map(({ role, content }) => ({ role, content })) };

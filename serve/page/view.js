@@ -1,17 +1,17 @@
-// The view: how the text looks, which the browser keeps for all stories.
+// What the browser keeps for all stories: how the text looks, and the writer's name.
 
 import { byId } from "./web/elements.js";
 
 const NAME = "gen-view";
-const DEFAULTS = { font: "serif", size: "17", width: "46", spelling: true, calm: false };
+const DEFAULTS = { font: "serif", size: "17", width: "46", spelling: true, calm: false, "user-name": "" };
 
-/** The controls of the view. `changed` is called when the panels appear again. */
+/** The controls for it. `changed` is called when the panels appear again. */
 export class View {
   constructor(area, changed) {
     this.area = area;
     this.changed = changed;
     this.values = { ...DEFAULTS, ...storedValues() };
-    for (const name of ["font", "size", "width"]) {
+    for (const name of ["font", "size", "width", "user-name"]) {
       byId(name).value = this.values[name];
       byId(name).addEventListener("input", () => this.set(name, byId(name).value));
     }
@@ -19,6 +19,11 @@ export class View {
     byId("spelling").addEventListener("change", () => this.set("spelling", byId("spelling").checked));
     byId("calm").addEventListener("click", () => this.toggleCalm());
     this.show();
+  }
+
+  /** The name that replaces `{{user}}` in the files of other programs; empty without one. */
+  get userName() {
+    return this.values["user-name"].trim();
   }
 
   get isCalm() {

@@ -365,6 +365,8 @@ BROKEN = [
     (png(), "the PNG has no character card"),
     (png((b"tEXt", b"chara\0***")), "the text chara of the PNG is not base64"),
     (png((b"tEXt", b"chara\0e30=")), "it is no story"),
+    (png((b"tEXt", b"chara\0" + base64.b64encode(b"{"))), "the card in the PNG: it is not JSON"),
+    (png().replace(b"\r\n", b"\n"), "it is a damaged PNG"),
     (png((b"tEXt", b"chara\0" + base64.b64encode(b"5"))), "it is no story"),
     (b"\x89PNG\r\n\x1a\n\xff\xff\xff\xfftEXt" + b"\0" * 20, "the PNG has no character card"),
     (json.dumps({"gamestarted": True, "worldinfo": [5]}).encode(), "entries[0]: 5 is not an object"),

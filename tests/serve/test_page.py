@@ -95,6 +95,11 @@ def decoded(server):
     return re.findall(r"^gen_(?:prompt|completion)_tokens_total\S* \S+", text, re.MULTILINE)
 
 
+def test_a_short_branch_is_shown_with_the_words_before_it(page):
+    page.write("One, two, three, four", tokens=1)
+    expect(page.branches.last.locator(".beginning")).to_have_text("\u2026, three, four,")
+
+
 def test_another_token_begins_a_branch_and_undo_returns(page):
     first = page.write("Once upon a", tokens=6)
     count = page.items.count()

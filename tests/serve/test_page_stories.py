@@ -307,6 +307,20 @@ def test_a_story_of_koboldai_is_opened_and_saved(context, server, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_card_gets_the_name_of_the_writer(context, server, tmp_path):
+    data = {"name": "Ada", "description": "{{char}} knows {{user}}.", "first_mes": "Hello!"}
+    card = json.dumps({"spec": "chara_card_v2", "data": data})
+    page = PageDriver(context, server.address)
+    page.open_file("open", tmp_path / "ada.json", card)
+    expect(page.locator("#memory")).to_have_value("Ada knows User.\n")
+    page.get_by_role("textbox", name="Your name in cards").fill("Kim & Lee")
+    page.reload_when_saved()
+    page.open_file("open", tmp_path / "ada.json", card)
+    expect(page.locator("#memory")).to_have_value("Ada knows Kim & Lee.\n")
+    assert page.errors == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1440])
 def test_everyone_reaches_the_stories(browser, server, width):
     """Axe finds no fault in the lists, and nothing is wider than the window."""
