@@ -8,15 +8,14 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from ..common.journal import Journal, JournalError
 from ..common.strict_json import encode_json
 from ..common.text import count_noun
-from ..decide.calibration import Calibration
-from ..decide.decider import Decider, DecideSettings, Decision, Method
+from ..decide.decider import Decider, DecideSettings, Decision
 from ..decide.questions import Question
 from ..decide.run import decide
 from ..decide.wording import DEFAULT_TEMPLATE, Wording
@@ -33,16 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DecisionPlan:
-    """The questions, and how they are asked, before the model is loaded. See `DecideSettings` and `Wording`."""
+    """The questions, and how they are asked, before the model is loaded.
+
+    ``settings``: their wording has no chat template yet. The others are arguments of `Wording.for_model`.
+    """
 
     questions: Sequence[Question]
-    method: Method = "sequence"
-    permutations: int = 1
-    prior: str | None = None
-    reasoning_budget: int = 0
-    calibration: Calibration | None = None
-    min_confidence: float | None = None
-    template: str = DEFAULT_TEMPLATE
+    settings: DecideSettings = field(default_factory=DecideSettings)
     chat: bool | None = None
     chat_template: str | None = None
     chat_template_variables: Mapping[str, Any] | None = None
@@ -50,7 +46,7 @@ class DecisionPlan:
     def check(self) -> None:
         """Raise ``ModelError`` if the template of the prompt cannot be rendered."""
         for question in self.questions:
-            Wording(self.template).text(question, question.options, "")
+            self.settings.wording.text(question, question.options, "")
 
     def decider(self, model: Model) -> Decider:
         """Return what asks the questions. Raises ``ModelError`` and ``QuestionError``."""
@@ -59,33 +55,26 @@ class DecisionPlan:
             chat=self.chat,
             chat_template=self.chat_template,
             variables=self.chat_template_variables,
-            thinks=self.reasoning_budget > 0,
-            template=self.template,
+            thinks=self.settings.reasoning_budget > 0,
+            template=self.settings.wording.template,
         )
-        settings = DecideSettings(
-            wording,
-            self.method,
-            self.permutations,
-            self.prior,
-            self.reasoning_budget,
-            self.calibration,
-            self.min_confidence,
-        )
-        return Decider(model, self.questions, settings)
+        return Decider(model, self.questions, replace(self.settings, wording=wording))
 
     def recorded_settings(self, model: ModelDescription, other_flags: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the results depend on, as JSON, under the names by which users set it."""
-        calibration = None if self.calibration is None else self.calibration.as_json()
+        settings = self.settings
+        calibration = None if settings.calibration is None else settings.calibration.as_json()
+        template = settings.wording.template
         return {
             **model_settings(model),
             "question list": [question.as_json() for question in self.questions],
-            "method": self.method,
-            "permutations": self.permutations,
-            "prior": self.prior,
-            "reasoning_budget": self.reasoning_budget,
+            "method": settings.method,
+            "permutations": settings.permutations,
+            "prior": settings.prior,
+            "reasoning_budget": settings.reasoning_budget,
             "calibration": None if calibration is None else line_digest(encode_json(calibration).encode()),
-            "min_confidence": self.min_confidence,
-            "prompt_template": None if self.template == DEFAULT_TEMPLATE else self.template,
+            "min_confidence": settings.min_confidence,
+            "prompt_template": None if template == DEFAULT_TEMPLATE else template,
             "chat": self.chat,
             "chat_template": self.chat_template,
             "chat_template_kwargs": self.chat_template_variables,
@@ -268,8 +257,8 @@ class CsvResults:
         """Raises ``InvalidLineError`` if a column would be there twice."""
         self._columns = rows.columns
         self._delimiter = rows.delimiter
-        self._has_unsure = plan.min_confidence is not None
-        self._has_undecided = plan.method == "grammar"
+        self._has_unsure = plan.settings.min_confidence is not None
+        self._has_undecided = plan.settings.method == "grammar"
         columns = list(rows.columns)
         for name in [*self._columns_of(plan.questions), "error"]:
             if name in rows.columns:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def read_plan(options: DecideOptions) -> DecisionPlan:
     """Return the questions and how they are asked. Raises ``UsageError`` and ``QuestionError``."""
     from ...decide.calibration import read_calibration
-    from ...decide.wording import DEFAULT_TEMPLATE
+    from ...decide.decider import DecideSettings
+    from ...decide.wording import DEFAULT_TEMPLATE, Wording
     from ...jobs.decisions import DecisionPlan
     from ...presets.yaml_reader import read_text
 
@@ -33,18 +34,17 @@ def read_plan(options: DecideOptions) -> DecisionPlan:
     if options.prompt_template is not None:
         template = read_text(options.prompt_template, str(options.prompt_template))
     chat_template = ChatTemplateFlags(options.template)
-    plan = DecisionPlan(
-        _read_questions(options),
+    settings = DecideSettings(
+        Wording(template),
         options.method.value,
         options.permutations,
         options.prior,
         options.reasoning_budget,
         None if options.calibration is None else read_calibration(options.calibration),
         options.min_confidence,
-        template,
-        options.chat,
-        chat_template.source,
-        chat_template.variables,
+    )
+    plan = DecisionPlan(
+        _read_questions(options), settings, options.chat, chat_template.source, chat_template.variables
     )
     try:
         plan.check()
@@ -96,7 +96,7 @@ def _parse_json(text: str) -> Any:
 def make_decider(plan: DecisionPlan, model: Model) -> Decider:
     """Return what asks the questions, with a note if the model cannot think before it answers."""
     decider = plan.decider(model)
-    if plan.reasoning_budget and not decider.thinks:
+    if plan.settings.reasoning_budget and not decider.thinks:
         print_note("--reasoning-budget has no effect: the prompt has no place for reasoning")
     return decider
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from logitsmith.cli.render.decisions import show_answers
-from logitsmith.decide import Decision, Usage, choice, predicate, read_questions
+from logitsmith.decide import DecideSettings, Decision, Usage, choice, predicate, read_questions
 from logitsmith.decide.answers import Measurement, answer as answer_of
 from logitsmith.decide.reading import OptionReading, SpellingReading
 from logitsmith.jobs.decisions import CsvResults, CsvRows, DecisionPlan, JsonRows, Row
@@ -376,7 +376,7 @@ def test_what_a_grammar_left_undecided_is_shown(capsys):
     assert "undecided 0.12: texts with this probability were not followed" in capsys.readouterr().out
     show_answers(answers[1:])
     assert "undecided" not in capsys.readouterr().out
-    plan = DecisionPlan([question], "grammar", min_confidence=0.5)
+    plan = DecisionPlan([question], DecideSettings(method="grammar", min_confidence=0.5))
     results = CsvResults(CsvRows(["text"], ",", None), plan)
     line = results.line(Row(2, {"text": "a"}, ""), Decision(answers[:1], Usage(), None))
     assert results.header == "text,wet,wet_confidence,wet_unsure,wet_undecided,error"
