@@ -37,6 +37,10 @@ _MAX_SHORTENED_BYTES = 200
 # After this many bytes that ended no part of the text, the walk writes all hints, and varies the bytes
 _MAX_STEPS_WITHOUT_END = 64
 
+# llguidance's time for a byte outside of strings grows with the text before it. The lengths of the text at all of
+# them may add up to this number: a walk that goes round in an object would take minutes.
+_MAX_WALK_WORK = 1_000_000
+
 _MAX_TRIED_HINTS = 20_000  # maximum number of ends of hints that one walk tries
 
 _MAX_EQUIVALENT_CANDIDATES = 4  # maximum number of candidates of equal cost and equal mask that are extended
@@ -144,7 +148,12 @@ class _Walk:
     # ``writes_hints``: whether each string of JSON begins with one of the hints in turn. A key that matches a
     # pattern may be needed where any key is allowed.
     def __init__(
-        self, cursor: _Cursor, hints: Sequence[bytes], is_json: bool, is_reversed: bool, writes_hints: bool = False
+        self,
+        cursor: _Cursor,
+        hints: Sequence[bytes],
+        is_json: bool,
+        is_reversed: bool = False,
+        writes_hints: bool = False,
     ) -> None:
         self._cursor = cursor
         self._is_json = is_json
@@ -155,14 +164,15 @@ class _Walk:
         ends_of_hints = {hint[start:] for hint in hints for start in range(len(hint))}
         self._ends_of_hints = sorted(ends_of_hints, key=len)
         self._hints = hints
-        self._hints_in_turn = cycle(hints) if writes_hints and hints else None
+        self._hints_in_turn = cycle(hints) if writes_hints else None
         self._tried_end_count = 0
         self._text = b""
         self._steps_without_end = 0  # number of bytes since the last end of a part of the text
+        self._work = 0  # see `_MAX_WALK_WORK`
 
     def complete(self) -> bytes | None:
         """Return a text that completes the sentence; None if the walk reaches no end."""
-        while len(self._text) <= MAX_COMPLETION_BYTES:
+        while len(self._text) <= MAX_COMPLETION_BYTES and self._work <= _MAX_WALK_WORK:
             if not self._cursor.go_to(self._text):
                 return None
             state = self._cursor.state
@@ -171,6 +181,7 @@ class _Walk:
             forced_text = state.forced_text
             if forced_text:
                 self._text += forced_text
+                self._work += len(self._text)
                 self._steps_without_end = 0
                 continue
             mask = state.mask()[:256]
@@ -182,6 +193,7 @@ class _Walk:
             else:
                 self._steps_without_end += 1
                 self._text += _choose_byte(mask, self._bytes_of_structure, self._steps_without_end)
+                self._work += len(self._text)
         return None
 
     def _extend_string(self, mask: NDArray[np.bool_]) -> None:
@@ -263,11 +275,10 @@ def search_completion(
     cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
     if completion is None:
-        completion = _Walk(cursor, hints, is_json, is_reversed=False).complete()
-        if completion is None:
-            completion = _Walk(cursor, hints, is_json, is_reversed=True).complete()
-        if completion is None and is_json:
-            completion = _Walk(cursor, hints, is_json, is_reversed=False, writes_hints=True).complete()
+        walks = [_Walk(cursor, hints, is_json), _Walk(cursor, hints, is_json, is_reversed=True)]
+        if is_json and hints:
+            walks.insert(1, _Walk(cursor, hints, is_json, writes_hints=True))
+        completion = next((text for walk in walks if (text := walk.complete()) is not None), None)
         if completion is not None and len(completion) <= _MAX_SHORTENED_BYTES:
             completion = _shorten(cursor, completion)
     if completion is not None:
