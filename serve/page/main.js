@@ -26,7 +26,7 @@ class Page {
   constructor() {
     this.isLoaded = false;
     this.isLoading = false;
-    this.loaded = new Promise((resolve) => { this.finishLoading = resolve; }); // what a person does before waits for it
+    this.fileRead = new Promise((resolve) => { this.finishLoading = resolve; }); // the next file waits for it
     this.server = new Server((state) => this.connection.became(state));
     this.writer = new Writer(this.server, { settings: () => this.settings.read(), shown: () => this.writing.showText(), grown: () => this.writing.growSoon() });
     const openWhy = (index) => this.details.openWhy(index);
@@ -99,6 +99,13 @@ class Page {
     } finally {
       this.isLoading = false;
     }
+  }
+
+  /** Read a file, after those that a person has chosen before, and after the lists of the server. */
+  async readInTurn(read) {
+    const isRead = this.fileRead.then(read);
+    this.fileRead = isRead.catch(() => {}); // the caller shows it
+    return isRead;
   }
 
   /** Run an action; show the sentence of an error. */

@@ -29,10 +29,7 @@ export class Settings {
     byId("bans").addEventListener("input", () => this.checkBansSoon());
     page.click("import-preset", () => byId("preset-file").click());
     page.click("save-preset", () => this.savePreset());
-    listenToFiles(byId("preset-file"), (file) => page.attempt(async () => {
-      await page.loaded;
-      await this.presets.read(file.name, await file.text());
-    }));
+    listenToFiles(byId("preset-file"), (file) => page.attempt(() => page.readInTurn(async () => this.presets.read(file.name, await file.text()))));
     for (const [id, name] of Object.entries(SETTING_OF_CONTROL)) {
       byId(id).addEventListener("input", () => {
         this.settingChanged(name);

@@ -70,7 +70,7 @@ export class Stories {
     for (const button of byId("export-dialog").querySelectorAll("[data-kind]")) {
       button.addEventListener("click", () => page.attempt(() => this.download(button.dataset.kind)));
     }
-    listenToFiles(byId("open-file"), (file) => page.attempt(() => this.read(file)));
+    listenToFiles(byId("open-file"), (file) => page.attempt(() => page.readInTurn(() => this.read(file))));
     byId("title").addEventListener("change", () => page.attempt(() => this.rename(this.story, byId("title").value)));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
     addEventListener("pagehide", () => page.inBackground(() => this.saveNow({ isLast: true })));
@@ -484,7 +484,6 @@ export class Stories {
 
   /** Open a file as a new story. */
   async read(file) {
-    await this.page.loaded;
     let found;
     try {
       found = readPlainText(file.name, await file.text()) ?? readExport(await file.text()) ?? (await this.readForeign(file));
