@@ -44,6 +44,7 @@ export class StoryStore {
     this.database = database;
     this.saved = new Set(); // the numbers of the tokens that are stored, of the story that this tab has taken
     this.release = null; // ends the lock of that story
+    this.writing = null; // the transaction of the last story that was written
   }
 
   static async open() {
@@ -113,7 +114,9 @@ export class StoryStore {
   async write(story, state, tokens, { saved = this.saved, isLast = false } = {}) {
     if (!this.database) return;
     const { revision } = story;
+    if (isLast) this.giveUpWriting();
     const transaction = this.database.transaction(STORES, "readwrite");
+    this.writing = transaction;
     const ended = endOf(transaction);
     ended.catch(() => {}); // it is awaited below
     if (!isLast || !this.release) {
@@ -131,6 +134,15 @@ export class StoryStore {
     await ended;
     story.revision = revision + 1;
     for (const { uid } of added) saved.add(uid);
+  }
+
+  /** End what is being written: what a tab writes at last would wait for it, and be lost with the tab. */
+  giveUpWriting() {
+    try {
+      this.writing?.abort();
+    } catch {
+      // it has ended
+    }
   }
 
   /** Change facts of a story in the list. */
