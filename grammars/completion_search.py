@@ -275,9 +275,10 @@ def search_completion(
     cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
     if completion is None:
-        walks = [_Walk(cursor, hints, is_json), _Walk(cursor, hints, is_json, is_reversed=True)]
+        walks = [_Walk(cursor, hints, is_json)]
         if is_json and hints:
-            walks.insert(1, _Walk(cursor, hints, is_json, writes_hints=True))
+            walks.append(_Walk(cursor, hints, is_json, writes_hints=True))
+        walks.append(_Walk(cursor, hints, is_json, is_reversed=True))
         completion = next((text for walk in walks if (text := walk.complete()) is not None), None)
         if completion is not None and len(completion) <= _MAX_SHORTENED_BYTES:
             completion = _shorten(cursor, completion)

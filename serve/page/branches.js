@@ -1,8 +1,8 @@
 // The tree of texts.
 
 import { element } from "./web/elements.js";
-import { textOf } from "./texts.js";
 import { countText, visible } from "./web/format.js";
+import { textOf } from "./texts.js";
 
 const MAX_CHARACTERS = 70;
 const MIN_CHARACTERS = 8; // fewer say little
