@@ -7,6 +7,7 @@ with tokens that are not suppressed, because the tokenizer may write it with a s
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,9 @@ _MAX_SHORTENED_BYTES = 200
 # After this many bytes that ended no part of the text, the walk writes all hints, and varies the bytes
 _MAX_STEPS_WITHOUT_END = 64
 
-# llguidance's time for a byte outside of strings grows with the text before it. The lengths of the text at all of
-# them may add up to this number: a walk that goes round in an object would take minutes.
-_MAX_WALK_WORK = 1_000_000
+# In an array or object that matches several schemas, llguidance's time for a byte grows with the text before it: a
+# walk that goes round there would take minutes. Its text does not show that: an array of 3,000 items is as long.
+_MAX_WALK_SECONDS = 2  # maximum processor time of one walk
 
 _MAX_TRIED_HINTS = 20_000  # maximum number of ends of hints that one walk tries
 
@@ -168,11 +169,11 @@ class _Walk:
         self._tried_end_count = 0
         self._text = b""
         self._steps_without_end = 0  # number of bytes since the last end of a part of the text
-        self._work = 0  # see `_MAX_WALK_WORK`
 
     def complete(self) -> bytes | None:
         """Return a text that completes the sentence; None if the walk reaches no end."""
-        while len(self._text) <= MAX_COMPLETION_BYTES and self._work <= _MAX_WALK_WORK:
+        end_time = time.thread_time() + _MAX_WALK_SECONDS
+        while len(self._text) <= MAX_COMPLETION_BYTES and time.thread_time() < end_time:
             if not self._cursor.go_to(self._text):
                 return None
             state = self._cursor.state
@@ -181,7 +182,6 @@ class _Walk:
             forced_text = state.forced_text
             if forced_text:
                 self._text += forced_text
-                self._work += len(self._text)
                 self._steps_without_end = 0
                 continue
             mask = state.mask()[:256]
@@ -193,7 +193,6 @@ class _Walk:
             else:
                 self._steps_without_end += 1
                 self._text += _choose_byte(mask, self._bytes_of_structure, self._steps_without_end)
-                self._work += len(self._text)
         return None
 
     def _extend_string(self, mask: NDArray[np.bool_]) -> None:

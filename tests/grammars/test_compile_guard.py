@@ -90,6 +90,11 @@ ENDS = {
     "a pattern and a length": ("json_schema", '{"type":"string","pattern":"b$","minLength":30}', 32),
     "a length": ("json_schema", '{"type":"string","minLength":3000}', 3002),
     "items": ("json_schema", '{"type":"array","items":{"minimum":10,"type":"integer"},"minItems":999}', 3996),
+    "more items": (
+        "json_schema",
+        '{"type":"array","items":{"minimum":10,"type":"integer"},"minItems":3000}',
+        12000,
+    ),
     "nested": ("json_schema", '{"properties":{"n":{"$ref":"#"},"v":{"pattern":"A-"}},"required":["v"]}', None),
     "a regex": ("regex", r".*ab.*\d{3}", 5),
     "a Unicode property": ("json_schema", r'{"type":"string","pattern":"\\p{Lu}x"}', 4),
