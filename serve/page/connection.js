@@ -26,6 +26,7 @@ export class Connection {
     byId("lost").textContent = state === "lost" ? LOST : "";
     byId("key-form").hidden = state !== "locked";
     if (state === "locked") byId("key").focus();
+    if (state === "loading" && !this.page.isLoaded) await this.page.inBackground(() => this.page.stories.preview());
     if (state !== "ready") return;
     if (!this.page.isLoaded) await this.page.load();
     else {

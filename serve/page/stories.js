@@ -38,6 +38,12 @@ function stateOf(tree, settings) {
   return { settings: structuredClone(settings), nodes: tree.asRecords(), current: tree.current.id, past, redone, tokens: tokensOf(tree) };
 }
 
+/** Return the story that the tab shows, as a store has it; null if it has none. */
+async function readTabs(store) {
+  const id = sessionStorage.getItem(TAB_NAME);
+  return id === null ? null : store.read(id);
+}
+
 /** Return whether the last change of a story is in this tab only. `problem`: why the browser does not keep it; or null. */
 function isLeftOut({ isEmpty, deleted, file }, problem) {
   return problem !== null && !isEmpty && !deleted && (!file || file.isChanged);
@@ -83,13 +89,18 @@ export class Stories {
   /** Open the store. Return the tree and the settings of the tab's story; null without one. */
   async load() {
     const [store] = await Promise.all([StoryStore.open(), this.page.inBackground(() => this.folder.list())]);
-    const id = sessionStorage.getItem(TAB_NAME);
-    const found = id === null ? null : await store.read(id);
+    const found = await readTabs(store);
     const stored = found && (await this.page.inBackground(() => this.readState(found.state)));
     this.store = store;
     await (stored ? this.adopt(found.story, found.state.tokens) : this.take(this.story));
     this.showStory();
     return stored;
+  }
+
+  /** Show the text of the tab's story while the server loads its model. */
+  async preview() {
+    const found = await readTabs(await StoryStore.open());
+    if (found && !this.page.isLoaded) this.page.editor.show(treeOfPieces([{ text: found.story.text }]).current.tokens);
   }
 
   // The story of the tab.

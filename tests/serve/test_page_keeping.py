@@ -75,6 +75,23 @@ def test_a_reload_keeps_what_redo_brings_back(context, server):
     assert page.errors == []
 
 
+def test_the_text_can_be_read_while_the_model_is_loaded(context, server):
+    page = PageDriver(context, server.address)
+    page.text.fill("The sea was grey.")
+    page.settle()
+    page.route(
+        "**/health", lambda route: route.fulfill(status=503, json={"error": {"message": "The model is loading."}})
+    )
+    page.reload()
+    expect(page.text).to_have_value("The sea was grey.")
+    expect(page.text).to_be_disabled()
+    page.unroute("**/health")
+    page.wait_until_ready()
+    expect(page.text).to_be_enabled()
+    expect(page.text).to_have_value("The sea was grey.")
+    assert page.errors == []
+
+
 def test_a_story_without_room_stays_in_the_tab(context, server):
     page = PageDriver(context, server.address)
     page.evaluate(FULL)
