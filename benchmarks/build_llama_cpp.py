@@ -160,7 +160,7 @@ def _built(path: Path) -> Path:
 def download_source(folder: Path) -> Path:
     """Download the source distribution of the installed llama-cpp-python, and return its path."""
     name = f"llama-cpp-python=={version('llama-cpp-python')}"
-    options = ("--no-deps", "--no-binary", ":all:", "--dest", str(folder))
+    options = ("--no-deps", "--no-binary", "llama-cpp-python", "--dest", str(folder))
     subprocess.run([sys.executable, "-m", "pip", "download", *options, name], check=True)
     (archive,) = folder.glob("llama_cpp_python-*.tar.gz")
     return archive

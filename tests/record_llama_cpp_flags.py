@@ -1,6 +1,6 @@
 """Write tests/cli/llama_cpp_flags.json: the flags of llama.cpp's programs, from its own source.
 
-pip download --no-deps --no-binary :all: llama-cpp-python==VERSION, unpack it, then
+pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==VERSION, unpack it, then
 python -m tests.record_llama_cpp_flags VERSION vendor/llama.cpp/common/arg.cpp
 """
 

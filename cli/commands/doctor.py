@@ -356,7 +356,7 @@ def _gpu_sentence(build: Mapping[str, Any], maker: str | None) -> str:
     owner = "a GPU" if maker == "unknown" else f"a GPU of {maker}"
     return (
         f"not used: this machine has {owner}, but llama.cpp is built without it. Build it again: "
-        f'CMAKE_ARGS="{flag_of_maker}" pip install --force-reinstall --no-cache-dir --no-binary :all: '
+        f'CMAKE_ARGS="{flag_of_maker}" pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python '
         f"--no-deps llama-cpp-python=={build['binding_version']}"
     )
 
