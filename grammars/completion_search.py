@@ -7,7 +7,6 @@ with tokens that are not suppressed, because the tokenizer may write it with a s
 from __future__ import annotations
 
 import heapq
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,11 +37,9 @@ _MAX_SHORTENED_BYTES = 200
 # After this many bytes that ended no part of the text, the walk writes all hints, and varies the bytes
 _MAX_STEPS_WITHOUT_END = 64
 
-# In an array or object that matches several schemas, llguidance's time for a byte grows with the text before it: a
-# walk that goes round there would take minutes. Its text does not show that: an array of 3,000 items is as long.
-_MAX_WALK_SECONDS = 2  # maximum processor time of one walk
-
-_MAX_TRIED_HINTS = 20_000  # maximum number of ends of hints that one walk tries
+# One walk tries at most this many ends of hints, of at most this many bytes together
+_MAX_TRIED_ENDS = 20_000
+_MAX_TRIED_BYTES = 500_000
 
 _MAX_EQUIVALENT_CANDIDATES = 4  # maximum number of candidates of equal cost and equal mask that are extended
 
@@ -161,19 +158,19 @@ class _Walk:
         # The order decides between keys with different first letters. One key may lead to ever deeper objects.
         letters = _LETTERS[::-1] if is_reversed else _LETTERS
         self._bytes_in_string = _BYTES_IN_STRING + letters
-        self._bytes_of_structure = _BYTES_OF_STRUCTURE + letters
+        self._bytes_of_structure = _BYTES_OF_STRUCTURE + letters if is_json else letters
         ends_of_hints = {hint[start:] for hint in hints for start in range(len(hint))}
         self._ends_of_hints = sorted(ends_of_hints, key=len)
         self._hints = hints
-        self._hints_in_turn = cycle(hints) if writes_hints else None
-        self._tried_end_count = 0
+        # Each twice, or the first of two hints would always be a key, and the second one always its value
+        self._hints_in_turn = cycle(hint for hint in hints for _ in range(2)) if writes_hints else None
+        self._tried_ends = self._tried_bytes = 0
         self._text = b""
         self._steps_without_end = 0  # number of bytes since the last end of a part of the text
 
     def complete(self) -> bytes | None:
         """Return a text that completes the sentence; None if the walk reaches no end."""
-        end_time = time.thread_time() + _MAX_WALK_SECONDS
-        while len(self._text) <= MAX_COMPLETION_BYTES and time.thread_time() < end_time:
+        while len(self._text) <= MAX_COMPLETION_BYTES:
             if not self._cursor.go_to(self._text):
                 return None
             state = self._cursor.state
@@ -199,7 +196,8 @@ class _Walk:
         can_end_string = self._is_json and mask[_QUOTE]
         if can_end_string:
             self._steps_without_end = 0
-            if self._hints_in_turn is not None and self._text.endswith(b'"'):  # the quote that begins the string
+            begins_string = self._text.endswith(b'"') and not self._text.endswith(b'\\"')
+            if self._hints_in_turn is not None and begins_string:
                 hint = next(self._hints_in_turn)
                 if self._cursor.go_to(self._text + hint):
                     self._text += hint
@@ -220,8 +218,9 @@ class _Walk:
     def _find_end(self, mask: NDArray[np.bool_]) -> bytes | None:
         """Return an end of a hint that ends the sentence or changes the mask; None if there is none."""
         for end in self._ends_of_hints:
-            self._tried_end_count += 1
-            if self._tried_end_count > _MAX_TRIED_HINTS:
+            self._tried_ends += 1
+            self._tried_bytes += len(end)
+            if self._tried_ends > _MAX_TRIED_ENDS or self._tried_bytes > _MAX_TRIED_BYTES:
                 return None
             if self._cursor.go_to(self._text + end):
                 state = self._cursor.state
@@ -263,26 +262,39 @@ _Cost = Callable[[_Candidate], tuple[int, int]]
 
 def search_completion(
     state: SearchableState,
+    start_walk: Callable[[], SearchableState],
     excluded_bytes: frozenset[int] = frozenset(),
     hints: Sequence[bytes] = (),
     is_json: bool = False,
 ) -> bytes:
     """Return a text that makes the state's text a complete sentence; not always the shortest one."""
+
     # Several searches are tried: one that extends the shortest texts first, walks, and one that extends the
-    # texts with new masks first. ``hints``: texts that match the grammar's regexes. ``is_json``: all sentences are
-    # JSON, whose strings end with a quote. Raises ``GrammarError`` if no completion is found.
-    cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
+    # texts with new masks first. ``start_walk`` returns another state of the same text, for one walk. ``hints``:
+    # texts that match the grammar's regexes. ``is_json``: all sentences are JSON, whose strings end with a quote.
+    # Raises ``GrammarError`` if no completion is found.
+
+    def limited(unlimited: SearchableState) -> SearchableState:
+        return _LimitedState(unlimited, excluded_bytes) if excluded_bytes else unlimited
+
+    def walk(*, writes_hints: bool = False, is_reversed: bool = False) -> bytes | None:
+        try:
+            cursor_of_walk = _Cursor(limited(start_walk()))
+            return _Walk(cursor_of_walk, hints, is_json, is_reversed, writes_hints).complete()
+        except GrammarError:  # the grammar is too ambiguous for so long a text
+            return None
+
+    cursor = _Cursor(limited(state))
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
-    if completion is None:
-        walks = [_Walk(cursor, hints, is_json)]
-        if is_json and hints:
-            walks.append(_Walk(cursor, hints, is_json, writes_hints=True))
-        walks.append(_Walk(cursor, hints, is_json, is_reversed=True))
-        completion = next((text for walk in walks if (text := walk.complete()) is not None), None)
-        if completion is not None and len(completion) <= _MAX_SHORTENED_BYTES:
-            completion = _shorten(cursor, completion)
     if completion is not None:
         return completion
+    completion = walk()
+    if completion is None and is_json and hints:
+        completion = walk(writes_hints=True)
+    if completion is None:
+        completion = walk(is_reversed=True)
+    if completion is not None:
+        return _shorten(cursor, completion) if len(completion) <= _MAX_SHORTENED_BYTES else completion
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_REVISITS, _by_revisits)
     if not completion:
         completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_revisits, tries_every_byte=True)

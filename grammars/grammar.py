@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import takewhile
 from typing import Any
 
@@ -33,6 +33,7 @@ from .tokenizer import (
     MAX_SOURCE_CHARACTERS,
     PARSER_LIMITS,
     SEARCH_LIMITS,
+    WALK_LIMITS,
     Vocabulary,
     tokenizer_of,
 )
@@ -382,11 +383,17 @@ def shortest_completion(grammar: Grammar, text: bytes, excluded_bytes: frozenset
         raise GrammarError("a grammar with token references cannot be completed by text")
     if grammar.parsed.gbnf is not None and not excluded_bytes:
         return shortest_suffix(grammar.parsed.gbnf, text)
-    state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, SEARCH_LIMITS).start()
-    if state.accept_prefix(list(text)) < len(text):
-        raise GrammarError("the text does not begin a sentence of the grammar")
+
+    def state_with(limits: LLParserLimits) -> GrammarState:
+        state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, limits).start()
+        if state.accept_prefix(list(text)) < len(text):
+            raise GrammarError("the text does not begin a sentence of the grammar")
+        return state
+
     hints = hints_of(grammar.kind, grammar.source, grammar.parsed.schema)
-    return search_completion(state, excluded_bytes, hints, grammar.kind == "json_schema")
+    is_json = grammar.kind == "json_schema"
+    start_walk = partial(state_with, WALK_LIMITS)
+    return search_completion(state_with(SEARCH_LIMITS), start_walk, excluded_bytes, hints, is_json)
 
 
 # Without this option, llguidance's masks for forced text allow only the tokens of its canonical tokenization.

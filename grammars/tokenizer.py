@@ -145,9 +145,9 @@ class _VocabularyWrapper(TokenizerWrapper):
         return tokens
 
 
-def _parser_limits(step_lexer_fuel: int) -> LLParserLimits:
+def _parser_limits(step_lexer_fuel: int, max_items_in_row: int = 20_000) -> LLParserLimits:
     return LLParserLimits(
-        max_items_in_row=20_000,
+        max_items_in_row=max_items_in_row,
         initial_lexer_fuel=4_000_000,
         step_lexer_fuel=step_lexer_fuel,
         step_max_items=2_000_000,
@@ -160,3 +160,7 @@ PARSER_LIMITS = _parser_limits(step_lexer_fuel=2_000_000)
 
 # Limits for a search of thousands of steps. With ambiguous counted repetitions, each step needs more fuel.
 SEARCH_LIMITS = _parser_limits(step_lexer_fuel=50_000)
+
+# Limits for a walk, which may go round for ever. In an array or object that matches several schemas, llguidance's
+# items and its time for a byte grow with the text.
+WALK_LIMITS = _parser_limits(step_lexer_fuel=50_000, max_items_in_row=1000)

@@ -29,6 +29,31 @@ OBJECT = json.dumps(
 # An object with at least one key that begins with a and has a string.
 ONE_STRING = json.dumps({"type": "object", "not": {"patternProperties": {"^a": {"not": {"type": "string"}}}}})
 
+# An object with such a key, and one that begins with b.
+TWO_STRINGS = json.dumps({"allOf": [json.loads(ONE_STRING), json.loads(ONE_STRING.replace("^a", "^b"))]})
+# An object whose only required string is long, and needs none of the texts that match its patterns.
+LONG_STRING = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "s": {"type": "string", "minLength": 1000},
+            **{key: {"type": "string", "pattern": f"^{key}{{300}}$"} for key in "abcdef"},
+        },
+        "required": ["s"],
+        "additionalProperties": False,
+    }
+)
+# The first walk goes round in this object, which matches several schemas.
+AMBIGUOUS = json.dumps(
+    {
+        "oneOf": [
+            {"maximum": 1, "else": {"oneOf": [True, {"type": "string"}], "patternProperties": {"^[ab]+$": False}}},
+            {"const": {"a": 1, "b": 2}},
+            {"patternProperties": {"a": {"not": True}, "^a": {"required": ["c", "b"], "enum": ["ba", [1, None]]}}},
+        ]
+    }
+)
+
 # Each row: kind, grammar, what was written, and the whole sentence.
 CLOSED = {
     "nothing yet": ("gbnf", RECORD, "", "{age:0}"),
@@ -45,6 +70,9 @@ CLOSED = {
     "a long regex": ("regex", "[0-9]{150}end", "1", None),
     "one of many letters, by turns": ("regex", "([a-m]x|[n-z]y){30}!", "a", None),
     "a key that matches a pattern": ("json_schema", ONE_STRING, "", None),
+    "keys that match two patterns": ("json_schema", TWO_STRINGS, "", None),
+    "a long string beside long patterns": ("json_schema", LONG_STRING, "", None),
+    "words that may go on for ever": ("lark", 'start: W+ "END"\nW: /[a-z]+q[a-z]+w/', "", None),
     "Lark": ("lark", 'start: "begin" ("a" | "bb")+ "end"', "beginbb", "beginbbend"),
 }
 
@@ -68,6 +96,7 @@ BOUNDED = {
     "a lazy text, whose end is one letter of many": ("lark", "start: gen\ngen[lazy]: /.*z/", "ab", True, 140_000),
     "a repetition that grows with each step": ("regex", r"((a+|b+|c+|ab+)+){99999}", "ab", False, 10_000),
     "a count that is out of reach": ("regex", r"(\w+){99999}", "ab", False, 60_000),
+    "a walk that goes round": ("json_schema", AMBIGUOUS, '{"K": {}, "x": 1, ', True, 8000),
     "a long way of one letter of many": ("regex", "[a-z]{3500}", "", True, 40_000),
 }
 
