@@ -9,6 +9,7 @@ import { legend, MEASURES } from "./tints.js";
 import { WhyPanel } from "./why.js";
 
 const TOP_TOKENS = 12;
+const NO_TEXT = "Write a text first.";
 const SAY_MILLISECONDS = 300; // after which the panel says that the model reads
 
 /** The details of the text that is shown. `page` is the page. */
@@ -59,13 +60,14 @@ export class Details {
   async requestNext() {
     const { page } = this;
     const canAsk = page.isLoaded && !page.writer.isWriting && ["ready", "connecting"].includes(page.server.state);
-    if (!canAsk || page.view.isCalm) return;
     const tokens = this.page.writing.tokensBeforeCursor;
+    if (tokens.length && this.nextToken.note.textContent === NO_TEXT) this.nextToken.markStale("");
+    if (!canAsk || page.view.isCalm) return;
     const isTokenized = tokens.every((token) => token.id !== null);
     if (!isTokenized) return this.nextToken.markStale();
     if (!tokens.length) {
       this.clearNext();
-      return this.nextToken.markStale("Write a text first.");
+      return this.nextToken.markStale(NO_TEXT);
     }
     const key = this.keyOfNext();
     this.asking = new AbortController();

@@ -64,10 +64,11 @@ export class Editor {
     this.hooks.moved();
   }
 
-  /** Scroll the cursor into view. The text area has no scroll bars of its own. */
+  /** Scroll the cursor into view. The text area has no scroll bars of its own; on a narrow screen, the page scrolls, too. */
   reveal(box) {
     const index = this.tokenAt(this.cursor);
     if (index >= 0) scrollWithin(this.mirror.elementOf(index), box);
+    box.scrollIntoView({ block: "nearest" });
   }
 
   /** Show a list of tokens. The cursor and the selection stay where they are, as far as the text reaches. */

@@ -280,6 +280,7 @@ function reuse(tokens, known) {
     result[index] = known[index];
     index += 1;
   }
-  for (let back = 1; back <= result.length - index && isSame(result.at(-back), known.at(-back)); back += 1) result[result.length - back] = known.at(-back);
+  const most = Math.min(result.length, known.length) - index;
+  for (let back = 1; back <= most && isSame(result.at(-back), known.at(-back)); back += 1) result[result.length - back] = known.at(-back);
   return result;
 }

@@ -104,15 +104,24 @@ export class Writing {
   grow() {
     const { area } = this.page.editor;
     const follows = area.selectionStart === area.selectionEnd && area.selectionEnd === area.value.length;
-    const paper = byId("paper");
-    const isAtEnd = paper.scrollTop + paper.clientHeight > paper.scrollHeight - 60;
+    const { isAtEnd } = this;
     this.page.connection.showState();
     if (this.page.editor.tokens === this.page.writer.tokens) return;
     this.page.editor.show(this.page.writer.tokens);
     if (follows) area.setSelectionRange(area.value.length, area.value.length);
-    if (isAtEnd) paper.scrollTop = paper.scrollHeight;
+    if (isAtEnd) this.scrollToEnd();
     this.showCounts();
     if (performance.now() - this.page.stories.lastSaved > SAVE_WHILE_WRITING_MILLISECONDS) this.page.stories.save();
+  }
+
+  /** Whether the last lines of the text are in view. */
+  get isAtEnd() {
+    const { scrollTop, clientHeight, scrollHeight } = byId("paper");
+    return scrollTop + clientHeight > scrollHeight - 60;
+  }
+
+  scrollToEnd() {
+    byId("paper").scrollTop = byId("paper").scrollHeight;
   }
 
   /** Whether the model has ended the text that is shown. */
@@ -231,12 +240,16 @@ export class Writing {
       const limit = stopAt === "length" ? place.limit : undefined;
       const promise = writer.generate({ tokens, after, parent, place, limit, seeds, cut: STOPS[stopAt] });
       editor.moveCursor();
+      editor.reveal(byId("paper"));
+      if (!place.rest) this.scrollToEnd();
       this.report(await promise, writer.tokens.length - tokens.length - after.length, tokens);
       if (count > 1) this.page.announce(`${countText(count)} texts; the others are beside this one`);
     } finally {
+      const { isAtEnd } = this; // a person who reads what is above is not disturbed
       this.leaveOutRepeated();
       this.showText();
       this.selectWritten();
+      if (isAtEnd && !place.rest) this.scrollToEnd(); // the row of alternatives has taken some of the room
       this.tokenizeSoon();
     }
   }

@@ -369,6 +369,30 @@ def test_actions_before_the_lists_have_come_wait_for_them(context, server, tmp_p
         context.unroute(f"**/{slow}")
 
 
+MIRRORED = """() => ({
+    copy: page.editor.mirror.box.textContent.replaceAll("\u200b", ""),
+    count: page.writer.tokens.length,
+    different: new Set(page.writer.tokens.map(token => token.uid)).size,
+})"""
+TYPED_ON = {
+    "a sentence": ("The sea was calm.", " And after."),
+    "a quotation": ("The sea said", ' "Stay," and "Stay,"'),
+    "a repetition": ("the sea the sea", " the sea the sea the sea"),
+}
+
+
+@pytest.mark.parametrize(("text", "more"), TYPED_ON.values(), ids=TYPED_ON)
+def test_all_characters_are_shown_after_a_pause(page, text, more):
+    page.text.fill(text)
+    page.settle()
+    page.text.press("Control+End")
+    page.keyboard.type(more)
+    page.settle()
+    shown = page.evaluate(MIRRORED)
+    assert shown["copy"] == page.value() == text + more
+    assert shown["different"] == shown["count"] > 2
+
+
 @pytest.mark.slow
 def test_lists_that_fail_are_asked_for_again(context, server):
     answers = iter([500])

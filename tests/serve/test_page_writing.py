@@ -441,6 +441,30 @@ def test_a_key_in_a_long_text_tokenizes_only_what_is_near(page):
     expect(page.locator("#command")).to_contain_text("gen run")
 
 
+GAPS = """() => {
+    const [paper, actions] = ["paper", "actions"].map(id => document.getElementById(id));
+    const bar = getComputedStyle(actions).position === "fixed" ? actions.getBoundingClientRect().top : innerHeight;
+    return [paper.scrollHeight - paper.clientHeight - paper.scrollTop, bar - paper.getBoundingClientRect().bottom];
+}"""
+
+
+@pytest.mark.parametrize("width", [400, 1440])
+def test_new_text_is_in_view(browser, server, width):
+    with browser.new_context(viewport={"width": width, "height": 800}) as context:
+        page = PageDriver(context, server.address)
+        page.set("Tokens", 8)
+        page.text.fill("the sea was old and in. \n" * 80)
+        page.settle()
+        for button in ("Generate", "Retry"):
+            page.evaluate("() => { document.getElementById('paper').scrollTop = 0; scrollTo(0, 0); }")
+            page.press(button)
+            page.wait_for_end()
+            hidden, room = page.evaluate(GAPS)
+            assert hidden < 2
+            assert room >= 0
+        assert page.errors == []
+
+
 def test_what_is_typed_without_a_server_is_one_text(page):
     page.route("**/gen/text/tokens", lambda _: None)  # no answer comes
     page.text.focus()
