@@ -27,11 +27,12 @@ function endOf(transaction) {
 
 /**
  * Return a new story for the list. `title` is null until a person gives it one; `file` is its name and version in the
- * folder of the server, and whether it `isChanged` since; `revision` counts how often it was stored.
+ * folder of the server, and whether it `isChanged` since; `isOwed`: it is to get a file; `revision` counts how often it
+ * was stored.
  */
 export function newStory(facts = {}) {
   const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return { title: null, when: Date.now(), words: 0, text: "", isEmpty: true, deleted: null, file: null, ...facts, id, revision: 0 };
+  return { title: null, when: Date.now(), words: 0, text: "", isEmpty: true, deleted: null, file: null, isOwed: false, ...facts, id, revision: 0 };
 }
 
 function lockName(id) {

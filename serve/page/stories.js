@@ -44,6 +44,11 @@ async function readTabs(store) {
   return id === null ? null : store.read(id);
 }
 
+/** Return whether the folder of the server is to get a story. */
+function isDue({ isEmpty, deleted, file, isOwed }) {
+  return !isEmpty && !deleted && Boolean(file ? file.isChanged : isOwed);
+}
+
 /** Return whether the last change of a story is in this tab only. `problem`: why the browser does not keep it; or null. */
 function isLeftOut({ isEmpty, deleted, file }, problem) {
   return problem !== null && !isEmpty && !deleted && (!file || file.isChanged);
@@ -94,7 +99,18 @@ export class Stories {
     this.store = store;
     await (stored ? this.adopt(found.story, found.state.tokens) : this.take(this.story));
     this.showStory();
+    this.page.inBackground(() => this.writeDue());
     return stored;
+  }
+
+  /** Write the stories into the folder for which tabs had no time before they were closed. */
+  async writeDue() {
+    if (!this.folder.isThere) return;
+    const [stories, taken] = await Promise.all([this.store.list(), this.store.taken()]);
+    for (const { id } of stories.filter((story) => isDue(story) && !taken.has(story.id))) {
+      const { story, state } = await this.store.read(id);
+      await this.writeOther(story, state);
+    }
   }
 
   /** Show the text of the tab's story while the server loads its model. */
@@ -295,6 +311,7 @@ export class Stories {
     this.kept = key;
     this.keptTokens = tree.current.tokens;
     if (isChanged && story.file) story.file.isChanged = true;
+    if (isChanged && !story.file) story.isOwed = this.folder.isThere;
     byId("title").placeholder = titleOf(story);
     if (text) byId("continue-story").hidden = true;
     try {
@@ -366,9 +383,9 @@ export class Stories {
     await this.inFolder(() => this.writeFile(story, title, text, data, kept));
   }
 
-  /** Write a story that is not shown and has no file into the folder. */
+  /** Write a story that is not shown into the folder, if it has no file, or is another one than there. */
   async writeOther(story, state) {
-    if (!this.folder.isThere || story.isEmpty || story.file) return;
+    if (!this.folder.isThere || story.isEmpty || (story.file && !story.file.isChanged)) return;
     const { tree, settings } = this.readState(state);
     await this.inFolder(() => this.writeFile(story, story.title, story.text, exportData(story.title, tree, settings)));
   }

@@ -227,3 +227,30 @@ def test_the_folder_has_each_story_at_once(browser, pruned_model, tmp_path):
         page.wait_until(lambda: (folder / "Tide.txt").read_text() == "The tide is low.")  # when the server is back
         expect(page.locator("#remarks-area")).to_be_hidden()
         expect(page.locator("#unsaved")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_the_folder_gets_what_a_closed_tab_had_no_time_for(browser, pruned_model, tmp_path):
+    with (
+        GenServe("--slots", "1", "--stories", str(tmp_path), model=pruned_model) as server,
+        browser.new_context() as context,
+    ):
+        page = PageDriver(context, server.address)
+        page.text.fill("A lamp burns.")
+        page.settle()
+        page.evaluate(SETTLE_FOLDER)
+        page.text.fill("A lamp burns all night.")
+        page.tab.close(run_before_unload=False)
+        page = PageDriver(context, server.address)
+        (file,) = tmp_path.glob("*.txt")
+        page.wait_until(lambda: file.read_text() == "A lamp burns all night.")
+        begin(page)
+        page.text.fill("A gull cries.")
+        page.tab.close(run_before_unload=False)
+        other = PageDriver(context, server.address)
+        other.wait_until(lambda: len(list(tmp_path.glob("*.txt"))) == 2)
+        assert {file.read_text() for file in tmp_path.glob("*.txt")} == {
+            "A lamp burns all night.",
+            "A gull cries.",
+        }
+        assert page.errors == other.errors == []
