@@ -32,6 +32,7 @@ export class DecidePanel {
 
   set state(state) {
     for (const [name, id] of Object.entries(FIELDS)) if (typeof state[name] === "string") byId(id).value = state[name];
+    byId("decision-fold").open = byId("question").value !== "";
     this.showOptions();
   }
 

@@ -625,6 +625,7 @@ def test_a_question_about_the_text_is_answered(page, server):
     table = page.get_by_role("table", name="Answer")
     expect(table).to_be_hidden()
     panel = page.get_by_role("region", name="Decide")
+    panel.get_by_role("heading", name="Decide").click()
     fields = {
         "Yes or no": {"type": "predicate"},
         "Choice": {"type": "choice", "choices": ["the sea", "the land"]},

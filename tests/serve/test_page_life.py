@@ -251,6 +251,7 @@ def test_it_is_for_everyone_at_all_widths(browser, server, width, scheme):
     page = PageDriver(context, server.address)
     page.write("The old king looked at the sea and", tokens=30)
     page.get_by_role("checkbox", name="Chat template").scroll_into_view_if_needed()
+    page.get_by_role("heading", name="Decide").click()
     page.get_by_role("textbox", name="Question").fill("Who looks at the sea?")
     page.get_by_role("combobox", name="Type").select_option("Choice")
     page.get_by_role("textbox", name="Options").fill("the king\nthe queen\nnobody")
