@@ -4,8 +4,9 @@ python -m benchmarks.page [--moves 40]
 
 - A move of min_p's slider, until the table of the next token has new numbers: with the bundled model (49,152
   tokens), and with a model of random weights with 151,936 tokens. The logits are kept, so nothing is decoded.
-- With a text of 3,000 tokens that have traces: a press on a token until the panel shows it, a typed letter until
+- With a text of 10,000 tokens that have traces: a press on a token until the panel shows it, a typed letter until
   the next frame, and a scroll until the next frame.
+- A story of 100,000 words from the browser's store, until the frame that shows it.
 - The bytes of the page's files.
 
 Needs Chromium and Playwright, as the tests of the page do.
@@ -31,7 +32,8 @@ from tests.serve.page_driver import PageDriver
 
 from .quartiles import quartiles
 
-_TOKENS = 3000
+_TOKENS = 10_000
+_WORDS = 100_000
 _MOVE_SLIDER = """async (moves) => {
   const slider = document.querySelector('[aria-label="Chain"] [aria-label="min_p"] input[type=range]');
   const body = document.getElementById('next').tBodies[0];
@@ -93,6 +95,20 @@ _SCROLL = """async (steps) => {
   return times;
 }"""
 
+_OPEN_STORY = """async ([id, times]) => {
+  const { stories } = page;
+  const measured = [];
+  for (let time = 0; time < times; time += 1) {
+    await stories.begin({});
+    await new Promise((done) => setTimeout(done, 500));
+    const start = performance.now();
+    await stories.open(id);
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    measured.push(performance.now() - start);
+  }
+  return measured;
+}"""
+
 
 @contextmanager
 def _opened_page(browser: Any, model: Path) -> Iterator[PageDriver]:
@@ -122,18 +138,31 @@ def _open_tokens(page: PageDriver, tokens: list[dict[str, Any]]) -> None:
         json.dump({**exported, "tokens": numbered}, file)
         file.flush()
         page.locator("#open-file").set_input_files(file.name)
-        page.wait_until(lambda: page.items.count() == len(tokens))
+        page.wait_until(lambda: page.evaluate("page.writer.tokens.length") == len(tokens))
 
 
 def _show_long_text(page: PageDriver) -> None:
-    """Show a text of 3,000 tokens. The traces are those of a shorter text, again and again."""
+    """Show a text of so many tokens. The traces are those of a shorter text, again and again."""
     page.write("The old king looked at the sea and", tokens=200)
-    with page.expect_download() as download:
-        page.press("Export")
-    tokens = json.loads(download.value.path().read_text())["tokens"]
+    with tempfile.TemporaryDirectory() as name:
+        page.export(Path(name) / "story.json")
+        tokens = json.loads((Path(name) / "story.json").read_text())["tokens"]
     written = [token for token in tokens if token["event"] == "token"]
     _open_tokens(page, [written[index % len(written)] for index in range(_TOKENS)])
     page.tab.wait_for_timeout(2000)
+
+
+def _store_novel(page: PageDriver) -> str:
+    """Store a story of many words in the browser. Return its id."""
+    sentence = "The old king looked at the sea and said nothing, because the ships were late again. "
+    paragraph = sentence * 8 + "\n"
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(paragraph * (_WORDS // len(paragraph.split())))
+        file.flush()
+        page.locator("#open-file").set_input_files(file.name)
+        page.wait_until(lambda: page.evaluate("page.writer.tokens.length") > _WORDS)
+    page.settle()
+    return str(page.evaluate("page.stories.story.id"))
 
 
 def main() -> None:
@@ -149,9 +178,11 @@ def main() -> None:
             page.text.fill("The old king looked at the sea and")
             _move_slider(page, "slider to table, 49,152 tokens", moves)
             _show_long_text(page)
-            _print_times("press on one of 3,000 tokens", page.evaluate(_PRESS_TOKENS, moves))
-            _print_times("scroll in 3,000 tokens", page.evaluate(_SCROLL, moves))
-            _print_times("letter in 3,000 tokens", page.evaluate(_TYPE, moves // 4))
+            _print_times(f"press on one of {_TOKENS:,} tokens", page.evaluate(_PRESS_TOKENS, moves))
+            _print_times(f"scroll in {_TOKENS:,} tokens", page.evaluate(_SCROLL, moves))
+            _print_times(f"letter in {_TOKENS:,} tokens", page.evaluate(_TYPE, moves // 4))
+            story = _store_novel(page)
+            _print_times(f"story of {_WORDS:,} words", page.evaluate(_OPEN_STORY, [story, max(moves // 10, 3)]))
         big_model = Path(name) / "big.gguf"
         write_model(big_model, 151_936, 32, 2, 2, False, 32**-0.5, 0)
         with _opened_page(browser, big_model) as page:
