@@ -5,7 +5,7 @@ import { visible } from "./web/format.js";
 import { contentText, isReasoning, keptLength, sharedLength, thoughtName } from "./texts.js";
 import { classOf } from "./tints.js";
 
-const MARGIN = 200; // tokens that are shown on each side of the cursor
+const MARGIN = 60; // tokens that are shown on each side of the cursor: each key lays out the list, 400 take 15 ms
 const SPACES = { " ": "space", "\n": "newline", "\t": "tab", "\r": "return" };
 
 /** The list; `fold` is the button that shows the tokens of the reasoning. A press calls `pressed` with a token's index. */
