@@ -98,8 +98,8 @@ _SCROLL = """async (steps) => {
 _OPEN_STORY = """async ([id, times]) => {
   const { stories } = page;
   const measured = [];
-  for (let time = 0; time < times; time += 1) {
-    await stories.begin({});
+  for (let opened = 0; opened < times; opened += 1) {
+    await stories.begin({}); // another story is shown, and what it does after a pause is done
     await new Promise((done) => setTimeout(done, 500));
     const start = performance.now();
     await stories.open(id);
@@ -142,24 +142,26 @@ def _open_tokens(page: PageDriver, tokens: list[dict[str, Any]]) -> None:
 
 
 def _show_long_text(page: PageDriver) -> None:
-    """Show a text of so many tokens. The traces are those of a shorter text, again and again."""
+    """Show a text of `_TOKENS` tokens. The traces are those of a shorter text, again and again."""
     page.write("The old king looked at the sea and", tokens=200)
-    with tempfile.TemporaryDirectory() as name:
-        page.export(Path(name) / "story.json")
-        tokens = json.loads((Path(name) / "story.json").read_text())["tokens"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "story.json"
+        page.export(path)
+        tokens = json.loads(path.read_text())["tokens"]
     written = [token for token in tokens if token["event"] == "token"]
     _open_tokens(page, [written[index % len(written)] for index in range(_TOKENS)])
     page.tab.wait_for_timeout(2000)
 
 
 def _store_novel(page: PageDriver) -> str:
-    """Store a story of many words in the browser. Return its id."""
+    """Let the browser store a story of `_WORDS` words, in paragraphs. Return the story's id."""
     sentence = "The old king looked at the sea and said nothing, because the ships were late again. "
     paragraph = sentence * 8 + "\n"
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(paragraph * (_WORDS // len(paragraph.split())))
         file.flush()
         page.locator("#open-file").set_input_files(file.name)
+        # The text is one token until the server has tokenized it. A word has at least one.
         page.wait_until(lambda: page.evaluate("page.writer.tokens.length") > _WORDS)
     page.settle()
     return str(page.evaluate("page.stories.story.id"))

@@ -159,8 +159,9 @@ def _parser_limits(step_lexer_fuel: int, max_items_in_row: int = 20_000) -> LLPa
 PARSER_LIMITS = _parser_limits(step_lexer_fuel=2_000_000)
 
 # Limits for a search of thousands of steps. With ambiguous counted repetitions, each step needs more fuel.
-SEARCH_LIMITS = _parser_limits(step_lexer_fuel=50_000)
+_SEARCH_FUEL = 50_000
+SEARCH_LIMITS = _parser_limits(_SEARCH_FUEL)
 
 # Limits for a walk, which may go round for ever. In an array or object that matches several schemas, llguidance's
 # items and its time for a byte grow with the text.
-WALK_LIMITS = _parser_limits(step_lexer_fuel=50_000, max_items_in_row=1000)
+WALK_LIMITS = _parser_limits(_SEARCH_FUEL, max_items_in_row=1000)

@@ -60,9 +60,9 @@ export class Details {
   async requestNext() {
     const { page } = this;
     const canAsk = page.isLoaded && !page.writer.isWriting && ["ready", "connecting"].includes(page.server.state);
-    const tokens = this.page.writing.tokensBeforeCursor;
-    if (tokens.length && this.nextToken.note.textContent === NO_TEXT) this.nextToken.markStale("");
+    if (page.editor.cursor > 0 && this.nextToken.note.textContent === NO_TEXT) this.nextToken.markStale("");
     if (!canAsk || page.view.isCalm) return;
+    const tokens = this.page.writing.tokensBeforeCursor;
     const isTokenized = tokens.every((token) => token.id !== null);
     if (!isTokenized) return this.nextToken.markStale();
     if (!tokens.length) {

@@ -44,14 +44,14 @@ async function readTabs(store) {
   return id === null ? null : store.read(id);
 }
 
-/** Return whether the folder of the server is to get a story. */
-function isDue({ isEmpty, deleted, file, isOwed }) {
-  return !isEmpty && !deleted && Boolean(file ? file.isChanged : isOwed);
+/** Return whether a story is another one than its file, or has none. */
+function differsFromFile({ isEmpty, deleted, file }) {
+  return !isEmpty && !deleted && (!file || file.isChanged);
 }
 
 /** Return whether the last change of a story is in this tab only. `problem`: why the browser does not keep it; or null. */
-function isLeftOut({ isEmpty, deleted, file }, problem) {
-  return problem !== null && !isEmpty && !deleted && (!file || file.isChanged);
+function isLeftOut(story, problem) {
+  return problem !== null && differsFromFile(story);
 }
 
 /** The story that is shown, and its places. `page` is the page. */
@@ -107,7 +107,8 @@ export class Stories {
   async writeDue() {
     if (!this.folder.isThere) return;
     const [stories, taken] = await Promise.all([this.store.list(), this.store.taken()]);
-    for (const { id } of stories.filter((story) => isDue(story) && !taken.has(story.id))) {
+    for (const { id, file, isOwed } of stories.filter(differsFromFile)) {
+      if (taken.has(id) || !(file || isOwed)) continue;
       const { story, state } = await this.store.read(id);
       await this.writeOther(story, state);
     }
@@ -154,8 +155,7 @@ export class Stories {
 
   /** Write the story into the folder soon, if it is another one than there. */
   keepInFolder() {
-    const { isEmpty, file } = this.story;
-    if (this.folder.isThere && !isEmpty && (!file || file.isChanged)) this.saveToFolderSoon();
+    if (this.folder.isThere && differsFromFile(this.story)) this.saveToFolderSoon();
   }
 
   /** What differs if the story has changed. */
@@ -385,7 +385,7 @@ export class Stories {
 
   /** Write a story that is not shown into the folder, if it has no file, or is another one than there. */
   async writeOther(story, state) {
-    if (!this.folder.isThere || story.isEmpty || (story.file && !story.file.isChanged)) return;
+    if (!this.folder.isThere || !differsFromFile(story)) return;
     const { tree, settings } = this.readState(state);
     await this.inFolder(() => this.writeFile(story, story.title, story.text, exportData(story.title, tree, settings)));
   }
